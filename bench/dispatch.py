@@ -1,0 +1,370 @@
+"""What a call costs: every budget of partax, measured beside its peers in the same run.
+
+    python bench/dispatch.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
+
+Each row times up to four forms of one computation in turns (see workloads.py and interleave.py) and
+compares partax with the floor, `jax.jit` on a flat tuple of arrays. The budgets are for the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+try:
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import optax
+    import partax
+    import rich.box
+    import rich.console
+    import rich.table
+    import tqdm
+    import workloads as work
+    from interleave import (
+        Effort,
+        Loop,
+        Timing,
+        chained,
+        chained_flat,
+        repeated,
+        take_turns,
+    )
+    from workloads import EQUINOX, FLOOR, FORMS, JAX_JIT, PARTAX
+except ImportError as error:
+    sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured line of the budgets table."""
+
+    work: str
+    seconds: dict[str, float]
+    """Median per form; what is timed is in `quantity`."""
+    spread: dict[str, float]
+    """Distance between the quartiles over the median."""
+    quantity: str
+    measured: float
+    budget: float
+    unit: str
+    """Of `measured` and `budget`."""
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.budget
+
+
+def as_row(
+    work_name: str,
+    timings: Mapping[str, Timing],
+    budget: float,
+    unit: str = "x floor",
+    quantity: str = "a call",
+) -> Row:
+    if unit == "x floor":
+        measured = timings[PARTAX].over(timings[FLOOR])
+    else:
+        measured = timings[PARTAX].median * {"ms": 1e3, "µs": 1e6}[unit]
+    return Row(
+        work=work_name,
+        seconds={name: timing.median for name, timing in timings.items()},
+        spread={name: timing.spread for name, timing in timings.items()},
+        quantity=quantity,
+        measured=measured,
+        budget=budget,
+        unit=unit,
+    )
+
+
+def same_value(out: Any) -> Any:
+    return out
+
+
+def identity(effort: Effort, name: str, budget: float) -> Row:
+    x = jnp.ones(())
+    fns = {
+        FLOOR: jax.jit(lambda x: x),
+        JAX_JIT: jax.jit(lambda x: x),
+        EQUINOX: eqx.filter_jit(lambda x: x),
+        PARTAX: partax.filter_jit(lambda x: x),
+    }
+    loops = {form: repeated(fn, x, wait_for=same_value) for form, fn in fns.items()}
+    return as_row(name, effort.timings(loops), budget)
+
+
+def identity_of_module(effort: Effort, name: str, budget: float) -> Row:
+    forms = work.four_forms(lambda _: lambda model: model, work.Scale(jnp.ones(())))
+    loops = {
+        form: repeated(
+            f.fn, *f.state, wait_for=same_value if form == FLOOR else lambda out: out.factor
+        )
+        for form, f in forms.items()
+    }
+    return as_row(name, effort.timings(loops), budget)
+
+
+def forward(effort: Effort, name: str, budget: float, *, depth: int) -> Row:
+    forms = work.four_forms(lambda _: work.forward, work.mlp(depth=depth, width=32))
+    x = jnp.ones(32)
+    loops = {form: repeated(f.fn, *f.state, x, wait_for=same_value) for form, f in forms.items()}
+    return as_row(name, effort.timings(loops), budget)
+
+
+def scalar_out(effort: Effort, name: str, budget: float) -> Row:
+    model = work.mlp(depth=64, width=16)
+    opt_state = work.adam_state(optax.adam(1e-3), model)
+    forms = work.four_forms(lambda _: work.scalar_of_little, model, opt_state)
+    x = jnp.ones((8, 16))
+    loops = {form: repeated(f.fn, *f.state, x, wait_for=same_value) for form, f in forms.items()}
+    return as_row(name, effort.timings(loops), budget)
+
+
+def train_step(effort: Effort, name: str, budget: float, *, frozen: bool) -> Row:
+    forms = work.train_forms(work.mlp(depth=64, width=16), frozen=frozen)
+    x = jnp.ones((8, 16))
+    (flat,) = forms[FLOOR].state
+    loops = {FLOOR: chained_flat(forms[FLOOR].fn, flat, x)}
+    for form in (JAX_JIT, EQUINOX, PARTAX):
+        model, opt_state = forms[form].state
+        loops[form] = chained(forms[form].fn, model, opt_state, x, wait_for=work.last_weight)
+    return as_row(name, effort.timings(loops), budget)
+
+
+def static_leaves(effort: Effort, name: str, budget: float) -> Row:
+    def first(leaves: list[Any]) -> jax.Array:
+        return leaves[0] + 1
+
+    leaves = work.static_list(100_000)
+    forms = work.four_forms(lambda _: first, leaves)
+    loops = {
+        # `jax.jit` would trace the 100,000 numbers: it has no form of this row but the floor.
+        form: repeated(forms[form].fn, *forms[form].state, wait_for=same_value)
+        for form in (FLOOR, PARTAX)
+    }
+    timings = effort.timings(loops)
+    slow = repeated(forms[EQUINOX].fn, leaves, wait_for=same_value)
+    slow(1)
+
+    def one_call() -> float:
+        begin = time.perf_counter()
+        slow(1)
+        return time.perf_counter() - begin
+
+    timings |= take_turns({EQUINOX: one_call}, effort.slow_rounds(7))
+    return as_row(name, timings, budget, "ms")
+
+
+def static_keys(effort: Effort, name: str, budget: float) -> Row:
+    """Each form first compiles 1,000 programs, trivial ones because that takes most of the time."""
+    keys = range(1_000)
+    x = jnp.ones(())
+
+    def make() -> Callable[[jax.Array, int], jax.Array]:
+        return lambda x, i: x
+
+    fns = {
+        FLOOR: jax.jit(make(), static_argnums=1),
+        EQUINOX: eqx.filter_jit(make()),
+        PARTAX: partax.filter_jit(make()),
+    }
+    if effort.quick:
+        fns = {PARTAX: fns[PARTAX]}
+
+    def cycle(fn: Callable[..., Any]) -> Loop:
+        def loop(count: int) -> None:
+            for _ in repeat(None, count):
+                for i in keys:
+                    fn(x, i)
+
+        return loop
+
+    def one_key(fn: Callable[..., Any]) -> Loop:
+        def loop(count: int) -> None:
+            for _ in repeat(None, count):
+                for _ in keys:
+                    fn(x, 0)
+
+        return loop
+
+    loops = {form: cycle(fn) for form, fn in fns.items()}
+    loops |= {f"{form}, one key": one_key(fn) for form, fn in fns.items()}
+    both = effort.timings(loops, calls_per_loop=len(keys))
+    over = {}
+    for form in fns:
+        pairs = zip(both[form].samples, both[f"{form}, one key"].samples, strict=True)
+        over[form] = Timing(tuple(many - one for many, one in pairs))
+    return as_row(name, over, budget, "µs", "a call, over one key")
+
+
+def first_call(effort: Effort, name: str, budget: float) -> Row:
+    x = jnp.ones((8, 16))
+
+    model = work.mlp(depth=16, width=16)
+
+    def fresh(form: str) -> float:
+        built = work.train_forms(model)[form]
+        jax.clear_caches()
+        gc.collect()
+        begin = time.perf_counter()
+        jax.block_until_ready(built.fn(*built.state, x))
+        return time.perf_counter() - begin
+
+    for form in FORMS:
+        fresh(form)  # What is loaded or made once per process belongs to nobody.
+    timings = take_turns({form: partial(fresh, form) for form in FORMS}, effort.slow_rounds(15))
+    return as_row(name, timings, budget, quantity="trace + compile + run")
+
+
+def import_time(effort: Effort, name: str, budget: float) -> Row:
+    def importing(module: str) -> float:
+        # Timed in the child, after jax: the start of a process is far noisier than the difference.
+        code = (
+            "import time, jax; begin = time.perf_counter(); "
+            f"import {module}; print(time.perf_counter() - begin)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        return float(done.stdout)
+
+    modules = {EQUINOX: "equinox", PARTAX: "partax"}
+    for module in modules.values():
+        importing(module)  # Fills the file cache and writes the .pyc files.
+    measures = {form: partial(importing, module) for form, module in modules.items()}
+    timings = take_turns(measures, effort.slow_rounds(11))
+    return as_row(name, timings, budget, "ms", "beyond import jax")
+
+
+def long_computation(effort: Effort, name: str, budget: float) -> Row:
+    linear = eqx.nn.Linear(256, 256, key=jax.random.key(0))
+    forms = work.four_forms(lambda _: work.long_computation, linear)
+    x = jnp.ones((256, 256))
+    total: dict[str, list[float]] = {form: [] for form in FORMS}
+
+    def until_it_returns(form: str) -> float:
+        f = forms[form]
+        begin = time.perf_counter()
+        out = f.fn(*f.state, x)
+        returned = time.perf_counter() - begin
+        out.block_until_ready()
+        total[form].append(time.perf_counter() - begin)
+        return returned
+
+    for form in FORMS:
+        until_it_returns(form)
+    timings = take_turns(
+        {form: partial(until_it_returns, form) for form in FORMS}, effort.slow_rounds(9)
+    )
+    completion = Timing(tuple(total[PARTAX][1:])).median
+    return as_row(name, timings, budget, "ms", f"until it returns, of {completion * 1e3:.0f} ms")
+
+
+Measure = Callable[[Effort, str, float], Row]
+ROWS: tuple[tuple[str, float, Measure], ...] = (
+    ("identity, one array", 1.06, identity),
+    ("identity, module of one array", 1.06, identity_of_module),
+    ("forward, 8-layer MLP, width 32 (19 arrays)", 1.06, partial(forward, depth=8)),
+    ("forward, 32-layer MLP (67 arrays)", 1.06, partial(forward, depth=32)),
+    ("scalar out of a 64-layer MLP and its Adam state (392 arrays)", 1.12, scalar_out),
+    ("Adam train step of that MLP (392 in, 391 out)", 1.05, partial(train_step, frozen=False)),
+    ("the same, first half frozen and returned", 0.92, partial(train_step, frozen=True)),
+    ("list of 1 array and 100,000 static leaves", 0.15, static_leaves),
+    ("1,000 static keys cycled through one wrapper", 2.0, static_keys),
+    ("first call, 16-layer train step", 1.03, first_call),
+    ("import", 20.0, import_time),
+    ("a long computation", 1.0, long_computation),
+)
+
+
+def readable(seconds: float) -> str:
+    if abs(seconds) < 1e-3:
+        return f"{seconds * 1e6:.1f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def as_table(rows: list[Row]) -> rich.table.Table:
+    title = (
+        f"jax {jax.__version__}, equinox {eqx.__version__}, "
+        f"Python {platform.python_version()}, {jax.devices()[0].platform}"
+    )
+    table = rich.table.Table(title=title, box=rich.box.SIMPLE)
+    table.add_column("work", min_width=24)
+    for form in FORMS:
+        table.add_column(form, justify="right")
+    table.add_column("partax measured", justify="right")
+    table.add_column("budget", justify="right")
+    table.add_column("met")
+    for row in rows:
+        cells = []
+        for form in FORMS:
+            cell = readable(row.seconds[form]) if form in row.seconds else "-"
+            if row.unit == "x floor" and form not in (FLOOR, PARTAX):
+                cell += f"\n{row.seconds[form] / row.seconds[FLOOR]:.2f} x"
+            cells.append(cell)
+        work_name = row.work if row.quantity == "a call" else f"{row.work}\n({row.quantity})"
+        met = "[green]yes" if row.met else "[red]no"
+        digits = 3 if row.unit == "x floor" else 2
+        measured, budget = f"{row.measured:.{digits}f} {row.unit}", f"≤ {row.budget:g} {row.unit}"
+        table.add_row(work_name, *cells, measured, budget, met)
+    return table
+
+
+def as_json(rows: list[Row], quick: bool) -> dict[str, Any]:
+    return {
+        "jax": jax.__version__,
+        "equinox": eqx.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].platform,
+        "machine": platform.platform(),
+        "quick": quick,
+        "rows": [asdict(row) | {"met": row.met} for row in rows],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure every budget of partax beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions of every row")
+    parser.add_argument("--rows", metavar="SUBSTRING", default="", help="only rows that contain it")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the results here")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a budget is missed")
+    options = parser.parse_args()
+    chosen = [row for row in ROWS if options.rows.lower() in row[0].lower()]
+    if not chosen:
+        parser.error(f"no row contains {options.rows!r}; rows: " + "; ".join(r[0] for r in ROWS))
+
+    # A persistent cache of compiled programs would make first calls depend on earlier runs.
+    jax.config.update("jax_enable_compilation_cache", False)
+    rows = []
+    with tqdm.tqdm(chosen, unit="row", leave=False, disable=None) as bar:
+        for name, budget, measure in bar:
+            bar.set_postfix_str(name)
+            rows.append(measure(Effort(options.quick), name, budget))
+
+    # Wide enough for the table also where the output is a file.
+    console = rich.console.Console()
+    if not console.is_terminal:
+        console = rich.console.Console(width=150)
+    console.print(as_table(rows))
+    if options.json:
+        options.json.write_text(json.dumps(as_json(rows, options.quick), indent=2) + "\n")
+    missed = [row.work for row in rows if not row.met]
+    if missed:
+        console.print(f"{len(missed)} of {len(rows)} budgets missed: " + "; ".join(missed))
+    return 1 if missed and options.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

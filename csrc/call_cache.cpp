@@ -1,0 +1,111 @@
+#include "call_cache.h"
+
+namespace partax {
+namespace {
+
+constexpr const char* kCapsuleName = "partax.StaticTable";
+
+void delete_handle(PyObject* capsule) noexcept {
+  delete static_cast<std::shared_ptr<StaticTable*>*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+}
+
+}  // namespace
+
+StaticTable::~StaticTable() {
+  if (self_) *self_ = nullptr;
+  clear();
+}
+
+PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
+  auto* handle = static_cast<std::shared_ptr<StaticTable*>*>(PyCapsule_GetPointer(capsule, kCapsuleName));
+  StaticTable* table = handle == nullptr ? nullptr : **handle;
+  if (table != nullptr) {
+    const auto found = table->by_weakref_.find(weakref);
+    if (found != table->by_weakref_.end()) {
+      const EntryPtr dropped = table->take(*found->second);
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* StaticTable::callback() {
+  if (!callback_) {
+    static PyMethodDef method = {"_key_died", on_death, METH_O, nullptr};
+    self_ = std::make_shared<StaticTable*>(this);
+    auto handle = std::make_unique<std::shared_ptr<StaticTable*>>(self_);
+    Ref capsule = Ref::checked(PyCapsule_New(handle.get(), kCapsuleName, delete_handle));
+    handle.release();
+    callback_ = Ref::checked(PyCFunction_New(&method, capsule.get()));
+  }
+  return callback_.get();
+}
+
+EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape, const std::vector<std::string>& names) {
+  const std::size_t hash = spec.hash ^ shape.hash();
+  // Comparing runs user code, which may change this table: the candidates are copied first.
+  std::vector<EntryPtr> candidates;
+  const auto range = entries_.equal_range(hash);
+  for (auto it = range.first; it != range.second; ++it) candidates.push_back(it->second);
+  for (const EntryPtr& entry : candidates) {
+    if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
+    if (!entry->key.equals(spec, names)) continue;
+    if (!entry->in_table) continue;
+    touch(*entry);
+    return entry;
+  }
+  return nullptr;
+}
+
+EntryPtr StaticTable::insert(const TreeSpec& spec, const CallShape& shape) {
+  auto entry = std::make_shared<Entry>();
+  entry->key = spec.sealed(callback());
+  entry->shape = shape;
+  entry->hash = spec.hash ^ shape.hash();
+  entry->epoch = TypeTable::instance().epoch();
+  EntryPtr evicted;
+  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
+  entry->key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
+  entries_.emplace(entry->hash, entry);
+  recency_.push_front(entry);
+  entry->recency = recency_.begin();
+  entry->in_table = true;
+  return entry;
+}
+
+EntryPtr StaticTable::take(Entry& entry) noexcept {
+  EntryPtr taken;
+  if (!entry.in_table) return taken;
+  entry.in_table = false;
+  taken = std::move(*entry.recency);
+  recency_.erase(entry.recency);
+  entry.key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
+  const auto range = entries_.equal_range(entry.hash);
+  for (auto it = range.first; it != range.second; ++it) {
+    if (it->second.get() != &entry) continue;
+    entries_.erase(it);  // `taken` still holds it
+    break;
+  }
+  return taken;
+}
+
+void StaticTable::erase(Entry& entry) noexcept { const EntryPtr dropped = take(entry); }
+
+void StaticTable::clear() noexcept {
+  std::unordered_multimap<std::size_t, EntryPtr> dropped;
+  dropped.swap(entries_);
+  std::list<EntryPtr> recency;
+  recency.swap(recency_);
+  by_weakref_.clear();
+  for (auto& [hash, entry] : dropped) entry->in_table = false;
+}
+
+int StaticTable::traverse(visitproc visit, void* arg) const {
+  for (const EntryPtr& entry : recency_) {
+    Py_VISIT(entry->value.get());
+    if (const int status = entry->key.traverse(visit, arg)) return status;
+  }
+  Py_VISIT(callback_.get());
+  return 0;
+}
+
+}  // namespace partax

@@ -1,0 +1,64 @@
+// Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <unordered_map>
+
+#include "call_signature.h"
+#include "python_api.h"
+#include "tree_spec.h"
+
+namespace partax {
+
+struct Entry {
+  TreeSpec key;  // sealed
+  CallShape shape;
+  std::size_t hash = 0;
+  std::uint64_t epoch = 0;
+  Ref value;                         // the jitted target; empty while it is being made
+  std::size_t traces = 0;
+  std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
+  bool in_table = false;
+  std::list<std::shared_ptr<Entry>>::iterator recency;
+};
+using EntryPtr = std::shared_ptr<Entry>;
+
+class StaticTable {
+ public:
+  explicit StaticTable(std::size_t max_size) : max_size_(max_size) {}
+  ~StaticTable();
+  StaticTable(const StaticTable&) = delete;
+  StaticTable& operator=(const StaticTable&) = delete;
+
+  // The entry of an equal key, which becomes the most recent one; or null. `names` are the roots for error paths.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape, const std::vector<std::string>& names);
+  // Adds an entry without a value; drops the least recently used one if there are too many.
+  EntryPtr insert(const TreeSpec& spec, const CallShape& shape);
+  // The entry used last, or null.
+  EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
+  void touch(Entry& entry) noexcept { recency_.splice(recency_.begin(), recency_, entry.recency); }
+  void erase(Entry& entry) noexcept;
+  void clear() noexcept;
+  std::size_t size() const noexcept { return recency_.size(); }
+  std::size_t max_size() const noexcept { return max_size_; }
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (const EntryPtr& entry : recency_) visit(*entry);
+  }
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
+  PyObject* callback();
+  EntryPtr take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+
+  std::size_t max_size_;
+  std::list<EntryPtr> recency_;  // most recent first
+  std::unordered_multimap<std::size_t, EntryPtr> entries_;
+  std::unordered_map<PyObject*, Entry*> by_weakref_;
+  std::shared_ptr<StaticTable*> self_;  // null once this table is gone; what the callback holds
+  Ref callback_;
+};
+
+}  // namespace partax

@@ -1,0 +1,71 @@
+// The parameters of a wrapped function, and the one form that every way of passing the same arguments is brought into.
+#pragma once
+
+#include <memory>
+
+#include "python_api.h"
+
+namespace partax {
+
+// Which arguments a call gave: with the values, all that tells one way of calling from another.
+struct CallShape {
+  std::uint64_t given = 0;            // bit i: parameter i has a value
+  std::uint32_t num_extra = 0;        // values taken by *args
+  std::vector<Ref> keywords;          // names of the values taken by **kwargs, sorted
+  bool operator==(const CallShape& other) const;
+  std::size_t hash() const;
+};
+
+// Parameters of a callable. Without a signature it has none and takes everything by *args and **kwargs.
+struct Parameters {
+  static constexpr std::size_t kMaxNamed = 64;
+
+  std::string function;     // its name, for messages
+  std::vector<Ref> names;   // interned; positional ones first, then keyword-only
+  std::vector<bool> optional;
+  std::size_t num_positional_only = 0;
+  std::size_t num_positional = 0;
+  bool var_positional = true;
+  bool var_keyword = true;
+  std::string var_positional_name = "args";
+  bool live_defaults = false;  // a plain function, whose defaults are read at each call
+
+  std::size_t index_of(PyObject* name) const;  // names.size() if there is none
+};
+
+// The arguments of one call in parameter order: [callable], given parameters, *args, **kwargs by name.
+class BoundCall {
+ public:
+  // `first` (may be null) is the wrapped callable as a traced tree, `self` (may be null) the bound instance.
+  BoundCall(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self, PyObject* const* args,
+            std::size_t num_args, PyObject* keyword_names);
+  BoundCall(const BoundCall&) = delete;
+  BoundCall& operator=(const BoundCall&) = delete;
+
+  PyObject* const* values() const noexcept { return values_; }
+  std::size_t size() const noexcept { return size_; }
+  const CallShape& shape() const noexcept { return shape_; }
+  bool has_callable() const noexcept { return has_callable_; }
+
+ private:
+  void bind(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self, PyObject* const* args,
+            std::size_t num_args, PyObject* keyword_names);
+
+  static constexpr std::size_t kInline = 16;
+  PyObject* inline_[kInline];
+  std::vector<PyObject*> heap_;
+  std::vector<Ref> owned_;  // defaults
+  PyObject* const* values_ = inline_;
+  std::size_t size_ = 0;
+  CallShape shape_;
+  bool has_callable_ = false;
+};
+
+// The root of each value's path in messages: `model`, `args[0]`, `kwargs` by their own names.
+std::vector<std::string> value_names(const Parameters& parameters, const CallShape& shape, bool has_callable);
+
+// Calls `callable` with rebuilt values in the form that `shape` describes.
+Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,
+              std::size_t first_value);
+
+}  // namespace partax

@@ -1,0 +1,286 @@
+#include "flatten.h"
+
+#include "attributes.h"
+#include "tree_path.h"
+
+namespace partax {
+namespace {
+
+[[noreturn]] void changed_while_walking() {
+  throw WalkError::diagnosed(PyExc_RuntimeError,
+                             "the container changed size while partax was walking it, expected it to stay as it is for "
+                             "the length of a call; do not mutate arguments from `__eq__`, `__hash__` or other threads");
+}
+
+void mix(std::size_t& seed, std::size_t value) noexcept { seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31); }
+
+}  // namespace
+
+Ref sorted_keys(PyObject* dict) {
+  Ref keys = Ref::checked(PyDict_Keys(dict));
+  if (PyList_Sort(keys.get()) < 0) {
+    throw WalkError::diagnosed(PyExc_TypeError,
+                               "found a dict whose keys cannot be sorted, expected keys of one kind (jax orders dicts "
+                               "by key); use keys that compare with `<`, or an OrderedDict");
+  }
+  return keys;
+}
+
+OneLevel flatten_registered(PyObject* node) {
+  Ref pair = Ref::steal(PyObject_CallMethod(hooks().registry.get(), "flatten_one_level", "O", node));
+  if (!pair) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
+  if (!PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) {
+    throw WalkError::diagnosed(PyExc_TypeError, "jax does not know `" + type_name(node) + "` as a pytree node any more");
+  }
+  OneLevel result;
+  result.children = Ref::checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence"));
+  result.aux = Ref::borrow(PyTuple_GET_ITEM(pair.get(), 1));
+  return result;
+}
+
+void Flattener::tree(PyObject* root) { walk(root); }
+
+void Flattener::call(PyObject* const* values, std::size_t count, const std::vector<std::string>& names) {
+  const std::size_t index = open(Kind::kCall, count, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      try {
+        walk(values[i]);
+      } catch (const PythonError&) {
+        throw WalkError::from_user_code("reading");
+      }
+    } catch (const WalkError& error) {
+      error.raise(i < names.size() ? names[i] : "arguments[" + std::to_string(i) + "]");
+      throw PythonError{};
+    }
+  }
+  spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
+}
+
+std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
+  if (info != nullptr) remember(*info);
+  mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
+  spec_.nodes.push_back(
+      Node{kind, false, static_cast<std::uint32_t>(arity), 1, static_cast<std::uint32_t>(spec_.statics.size()), info});
+  return spec_.nodes.size() - 1;
+}
+
+void Flattener::remember(const TypeInfo& info) {
+  for (auto known = spec_.infos.rbegin(); known != spec_.infos.rend(); ++known) {
+    if (known->get() == &info) return;
+  }
+  spec_.infos.push_back(TypeTable::instance().shared(info));
+  spec_.types.push_back(Ref::borrow(reinterpret_cast<PyObject*>(info.type)));
+}
+
+void Flattener::add_static(Ref value, Unhashable unhashable) {
+  if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable) : 0);
+  spec_.identity.push_back(nullptr);
+  spec_.statics.push_back(StaticValue::loose(std::move(value)));
+}
+
+void Flattener::leaf(PyObject* object, bool dynamic) {
+  if (dynamic) {
+    open(Kind::kDynamicLeaf, 0, nullptr);
+    ++spec_.num_dynamic;
+    leaves_.push(object);
+    return;
+  }
+  const std::size_t before = spec_.hash;
+  try {
+    add_static(Ref::borrow(object), Unhashable::kRefuse);
+  } catch (...) {
+    spec_.hash = before;
+    throw;
+  }
+  mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
+  spec_.nodes.push_back(
+      Node{Kind::kStaticLeaf, false, 0, 1, static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
+}
+
+void Flattener::walk(PyObject* object) {
+  if (options_.one_level && depth_ == 1) return leaf(object, true);
+  if (options_.is_leaf != nullptr) {
+    Ref answer = Ref::steal(PyObject_CallOneArg(options_.is_leaf, object));
+    const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
+    if (truth < 0) throw WalkError::from_user_code("asking `is_leaf` about");
+    if (truth == 1) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
+  }
+  const TypeInfo& info = TypeTable::instance().find(object);
+  if (info.kind == Kind::kStaticLeaf) return leaf(object, options_.every_leaf || is_dynamic_sort(info.sort, options_.abstract));
+  if (info.kind == Kind::kNone) {
+    if (options_.none_is_leaf) return leaf(object, true);
+    open(Kind::kNone, 0, nullptr);
+    return;
+  }
+  if (++depth_ > kMaxDepth) {
+    throw WalkError::diagnosed(PyExc_RecursionError,
+                               "found a tree that is nested more than " + std::to_string(kMaxDepth) +
+                                   " levels deep or contains itself, expected a finite, flatter tree");
+  }
+  const std::size_t index = spec_.nodes.size();
+  node(object, info, index);
+  spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
+  --depth_;
+}
+
+// Walks `count` children; consecutive static leaves become one run.
+template <typename Item>
+void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index) {
+  const bool is_registered = spec_.nodes[index].kind == Kind::kRegistered;
+  std::size_t previous = 0;  // the node of the child before, if it was a static leaf or a run; else 0
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t child = spec_.nodes.size();
+    try {
+      const Ref owned = item(i);
+      walk(owned.get());
+    } catch (WalkError& error) {
+      error.prepend(is_registered ? registered_segment(parent, static_cast<Py_ssize_t>(i))
+                                  : index_segment(static_cast<Py_ssize_t>(i)));
+      throw;
+    }
+    const bool is_static = spec_.nodes[child].kind == Kind::kStaticLeaf;
+    if (is_static && previous != 0) {
+      Node& run = spec_.nodes[previous];
+      run.arity = run.kind == Kind::kStaticRun ? run.arity + 1 : 2;
+      run.kind = Kind::kStaticRun;
+      spec_.nodes.pop_back();
+    } else {
+      previous = is_static ? child : 0;
+    }
+  }
+}
+
+void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) {
+  switch (info.kind) {
+    case Kind::kTuple:
+    case Kind::kNamedTuple: {
+      const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(object));
+      open(info.kind, size, &info);
+      sequence(size, [&](std::size_t i) { return Ref::borrow(PyTuple_GET_ITEM(object, i)); }, object, index);
+      return;
+    }
+    case Kind::kList: {
+      const auto size = static_cast<std::size_t>(PyList_GET_SIZE(object));
+      open(info.kind, size, &info);
+      const auto item = [&](std::size_t i) {
+        if (i >= static_cast<std::size_t>(PyList_GET_SIZE(object))) changed_while_walking();
+        return Ref::borrow(PyList_GET_ITEM(object, i));
+      };
+      sequence(size, item, object, index);
+      if (static_cast<std::size_t>(PyList_GET_SIZE(object)) != size) changed_while_walking();
+      return;
+    }
+    case Kind::kDict:
+    case Kind::kDefaultDict:
+    case Kind::kOrderedDict: {
+      Ref keys;
+      if (info.kind == Kind::kOrderedDict) {
+        keys = Ref::checked(PySequence_List(object));
+      } else {
+        keys = sorted_keys(object);
+      }
+      open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
+      if (info.kind == Kind::kDefaultDict) {
+        add_static(Ref::checked(PyObject_GetAttrString(object, "default_factory")), Unhashable::kRefuse);
+      }
+      dict_children(object, keys.get());
+      return;
+    }
+    case Kind::kModule:
+    case Kind::kDataclass:
+      return fields(object, info, index);
+    default:
+      return registered(object, index);
+  }
+}
+
+void Flattener::dict_children(PyObject* dict, PyObject* keys) {
+  const Py_ssize_t size = PyList_GET_SIZE(keys);
+  for (Py_ssize_t i = 0; i < size; ++i) add_static(Ref::borrow(PyList_GET_ITEM(keys, i)), Unhashable::kRefuse);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* key = PyList_GET_ITEM(keys, i);
+    try {
+      const Ref child = Ref::borrow(PyDict_GetItemWithError(dict, key));
+      if (!child) {
+        if (PyErr_Occurred() != nullptr) throw WalkError::from_user_code("looking up a key of");
+        changed_while_walking();
+      }
+      walk(child.get());
+    } catch (WalkError& error) {
+      error.prepend(key_segment(key));
+      throw;
+    }
+  }
+  if (PyDict_GET_SIZE(dict) != size) changed_while_walking();
+}
+
+void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index) {
+  const TypeInfoPtr keep = TypeTable::instance().shared(info);
+  const std::size_t children = info.child_names.size(), statics = info.static_names.size();
+  const FieldReader reader(object);
+  std::vector<Ref> values(children + statics);
+  {
+    std::vector<PyObject*> borrowed(children + statics);
+    reader.read(info, borrowed.data());
+    for (std::size_t i = 0; i < borrowed.size(); ++i) values[i] = Ref::borrow(borrowed[i]);
+  }
+  open(info.kind, children, &info);
+  for (std::size_t i = 0; i < statics; ++i) {
+    try {
+      add_static(values[children + i], Unhashable::kRefuse);
+    } catch (WalkError& error) {
+      error.prepend(attribute_segment(info.static_names[i].get()));
+      throw;
+    }
+  }
+  // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
+  if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
+    spec_.nodes[index].has_wrapper_fields = true;
+    PyObject* names = hooks().wrapper_names.get();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+      PyObject* name = PyTuple_GET_ITEM(names, i);
+      PyObject* value = PyDict_GetItemWithError(reader.dict(), name);
+      if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+      try {
+        add_static(Ref::borrow(value), Unhashable::kRefuse);
+      } catch (WalkError& error) {
+        error.prepend(attribute_segment(name));
+        throw;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < children; ++i) {
+    try {
+      if (!values[i] && !hooks().missing) {
+        throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
+      }
+      walk(values[i] ? values[i].get() : hooks().missing.get());
+    } catch (WalkError& error) {
+      error.prepend(attribute_segment(info.child_names[i].get()));
+      throw;
+    }
+  }
+}
+
+void Flattener::registered(PyObject* object, std::size_t index) {
+  const TypeInfo& info = TypeTable::instance().find(object);
+  const OneLevel level = flatten_registered(object);
+  const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
+  open(Kind::kRegistered, count, &info);
+  try {
+    add_static(level.aux, Unhashable::kCompare);
+  } catch (WalkError& error) {
+    error.prepend(".<aux data>");
+    throw;
+  }
+  if (options_.rebuildable) {
+    Ref treedef = Ref::steal(PyObject_CallOneArg(hooks().one_level.get(), object));
+    if (!treedef) throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
+    spec_.treedefs.push_back(std::move(treedef));
+  }
+  sequence(
+      count, [&](std::size_t i) { return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i)); }, object, index);
+}
+
+}  // namespace partax

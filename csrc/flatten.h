@@ -1,0 +1,61 @@
+// Object -> static part and dynamic leaves.
+#pragma once
+
+#include "leaf_buffer.h"
+#include "python_api.h"
+#include "tree_spec.h"
+
+namespace partax {
+
+struct FlattenOptions {
+  bool abstract = false;     // jax.ShapeDtypeStruct is a dynamic leaf
+  bool hashed = true;        // compute the hash; refuses values that cannot be static
+  bool rebuildable = false;  // make the treedefs that `rebuild` needs for registered nodes
+  bool every_leaf = false;   // every leaf counts as dynamic (jax.tree.flatten)
+  bool none_is_leaf = false;
+  bool one_level = false;  // the children of the root are leaves, whatever they are
+  PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
+};
+
+// Walks trees into a spec (loose: it holds the static values themselves). Errors are WalkErrors with the path below
+// the tree's root.
+class Flattener {
+ public:
+  Flattener(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options)
+      : spec_(spec), leaves_(leaves), options_(options) {}
+
+  // The whole of one tree.
+  void tree(PyObject* root);
+  // The values of a call; `names` are the roots of their paths. Raises the Python exception itself.
+  void call(PyObject* const* values, std::size_t count, const std::vector<std::string>& names);
+
+ private:
+  void walk(PyObject* object);
+  void node(PyObject* object, const TypeInfo& info, std::size_t index);
+  void leaf(PyObject* object, bool dynamic);
+  void dict_children(PyObject* dict, PyObject* keys);
+  void fields(PyObject* object, const TypeInfo& info, std::size_t index);
+  void registered(PyObject* object, std::size_t index);
+  std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
+  void add_static(Ref value, Unhashable unhashable);
+  void remember(const TypeInfo& info);
+  template <typename Item>
+  void sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index);
+
+  TreeSpec& spec_;
+  LeafBuffer& leaves_;
+  FlattenOptions options_;
+  int depth_ = 0;
+};
+
+// dict keys in jax's order: sorted.
+Ref sorted_keys(PyObject* dict);
+
+// The children and the aux data of a node that is flattened by a registered function.
+struct OneLevel {
+  Ref children;  // a tuple or list
+  Ref aux;
+};
+OneLevel flatten_registered(PyObject* node);
+
+}  // namespace partax

@@ -1,0 +1,59 @@
+// The dynamic leaves of one call: owned, contiguous, with the spare slot in front that vectorcall wants.
+#pragma once
+
+#include <memory>
+
+#include "python_api.h"
+
+namespace partax {
+
+class LeafBuffer {
+ public:
+  LeafBuffer() noexcept = default;
+  LeafBuffer(const LeafBuffer&) = delete;
+  LeafBuffer& operator=(const LeafBuffer&) = delete;
+  ~LeafBuffer() { clear(); }
+
+  void reserve(std::size_t capacity) {
+    if (capacity > capacity_) grow(capacity);
+  }
+  void push(PyObject* leaf) {
+    if (size_ == capacity_) grow(2 * capacity_);
+    Py_INCREF(leaf);
+    data_[++size_] = leaf;
+  }
+  void clear() noexcept {
+    while (size_ > 0) Py_DECREF(data_[size_--]);
+  }
+
+  std::size_t size() const noexcept { return size_; }
+  PyObject* operator[](std::size_t i) const noexcept { return data_[i + 1]; }
+  // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
+  PyObject** arguments() noexcept { return data_ + 1; }
+  Ref tuple() const {
+    Ref result = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(size_)));
+    for (std::size_t i = 0; i < size_; ++i) {
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef((*this)[i]));
+    }
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t kInline = 48;
+
+  void grow(std::size_t capacity) {
+    std::unique_ptr<PyObject*[]> bigger(new PyObject*[capacity + 1]);
+    for (std::size_t i = 1; i <= size_; ++i) bigger[i] = data_[i];
+    heap_ = std::move(bigger);
+    data_ = heap_.get();
+    capacity_ = capacity;
+  }
+
+  PyObject* inline_[kInline + 1];
+  std::unique_ptr<PyObject*[]> heap_;
+  PyObject** data_ = inline_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = kInline;
+};
+
+}  // namespace partax

@@ -1,0 +1,15 @@
+// An object beside a known spec: collects its dynamic leaves, or finds that it differs.
+#pragma once
+
+#include "leaf_buffer.h"
+#include "python_api.h"
+#include "tree_spec.h"
+
+namespace partax {
+
+// True, with the dynamic leaves appended to `leaves`, if the values have the static part `spec` (sealed). Runs user
+// code only for registered nodes and for static values that are not the identical object. Raises PythonError.
+bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract);
+bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);
+
+}  // namespace partax

@@ -1,0 +1,331 @@
+// Registration only: what partax._core exposes.
+#include "flatten.h"
+#include "jit_function.h"
+#include "match.h"
+#include "partition.h"
+#include "predicates.h"
+#include "python_api.h"
+#include "rebuild.h"
+#include "trace_output.h"
+
+namespace py = pybind11;
+
+namespace partax {
+namespace {
+
+py::object give(Ref ref) { return py::reinterpret_steal<py::object>(ref.release()); }
+
+PyObject* optional(const py::object& object) { return object.is_none() ? nullptr : object.ptr(); }
+
+// The static part of one tree, for tests and tools: `loose` rebuilds, `sealed` compares.
+struct Spec {
+  TreeSpec loose;
+  TreeSpec sealed;
+  std::string root;
+};
+
+class ListLeaves final : public LeafSource {
+ public:
+  explicit ListLeaves(const py::list& leaves) : leaves_(leaves) {}
+  Ref leaf(std::size_t index) override {
+    return Ref::borrow(PyList_GET_ITEM(leaves_.ptr(), static_cast<Py_ssize_t>(index)));
+  }
+
+ private:
+  const py::list& leaves_;
+};
+
+py::list as_list(const LeafBuffer& leaves) {
+  py::list list;
+  for (std::size_t i = 0; i < leaves.size(); ++i) list.append(py::handle(leaves[i]));
+  return list;
+}
+
+TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
+  TreeSpec spec;
+  FlattenOptions options;
+  options.rebuildable = true;
+  try {
+    try {
+      Flattener(spec, leaves, options).tree(tree);
+    } catch (const PythonError&) {
+      throw WalkError::from_user_code("reading");
+    }
+  } catch (const WalkError& error) {
+    error.raise(root);
+    throw PythonError{};
+  }
+  return spec;
+}
+
+py::tuple flatten(const py::object& tree, const std::string& root) {
+  LeafBuffer leaves;
+  auto spec = std::make_unique<Spec>();
+  spec->loose = flatten_tree(tree.ptr(), root, leaves);
+  spec->sealed = spec->loose.sealed(nullptr);
+  spec->root = root;
+  return py::make_tuple(as_list(leaves), std::move(spec));
+}
+
+py::object match(const Spec& spec, const py::object& tree) {
+  LeafBuffer leaves;
+  if (!match_tree(spec.sealed, tree.ptr(), leaves)) return py::none();
+  return as_list(leaves);
+}
+
+py::object rebuild_tree(const Spec& spec, const py::iterable& leaves) {
+  const py::list list(leaves);
+  if (list.size() != spec.loose.num_dynamic) {
+    throw py::value_error("found " + std::to_string(list.size()) + " leaves, expected " +
+                          std::to_string(spec.loose.num_dynamic));
+  }
+  ListLeaves source(list);
+  return give(rebuild(spec.loose, source));
+}
+
+py::list dynamic_paths(const Spec& spec) {
+  py::list paths;
+  each_leaf(
+      spec.loose, {spec.root},
+      [](void* context, const std::string& path, std::ptrdiff_t index) {
+        if (index < 0) static_cast<py::list*>(context)->append(path);
+      },
+      &paths);
+  return paths;
+}
+
+std::string spec_repr(const Spec& spec) {
+  return "TreeSpec(" + std::to_string(spec.loose.num_nodes()) + " nodes, " + std::to_string(spec.loose.num_dynamic) +
+         " dynamic and " + std::to_string(spec.loose.num_static_leaves()) + " static leaves)";
+}
+
+// Runs what may throw a WalkError about one bare value.
+template <typename Body>
+auto located(const char* root, Body&& body) {
+  try {
+    return body();
+  } catch (const WalkError& error) {
+    error.raise(root);
+    throw PythonError{};
+  }
+}
+
+// A table of Python objects by static part, as a call cache has it.
+class ObjectTable {
+ public:
+  explicit ObjectTable(std::size_t max_size) : table_(max_size) {}
+  py::object get(const py::object& tree) {
+    const EntryPtr entry = find(tree);
+    return entry ? py::reinterpret_borrow<py::object>(entry->value.get()) : py::none();
+  }
+  void set(const py::object& tree, const py::object& value) {
+    LeafBuffer leaves;
+    const TreeSpec spec = flatten_tree(tree.ptr(), "tree", leaves);
+    EntryPtr entry = located("", [&] { return table_.find(spec, CallShape(), {"tree"}); });
+    if (!entry) entry = table_.insert(spec, CallShape());
+    entry->value = Ref::borrow(value.ptr());
+  }
+  std::size_t size() const { return table_.size(); }
+  void clear() { table_.clear(); }
+
+ private:
+  EntryPtr find(const py::object& tree) {
+    LeafBuffer leaves;
+    const TreeSpec spec = flatten_tree(tree.ptr(), "tree", leaves);
+    return located("", [&] { return table_.find(spec, CallShape(), {"tree"}); });
+  }
+
+  StaticTable table_;
+};
+
+const char* node_kind(const py::object& object) {
+  const TypeInfo& info = TypeTable::instance().find(object.ptr());
+  if (info.kind != Kind::kStaticLeaf) return kind_name(info.kind);
+  return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
+}
+
+void configure(const py::kwargs& given) {
+  const std::pair<const char*, Ref Hooks::*> slots[] = {
+      {"describe", &Hooks::describe},
+      {"registry", &Hooks::registry},
+      {"one_level", &Hooks::one_level},
+      {"jax_array", &Hooks::jax_array},
+      {"jax_array_type", &Hooks::jax_array_type},
+      {"treedef_type", &Hooks::treedef_type},
+      {"missing", &Hooks::missing},
+      {"wrapper_names", &Hooks::wrapper_names},
+      {"registered", &Hooks::registered},
+      {"is_inexact", &Hooks::is_inexact},
+      {"build_target", &Hooks::build_target},
+      {"to_device", &Hooks::to_device},
+      {"out_shardings", &Hooks::out_shardings},
+      {"call_parameters", &Hooks::call_parameters},
+  };
+  for (const auto& [key, value] : given) {
+    const std::string name = py::cast<std::string>(key);
+    bool known = false;
+    for (const auto& [slot, member] : slots) {
+      if (name != slot) continue;
+      hooks().*member = Ref::borrow(value.ptr());
+      known = true;
+    }
+    if (!known) throw py::value_error("unknown hook " + name);
+  }
+}
+
+PyObject* trace(PyObject*, PyObject* const* leaves, Py_ssize_t count) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return run_trace(leaves, static_cast<std::size_t>(count)).release(); });
+}
+
+PyMethodDef trace_method = {"trace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace)), METH_FASTCALL,
+                            "trace(*leaves)\n--\n\nThe body of a target: the user's function on tracers."};
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The native stages of partax.";
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const PythonError&) {
+      // The Python exception is set already.
+    }
+  });
+
+  py::class_<Spec>(module, "TreeSpec", "The static part of a tree.")
+      .def_property_readonly("num_nodes", [](const Spec& spec) { return spec.loose.num_nodes(); })
+      .def_property_readonly("num_dynamic", [](const Spec& spec) { return spec.loose.num_dynamic; })
+      .def_property_readonly("num_static", [](const Spec& spec) { return spec.loose.num_static_leaves(); })
+      .def("dynamic_paths", &dynamic_paths)
+      .def("match", &match, py::arg("tree"))
+      .def("rebuild", &rebuild_tree, py::arg("leaves"))
+      .def("__hash__", [](const Spec& spec) { return spec.loose.hash; })
+      .def(
+          "__eq__",
+          [](const Spec& spec, const Spec& other) {
+            return located("", [&] { return spec.sealed.equals(other.loose, {"tree"}); });
+          },
+          py::is_operator())
+      .def("__repr__", &spec_repr);
+  module.def("flatten", &flatten, py::arg("tree"), py::arg("root") = "tree");
+  module.def(
+      "static_equal",
+      [](const py::object& a, const py::object& b) {
+        return located("value", [&] {
+          return StaticValue::loose(Ref::borrow(a.ptr())).sealed(nullptr).equals(b.ptr());
+        });
+      },
+      py::arg("a"), py::arg("b"));
+  module.def(
+      "static_hash",
+      [](const py::object& value) {
+        return located("value", [&] { return static_hash(value.ptr(), Unhashable::kRefuse); });
+      },
+      py::arg("value"));
+  module.def("node_kind", &node_kind, py::arg("object"));
+
+  py::class_<ObjectTable>(module, "StaticTable", "Objects by static part: bounded, least recently used first out.")
+      .def(py::init<std::size_t>(), py::arg("max_size"))
+      .def("get", &ObjectTable::get, py::arg("tree"))
+      .def("set", &ObjectTable::set, py::arg("tree"), py::arg("value"))
+      .def("clear", &ObjectTable::clear)
+      .def("__len__", &ObjectTable::size);
+
+  module.def(
+      "partition",
+      [](const py::object& tree, const py::object& filter_spec, const py::object& replace, const py::object& is_leaf) {
+        return give(partition(tree.ptr(), filter_spec.ptr(), replace.ptr(), optional(is_leaf), "pytree"));
+      },
+      py::arg("tree"), py::arg("filter_spec"), py::arg("replace"), py::arg("is_leaf"));
+  module.def(
+      "filter",
+      [](const py::object& tree, const py::object& filter_spec, bool inverse, const py::object& replace,
+         const py::object& is_leaf) {
+        return give(filter(tree.ptr(), filter_spec.ptr(), inverse, replace.ptr(), optional(is_leaf)));
+      },
+      py::arg("tree"), py::arg("filter_spec"), py::arg("inverse"), py::arg("replace"), py::arg("is_leaf"));
+  module.def(
+      "combine",
+      [](const py::tuple& trees, const py::object& is_leaf) { return give(combine(trees.ptr(), optional(is_leaf))); },
+      py::arg("trees"), py::arg("is_leaf"));
+  module.def(
+      "broadcast_prefix",
+      [](const py::object& prefix, const py::object& tree, const py::object& is_prefix_leaf,
+         const std::string& prefix_name, const std::string& tree_name) {
+        return give(broadcast_prefix(prefix.ptr(), tree.ptr(), is_prefix_leaf.ptr(), prefix_name.c_str(),
+                                     tree_name.c_str()));
+      },
+      py::arg("prefix"), py::arg("tree"), py::arg("is_prefix_leaf"), py::arg("prefix_name"), py::arg("tree_name"));
+
+  const py::object predicates = give(predicate_functions());
+  const char* predicate_names[] = {"is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like"};
+  for (std::size_t i = 0; i < 4; ++i) module.attr(predicate_names[i]) = predicates[py::int_(i)];
+
+  const py::object jit = give(register_jit_function_types());
+  module.attr("JitFunction") = jit[py::int_(0)];
+  module.attr("_flatten_jit") = jit[py::int_(1)];
+  module.attr("_unflatten_jit") = jit[py::int_(2)];
+  const py::object output = give(register_trace_output_types());
+  module.attr("TraceOutput") = output[py::int_(0)];
+  module.attr("OutputNode") = output[py::int_(1)];
+  module.attr("_flatten_output") = output[py::int_(2)];
+  module.attr("_unflatten_output") = output[py::int_(3)];
+  module.attr("trace") = give(Ref::checked(PyCFunction_New(&trace_method, nullptr)));
+  module.def(
+      "make_jit_function",
+      [](const py::object& function, const py::object& options) {
+        return give(make_jit_function(function.ptr(), options.ptr()));
+      },
+      py::arg("function"), py::arg("options"));
+  module.def("on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); }, py::arg("callback"));
+  module.def(
+      "output_info",
+      [](const py::object& node) {
+        if (!is_output_node(node.ptr())) return py::tuple(py::make_tuple(py::list(), py::none()));
+        const TraceOutput& output = output_of(node.ptr());
+        py::list forwarded;
+        for (const std::int32_t source : output.source) {
+          if (source < 0) forwarded.append(~source);
+        }
+        return py::tuple(py::make_tuple(forwarded, output.shardings ? py::reinterpret_borrow<py::object>(output.shardings.get())
+                                                          : py::none()));
+      },
+      py::arg("node"));
+  module.def(
+      "with_children",
+      [](const py::object& node, const py::tuple& children) {
+        if (!is_output_node(node.ptr())) throw py::type_error("expected an output node");
+        return give(with_children(node.ptr(), Ref::borrow(children.ptr())));
+      },
+      py::arg("node"), py::arg("children"));
+  module.def("clear_shared_caches", &clear_shared_caches);
+
+  py::class_<PreparedCall>(module, "PreparedCall", "A call that is run step by step.")
+      .def(py::init([](const py::object& jit, const py::tuple& args, const py::dict& kwargs, bool abstract) {
+             if (!is_jit_function(jit.ptr())) throw py::type_error("expected a filter_jit wrapper");
+             return std::make_unique<PreparedCall>(jit.ptr(), args.ptr(), kwargs.ptr(), abstract);
+           }),
+           py::arg("jit"), py::arg("args"), py::arg("kwargs"), py::arg("abstract"))
+      .def_property_readonly("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
+      .def("same_key", &PreparedCall::same_key, py::arg("other"))
+      .def("run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
+           py::arg("callable"))
+      .def("result",
+           [](const PreparedCall& call, const py::object& returned) { return give(call.result(returned.ptr())); },
+           py::arg("returned"))
+      .def("rebind",
+           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
+             return call.rebind(args.ptr(), kwargs.ptr());
+           },
+           py::arg("args"), py::arg("kwargs"))
+      .def("static_items", [](const PreparedCall& call) { return give(call.static_items()); })
+      .def("static_items_of",
+           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
+             return give(call.static_items_of(args.ptr(), kwargs.ptr()));
+           },
+           py::arg("args"), py::arg("kwargs"));
+
+  module.def("configure", &configure);
+}
+
+}  // namespace partax

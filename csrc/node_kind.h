@@ -1,0 +1,133 @@
+// What is this object: its type decides whether it is a leaf, and of which sort, or a node, and of which family.
+#pragma once
+
+#include <memory>
+
+#include "python_api.h"
+
+namespace partax {
+
+enum class Kind : std::uint8_t {
+  kDynamicLeaf,
+  kStaticLeaf,
+  kStaticRun,  // consecutive static leaves of one sequence, stored as one node
+  kNone,
+  kTuple,
+  kList,
+  kDict,
+  kOrderedDict,
+  kDefaultDict,
+  kNamedTuple,
+  kModule,
+  kDataclass,
+  kRegistered,
+  kCall,  // the arguments of one call; only ever the outermost node
+};
+
+enum class LeafSort : std::uint8_t {
+  kOther,
+  kJaxArray,
+  kTracer,
+  kNumpyArray,
+  kNumpyScalar,
+  kRef,
+  kAbstract,  // jax.ShapeDtypeStruct
+  kBoolOrInt,
+  kFloatOrComplex,
+  kArrayProtocol,  // has __jax_array__
+};
+
+// Everything partax knows about one Python type.
+struct TypeInfo {
+  PyTypeObject* type = nullptr;  // borrowed: see `weak_type`
+  Ref weak_type;
+  Kind kind = Kind::kStaticLeaf;
+  LeafSort sort = LeafSort::kOther;
+  std::vector<Ref> child_names;    // attribute families: interned field names, in flatten order
+  std::vector<Ref> static_names;   // attribute families: interned names of the static fields
+  std::vector<Ref> frozen_fields;  // frozen dataclass as a static value: its fields
+  bool is_frozen_dataclass = false;
+  // The order of keys in the instance dictionaries seen last; a guess that makes reading them one pass.
+  mutable std::vector<PyObject*> order;         // names, borrowed from the two lists above
+  mutable std::vector<std::uint16_t> order_to;  // index into children followed by statics
+};
+using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
+
+// What C++ needs from Python and jax; filled once by partax._families.
+struct Hooks {
+  Ref describe;         // (object) -> description of its type
+  Ref registry;         // jax.tree_util.default_registry
+  Ref one_level;        // (node) -> one-level treedef, with `unflatten`
+  Ref jax_array;        // jax.Array
+  Ref jax_array_type;   // the type of concrete arrays
+  Ref treedef_type;     // jax.tree_util.PyTreeDef
+  Ref missing;          // Equinox's marker of an absent field, or null
+  Ref wrapper_names;    // tuple of names that Equinox keeps on wrapped modules
+  Ref registered;       // jax's dictionary of registered node types, or null where jax has none
+  Ref is_inexact;       // (dtype) -> bool
+  Ref build_target;     // makes the jax.jit target of an entry
+  Ref to_device;        // puts a forwarded NumPy input on the device
+  Ref out_shardings;    // (prefix, result) -> sharding of each array leaf
+  Ref call_parameters;  // (fun) -> parameters of a call
+};
+Hooks& hooks();
+
+class TypeTable {
+ public:
+  static TypeTable& instance();
+  // The description of `object`'s type; asks Python once for each type.
+  const TypeInfo& find(PyObject* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    const TypeInfo* cached = recent_[slot(type)];
+    return cached != nullptr && cached->type == type ? *cached : find_slow(object);
+  }
+  TypeInfoPtr shared(const TypeInfo& info) const;
+  void forget(PyObject* weak_type) noexcept;
+  void clear() noexcept;
+  // Counts the registrations that turned a known leaf type into a node: older keys are void.
+  std::uint64_t epoch() {
+    if (hooks().registered && PyDict_GET_SIZE(hooks().registered.get()) != registrations_) refresh_registrations();
+    return epoch_;
+  }
+
+ private:
+  struct Impl;
+  TypeTable();
+  static std::size_t slot(PyTypeObject* type) noexcept {
+    return (reinterpret_cast<std::uintptr_t>(type) >> 4) % kRecent;
+  }
+  const TypeInfo& find_slow(PyObject* object);
+  void refresh_registrations();
+
+  static constexpr std::size_t kRecent = 509;
+  const TypeInfo* recent_[kRecent] = {};
+  Py_ssize_t registrations_ = 0;
+  std::uint64_t epoch_ = 0;
+  Impl* impl_;
+};
+
+// True for leaves that filter_jit traces: arrays of jax and NumPy, tracers, refs; `abstract` adds ShapeDtypeStruct.
+inline bool is_dynamic_sort(LeafSort sort, bool abstract) noexcept {
+  switch (sort) {
+    case LeafSort::kJaxArray:
+    case LeafSort::kTracer:
+    case LeafSort::kNumpyArray:
+    case LeafSort::kNumpyScalar:
+    case LeafSort::kRef:
+      return true;
+    case LeafSort::kAbstract:
+      return abstract;
+    default:
+      return false;
+  }
+}
+
+inline bool is_dynamic(PyObject* object, bool abstract) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == hooks().jax_array_type.get()) return true;
+  const TypeInfo& info = TypeTable::instance().find(object);
+  return info.kind == Kind::kStaticLeaf && is_dynamic_sort(info.sort, abstract);
+}
+
+const char* kind_name(Kind kind) noexcept;
+
+}  // namespace partax

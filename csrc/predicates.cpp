@@ -1,0 +1,102 @@
+#include "predicates.h"
+
+#include <unordered_map>
+
+#include "node_kind.h"
+
+namespace partax {
+namespace {
+
+// Whether a dtype is floating or complex; asked of Python once for each dtype object, which is then kept.
+bool is_inexact_dtype(PyObject* dtype) {
+  static auto* const known = new std::unordered_map<PyObject*, std::pair<Ref, bool>>();
+  const auto found = known->find(dtype);
+  if (found != known->end()) return found->second.second;
+  const Ref answer = Ref::checked(PyObject_CallOneArg(hooks().is_inexact.get(), dtype));
+  const bool inexact = answer.get() == Py_True;
+  if (known->size() < 4096) known->emplace(dtype, std::make_pair(Ref::borrow(dtype), inexact));
+  return inexact;
+}
+
+bool has_inexact_dtype(PyObject* object) {
+  const Ref dtype = Ref::checked(PyObject_GetAttrString(object, "dtype"));
+  return is_inexact_dtype(dtype.get());
+}
+
+bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
+
+template <Predicate predicate>
+PyObject* call(PyObject*, PyObject* object) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return PyBool_FromLong(holds(predicate, object)); });
+}
+
+PyMethodDef methods[] = {
+    {"is_array", call<Predicate::kIsArray>, METH_O,
+     "is_array(element, /)\n--\n\nTells whether `element` is an array.\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for a JAX array (a traced one and a typed PRNG key included), a NumPy array or a NumPy scalar."},
+    {"is_array_like", call<Predicate::kIsArrayLike>, METH_O,
+     "is_array_like(element, /)\n--\n\nTells whether `element` is an array or a number that JAX takes for one.\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for all that `is_array` takes, Python bool, int, float and complex, and objects with\n"
+     "  `__jax_array__`."},
+    {"is_inexact_array", call<Predicate::kIsInexactArray>, METH_O,
+     "is_inexact_array(element, /)\n--\n\nTells whether `element` is an array of floating or complex numbers.\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for arrays (see `is_array`) of a floating (bfloat16 and float8 included) or complex dtype."},
+    {"is_inexact_array_like", call<Predicate::kIsInexactArrayLike>, METH_O,
+     "is_inexact_array_like(element, /)\n--\n\nTells whether `element` is an inexact array, or a number that JAX takes "
+     "for one.\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for all that `is_inexact_array` takes, Python float and complex, and objects whose\n"
+     "  `__jax_array__` gives an inexact array."},
+};
+
+}  // namespace
+
+bool holds(Predicate predicate, PyObject* object) {
+  const TypeInfo& info = TypeTable::instance().find(object);
+  if (info.kind != Kind::kStaticLeaf) return false;
+  const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
+  const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
+  switch (info.sort) {
+    case LeafSort::kTracer:
+      if (!is_jax_array(object)) return false;
+      return !inexact || has_inexact_dtype(object);
+    case LeafSort::kJaxArray:
+    case LeafSort::kNumpyArray:
+    case LeafSort::kNumpyScalar:
+      return !inexact || has_inexact_dtype(object);
+    case LeafSort::kBoolOrInt:
+      return like && !inexact;
+    case LeafSort::kFloatOrComplex:
+      return like;
+    case LeafSort::kArrayProtocol: {
+      if (!like || !inexact) return like;
+      const Ref array = Ref::checked(PyObject_CallMethod(object, "__jax_array__", nullptr));
+      return has_inexact_dtype(array.get());
+    }
+    case LeafSort::kRef:
+    case LeafSort::kAbstract:
+    case LeafSort::kOther:
+      break;
+  }
+  return false;
+}
+
+Ref predicate_functions() {
+  Ref tuple = Ref::checked(PyTuple_New(4));
+  for (Py_ssize_t i = 0; i < 4; ++i) {
+    const Ref module = Ref::checked(PyUnicode_InternFromString("partax"));
+    PyTuple_SET_ITEM(tuple.get(), i, Ref::checked(PyCFunction_NewEx(&methods[i], nullptr, module.get())).release());
+  }
+  return tuple;
+}
+
+int predicate_of(PyObject* function) noexcept {
+  if (!PyCFunction_CheckExact(function)) return -1;
+  const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
+  return method >= methods && method < methods + 4 ? static_cast<int>(method - methods) : -1;
+}
+
+}  // namespace partax

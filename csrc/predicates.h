@@ -1,0 +1,16 @@
+// The built-in predicates on leaves, without a Python call.
+#pragma once
+
+#include "python_api.h"
+
+namespace partax {
+
+enum class Predicate : std::uint8_t { kIsArray, kIsArrayLike, kIsInexactArray, kIsInexactArrayLike };
+
+bool holds(Predicate predicate, PyObject* object);
+
+// Python functions for the four, in the order of the enum; and which of them `function` is, or -1.
+Ref predicate_functions();
+int predicate_of(PyObject* function) noexcept;
+
+}  // namespace partax

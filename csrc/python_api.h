@@ -1,0 +1,146 @@
+// The only include of Python.h and pybind11: owning references, checked calls, error plumbing.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace partax {
+
+// Thrown while a Python exception is set; unwinds C++ frames to the nearest boundary.
+struct PythonError {};
+
+// An owned reference. Releasing swaps to null first, so a destructor that re-enters sees no dangling pointer.
+class Ref {
+ public:
+  Ref() noexcept = default;
+  Ref(const Ref& other) noexcept : object_(other.object_) { Py_XINCREF(object_); }
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() { Py_XDECREF(object_); }
+
+  // Takes over a new reference that may be null.
+  static Ref steal(PyObject* object) noexcept {
+    Ref ref;
+    ref.object_ = object;
+    return ref;
+  }
+  static Ref borrow(PyObject* object) noexcept {
+    Py_XINCREF(object);
+    return steal(object);
+  }
+  // Takes over the result of a C API call; null means that it raised.
+  static Ref checked(PyObject* object) {
+    if (object == nullptr) throw PythonError{};
+    return steal(object);
+  }
+
+  PyObject* get() const noexcept { return object_; }
+  PyObject* release() noexcept { return std::exchange(object_, nullptr); }
+  void reset() noexcept { Ref().swap(*this); }
+  void swap(Ref& other) noexcept { std::swap(object_, other.object_); }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+
+ private:
+  PyObject* object_ = nullptr;
+};
+
+inline int checked_int(int status) {
+  if (status < 0) throw PythonError{};
+  return status;
+}
+
+// The exception that is set now, taken out of the interpreter.
+inline Ref take_exception() noexcept {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Ref::steal(PyErr_GetRaisedException());
+#else
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return Ref::steal(value);
+#endif
+}
+
+inline void restore_exception(Ref exception) noexcept {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyErr_SetRaisedException(exception.release());
+#else
+  PyObject* value = exception.release();
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(value));
+  Py_INCREF(type);
+  PyErr_Restore(type, value, PyException_GetTraceback(value));
+#endif
+}
+
+// Turns the C++ exception in flight into a Python one: the catch-all of every slot.
+inline void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (const PythonError&) {
+  } catch (pybind11::error_already_set& error) {
+    error.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: unknown C++ exception");
+  }
+}
+
+// Runs `body` in a C slot: no C++ exception leaves it.
+template <typename Result, typename Body>
+Result guarded(Result on_error, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    set_python_error();
+    return on_error;
+  }
+}
+
+inline Ref unicode(const std::string& text) {
+  return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+
+// How deep trees and static values may nest before a RecursionError; far below what the C stack takes.
+inline constexpr int kMaxDepth = 2000;
+
+// Weak references: the target as a new reference, or empty when it is gone.
+inline Ref weak_target(PyObject* weakref) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* target = nullptr;
+  if (PyWeakref_GetRef(weakref, &target) < 0) PyErr_Clear();
+  return Ref::steal(target);
+#else
+  PyObject* target = PyWeakref_GET_OBJECT(weakref);
+  return target == Py_None ? Ref() : Ref::borrow(target);
+#endif
+}
+
+inline bool weakly_is(PyObject* weakref, PyObject* object) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  return reinterpret_cast<PyWeakReference*>(weakref)->wr_object == object;
+#else
+  return PyWeakref_GET_OBJECT(weakref) == object;
+#endif
+}
+
+}  // namespace partax

@@ -1,0 +1,182 @@
+#include "rebuild.h"
+
+#include "attributes.h"
+
+namespace partax {
+namespace {
+
+class Rebuilder {
+ public:
+  Rebuilder(const TreeSpec& spec, LeafSource& leaves) : spec_(spec), leaves_(leaves) {}
+
+  std::vector<Ref> call() {
+    const std::uint32_t arity = spec_.nodes[at_++].arity;
+    std::vector<Ref> children;
+    children.reserve(arity);
+    sequence(arity, [&](std::size_t, Ref child) { children.push_back(std::move(child)); });
+    return children;
+  }
+
+  Ref build() {
+    const Node& node = spec_.nodes[at_++];
+    switch (node.kind) {
+      case Kind::kDynamicLeaf:
+        return leaves_.leaf(next_leaf_++);
+      case Kind::kStaticLeaf:
+        return static_value(node.first_static);
+      case Kind::kNone:
+        return Ref::borrow(Py_None);
+      case Kind::kTuple:
+        return tuple(node);
+      case Kind::kNamedTuple: {
+        const Ref children = tuple(node);
+        return Ref::checked(PyObject_CallObject(type(node), children.get()));
+      }
+      case Kind::kList: {
+        Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(node.arity)));
+        sequence(node.arity, [&](std::size_t i, Ref child) {
+          PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), child.release());
+        });
+        return list;
+      }
+      case Kind::kDict:
+      case Kind::kOrderedDict:
+      case Kind::kDefaultDict:
+        return dict(node);
+      case Kind::kModule:
+        return module(node);
+      case Kind::kDataclass:
+        return dataclass(node);
+      case Kind::kRegistered:
+        return registered(node);
+      case Kind::kStaticRun:
+      case Kind::kCall:
+        break;
+    }
+    PyErr_SetString(PyExc_SystemError, "partax: a spec with a misplaced node");
+    throw PythonError{};
+  }
+
+ private:
+  static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
+
+  Ref static_value(std::size_t index) const {
+    Ref value = spec_.statics[index].value();
+    if (!value) {
+      PyErr_SetString(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+      throw PythonError{};
+    }
+    return value;
+  }
+
+  template <typename Put>
+  void sequence(std::size_t arity, Put&& put) {
+    std::size_t i = 0;
+    while (i < arity) {
+      const Node& next = spec_.nodes[at_];
+      if (next.kind != Kind::kStaticRun) {
+        put(i++, build());
+        continue;
+      }
+      ++at_;
+      for (std::size_t j = 0; j < next.arity; ++j) put(i++, static_value(next.first_static + j));
+    }
+  }
+
+  Ref tuple(const Node& node) {
+    Ref result = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(node.arity)));
+    sequence(node.arity, [&](std::size_t i, Ref child) {
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), child.release());
+    });
+    return result;
+  }
+
+  Ref dict(const Node& node) {
+    Ref result;
+    if (node.kind == Kind::kDict) {
+      result = Ref::checked(PyDict_New());
+    } else if (node.kind == Kind::kOrderedDict) {
+      result = Ref::checked(PyObject_CallNoArgs(type(node)));
+    } else {
+      result = Ref::checked(PyObject_CallOneArg(type(node), static_value(node.first_static).get()));
+    }
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const Ref key = static_value(first_key(node) + i);
+      const Ref child = build();
+      // OrderedDict keeps its order outside the dictionary, so it is set through its own slot.
+      checked_int(node.kind == Kind::kOrderedDict ? PyObject_SetItem(result.get(), key.get(), child.get())
+                                                  : PyDict_SetItem(result.get(), key.get(), child.get()));
+    }
+    return result;
+  }
+
+  // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
+  Ref module(const Node& node) {
+    const TypeInfo& info = *node.info;
+    Ref object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_tuple(), nullptr));
+    Ref dict = Ref::checked(PyDict_New());
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const Ref child = build();
+      if (child.get() == hooks().missing.get()) continue;
+      checked_int(PyDict_SetItem(dict.get(), info.child_names[i].get(), child.get()));
+    }
+    const std::size_t statics = info.static_names.size();
+    if (node.has_wrapper_fields) {
+      PyObject* names = hooks().wrapper_names.get();
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+        const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
+        const Ref value =
+            spec_.statics[index].absent() ? Ref::borrow(hooks().missing.get()) : static_value(index);
+        checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
+      }
+    }
+    for (std::size_t i = 0; i < statics; ++i) {
+      if (spec_.statics[node.first_static + i].absent()) continue;
+      const Ref value = static_value(node.first_static + i);
+      if (value.get() == hooks().missing.get()) continue;
+      checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
+    }
+    checked_int(PyObject_GenericSetDict(object.get(), dict.get(), nullptr));
+    return object;
+  }
+
+  // As jax: the class is called with its fields as keywords.
+  Ref dataclass(const Node& node) {
+    const TypeInfo& info = *node.info;
+    const Ref keywords = Ref::checked(PyDict_New());
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const Ref child = build();
+      checked_int(PyDict_SetItem(keywords.get(), info.child_names[i].get(), child.get()));
+    }
+    for (std::size_t i = 0; i < info.static_names.size(); ++i) {
+      const Ref value = static_value(node.first_static + i);
+      checked_int(PyDict_SetItem(keywords.get(), info.static_names[i].get(), value.get()));
+    }
+    return Ref::checked(PyObject_Call(type(node), empty_tuple(), keywords.get()));
+  }
+
+  Ref registered(const Node& node) {
+    PyObject* treedef = spec_.treedefs.at(next_treedef_++).get();
+    const Ref children = tuple(node);
+    return Ref::checked(PyObject_CallMethod(treedef, "unflatten", "O", children.get()));
+  }
+
+  static PyObject* empty_tuple() {
+    static PyObject* const empty = PyTuple_New(0);  // immortal in effect: one reference is kept for ever
+    return empty;
+  }
+
+  const TreeSpec& spec_;
+  LeafSource& leaves_;
+  std::size_t at_ = 0;
+  std::size_t next_leaf_ = 0;
+  std::size_t next_treedef_ = 0;
+};
+
+}  // namespace
+
+Ref rebuild(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).build(); }
+
+std::vector<Ref> rebuild_call(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).call(); }
+
+}  // namespace partax

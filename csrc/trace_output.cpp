@@ -1,0 +1,157 @@
+#include "trace_output.h"
+
+#include "rebuild.h"
+
+namespace partax {
+namespace {
+
+// The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
+struct Handle {
+  PyObject_HEAD
+  std::shared_ptr<const TraceOutput>* output;
+};
+
+struct OutputNode {
+  PyObject_HEAD
+  PyObject* handle;
+  PyObject* results;  // tuple
+};
+
+PyTypeObject* handle_type = nullptr;
+PyTypeObject* node_type = nullptr;
+
+template <typename Object>
+Object* as(PyObject* object) noexcept {
+  return reinterpret_cast<Object*>(object);
+}
+
+void free_heap_object(PyObject* self) noexcept {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+void handle_dealloc(PyObject* self) noexcept {
+  delete as<Handle>(self)->output;
+  free_heap_object(self);
+}
+
+PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    if (Py_TYPE(other) != handle_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    bool equal = self == other;
+    const Ref& mine = (*as<Handle>(self)->output)->shardings;
+    const Ref& theirs = (*as<Handle>(other)->output)->shardings;
+    if (!equal && mine && theirs) equal = checked_int(PyObject_RichCompareBool(mine.get(), theirs.get(), Py_EQ)) == 1;
+    return PyBool_FromLong(equal == (op == Py_EQ));
+  });
+}
+
+Py_hash_t handle_hash(PyObject* self) noexcept {
+  const TraceOutput& output = **as<Handle>(self)->output;
+  return output.shardings ? 1 : static_cast<Py_hash_t>(reinterpret_cast<std::size_t>(self) >> 4);
+}
+
+void node_dealloc(PyObject* self) noexcept {
+  Py_XDECREF(as<OutputNode>(self)->handle);
+  Py_XDECREF(as<OutputNode>(self)->results);
+  free_heap_object(self);
+}
+
+Ref make_node(PyObject* handle, Ref results) {
+  Ref node = Ref::checked(node_type->tp_alloc(node_type, 0));
+  as<OutputNode>(node.get())->handle = Py_NewRef(handle);
+  as<OutputNode>(node.get())->results = results.release();
+  return node;
+}
+
+PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
+  if (Py_TYPE(node) != node_type) {
+    PyErr_SetString(PyExc_TypeError, "expected an output node");
+    return nullptr;
+  }
+  return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+}
+
+PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    if (count != 2 || Py_TYPE(args[0]) != handle_type) {
+      PyErr_SetString(PyExc_TypeError, "expected a handle and its results");
+      return nullptr;
+    }
+    Ref results = PyTuple_CheckExact(args[1]) ? Ref::borrow(args[1]) : Ref::checked(PySequence_Tuple(args[1]));
+    return make_node(args[0], std::move(results)).release();
+  });
+}
+
+PyMethodDef flatten_method = {"flatten_output", flatten_node, METH_O, nullptr};
+PyMethodDef unflatten_method = {"unflatten_output", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
+                                METH_FASTCALL, nullptr};
+
+class CallLeaves final : public LeafSource {
+ public:
+  CallLeaves(const TraceOutput& output, PyObject* results, const LeafBuffer& inputs)
+      : output_(output), results_(results), inputs_(inputs) {}
+
+  Ref leaf(std::size_t index) override {
+    const std::int32_t source = output_.source[index];
+    if (source >= 0) return Ref::borrow(PyTuple_GET_ITEM(results_, source));
+    PyObject* input = inputs_[static_cast<std::size_t>(~source)];
+    if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return Ref::borrow(input);
+    const LeafSort sort = TypeTable::instance().find(input).sort;
+    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer) return Ref::borrow(input);
+    const Ref inputs = inputs_.tuple();
+    return Ref::checked(PyObject_CallFunctionObjArgs(hooks().to_device.get(), input, inputs.get(), nullptr));
+  }
+
+ private:
+  const TraceOutput& output_;
+  PyObject* results_;
+  const LeafBuffer& inputs_;
+};
+
+}  // namespace
+
+Ref register_trace_output_types() {
+  static PyType_Slot handle_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
+                                       {Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
+                                       {Py_tp_hash, reinterpret_cast<void*>(handle_hash)},
+                                       {0, nullptr}};
+  static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
+  static PyType_Slot node_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {0, nullptr}};
+  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+  Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));
+  Ref node = Ref::checked(PyType_FromSpec(&node_spec));
+  Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
+  Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
+  Ref result = Ref::checked(PyTuple_Pack(4, handle.get(), node.get(), flatten.get(), unflatten.get()));
+  handle_type = reinterpret_cast<PyTypeObject*>(handle.release());  // kept for the life of the process
+  node_type = reinterpret_cast<PyTypeObject*>(node.release());
+  return result;
+}
+
+Ref make_output_node(std::shared_ptr<const TraceOutput> output, Ref results) {
+  auto held = std::make_unique<std::shared_ptr<const TraceOutput>>(std::move(output));
+  Ref handle = Ref::checked(handle_type->tp_alloc(handle_type, 0));
+  as<Handle>(handle.get())->output = held.release();
+  return make_node(handle.get(), std::move(results));
+}
+
+bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
+
+const TraceOutput& output_of(PyObject* node) noexcept {
+  return **as<Handle>(as<OutputNode>(node)->handle)->output;
+}
+
+Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
+
+Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
+  if (!is_output_node(returned)) return Ref::borrow(returned);
+  const TraceOutput& output = output_of(returned);
+  CallLeaves leaves(output, as<OutputNode>(returned)->results, inputs);
+  return rebuild(output.spec, leaves);
+}
+
+}  // namespace partax

@@ -1,0 +1,32 @@
+// What one trace returned: the static part of the result, and for each of its arrays where a call finds it.
+#pragma once
+
+#include <memory>
+
+#include "leaf_buffer.h"
+#include "python_api.h"
+#include "tree_spec.h"
+
+namespace partax {
+
+struct TraceOutput {
+  TreeSpec spec;  // every array is a dynamic leaf
+  // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
+  std::vector<std::int32_t> source;
+  Ref shardings;  // explicit out_shardings, one for each result, or null
+};
+
+// Creates the opaque node types and returns (handle type, node type, flatten, unflatten) for jax's registry.
+Ref register_trace_output_types();
+
+// The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
+Ref make_output_node(std::shared_ptr<const TraceOutput> output, Ref results);
+bool is_output_node(PyObject* object) noexcept;
+const TraceOutput& output_of(PyObject* node) noexcept;
+// A node of the same structure with other children, for jax.jit's out_shardings.
+Ref with_children(PyObject* node, Ref children);
+
+// The user's result from what a target returned for these input leaves.
+Ref user_result(PyObject* returned, const LeafBuffer& inputs);
+
+}  // namespace partax

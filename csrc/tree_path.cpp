@@ -1,0 +1,88 @@
+#include "tree_path.h"
+
+#include "node_kind.h"
+
+namespace partax {
+namespace {
+
+constexpr std::size_t kShownSegments = 24;
+
+std::string repr_or_placeholder(PyObject* object) {
+  Ref text = Ref::steal(PyObject_Repr(object));
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (utf8 == nullptr) {
+    PyErr_Clear();
+    return "<" + type_name(object) + ">";
+  }
+  return utf8;
+}
+
+}  // namespace
+
+WalkError WalkError::diagnosed(PyObject* type, std::string message) {
+  WalkError error;
+  error.type_ = Ref::borrow(type);
+  error.message_ = std::move(message);
+  if (PyErr_Occurred() != nullptr) error.exception_ = take_exception();
+  return error;
+}
+
+WalkError WalkError::from_user_code(std::string doing) {
+  WalkError error;
+  error.message_ = std::move(doing);
+  error.exception_ = take_exception();
+  return error;
+}
+
+bool WalkError::is_interrupt() const {
+  return exception_ && PyErr_GivenExceptionMatches(exception_.get(), PyExc_Exception) == 0;
+}
+
+void WalkError::raise(const std::string& root) const {
+  std::string path = root;
+  const std::size_t shown = segments_.size() > kShownSegments ? kShownSegments : segments_.size();
+  for (std::size_t i = 0; i < shown; ++i) path += segments_[segments_.size() - 1 - i];
+  if (shown < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
+
+  if (!type_) {
+    Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
+    Ref added = Ref::steal(PyObject_CallMethod(exception_.get(), "add_note", "O", note.get()));
+    if (!added) PyErr_Clear();
+    restore_exception(exception_);
+    return;
+  }
+  PyErr_SetString(type_.get(), ("`" + path + "`: " + message_).c_str());
+  if (exception_) {
+    Ref raised = take_exception();
+    Ref cause = exception_;
+    PyException_SetCause(raised.get(), cause.release());
+    restore_exception(std::move(raised));
+  }
+}
+
+std::string attribute_segment(PyObject* name) {
+  const char* utf8 = PyUnicode_AsUTF8(name);
+  if (utf8 == nullptr) PyErr_Clear();
+  return std::string(".") + (utf8 == nullptr ? "?" : utf8);
+}
+
+std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
+
+std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
+
+std::string registered_segment(PyObject* node, Py_ssize_t index) {
+  Ref pairs = Ref::steal(PyObject_CallMethod(hooks().registry.get(), "flatten_one_level_with_keys", "O", node));
+  if (pairs && PyTuple_Check(pairs.get())) {
+    Ref children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
+    if (children && index < PySequence_Fast_GET_SIZE(children.get())) {
+      PyObject* pair = PySequence_Fast_GET_ITEM(children.get(), index);
+      Ref text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair, 0)));
+      const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+      if (utf8 != nullptr) return utf8;
+    }
+  }
+  PyErr_Clear();
+  return "[<flat index " + std::to_string(index) + ">]";
+}
+
+}  // namespace partax

@@ -1,0 +1,36 @@
+// Where in the user's argument something is, and errors that say so: "model.layers[0].weight".
+#pragma once
+
+#include "python_api.h"
+
+namespace partax {
+
+// An error found while walking a tree. Segments are added innermost first as it unwinds.
+class WalkError {
+ public:
+  // A fault that partax found: raised as `type` with "<path>: <message>", chained to the exception set now, if any.
+  static WalkError diagnosed(PyObject* type, std::string message);
+  // An exception of user code, set now: it keeps its type and gets a note with the path and `doing`.
+  static WalkError from_user_code(std::string doing);
+
+  void prepend(std::string segment) { segments_.push_back(std::move(segment)); }
+  // True for an exception such as KeyboardInterrupt, which nothing may swallow.
+  bool is_interrupt() const;
+  // Sets the Python exception; `root` is the name of the walked object.
+  void raise(const std::string& root) const;
+
+ private:
+  Ref type_;
+  Ref exception_;
+  std::string message_;
+  std::vector<std::string> segments_;
+};
+
+// Path segments.
+std::string attribute_segment(PyObject* name);
+std::string index_segment(Py_ssize_t index);
+std::string key_segment(PyObject* key);
+// The segment of child `index` of a node that is flattened by a registered function, as jax names it.
+std::string registered_segment(PyObject* node, Py_ssize_t index);
+
+}  // namespace partax

@@ -1,0 +1,203 @@
+#include "tree_spec.h"
+
+#include <unordered_set>
+
+namespace partax {
+namespace {
+
+std::string static_path(const TreeSpec& spec, const std::vector<std::string>& names, std::size_t index) {
+  struct Search {
+    std::ptrdiff_t index;
+    std::string found;
+  } search{static_cast<std::ptrdiff_t>(index), "the arguments"};
+  const auto visit = [](void* context, const std::string& path, std::ptrdiff_t at) {
+    auto* wanted = static_cast<Search*>(context);
+    if (at == wanted->index) wanted->found = path;
+  };
+  each_static(spec, names, visit, &search);
+  return search.found;
+}
+
+}  // namespace
+
+std::size_t TreeSpec::num_static_leaves() const noexcept {
+  std::size_t count = 0;
+  for (const Node& node : nodes) {
+    if (node.kind == Kind::kStaticLeaf) ++count;
+    if (node.kind == Kind::kStaticRun) count += node.arity;
+  }
+  return count;
+}
+
+std::size_t TreeSpec::num_nodes() const noexcept {
+  std::size_t count = nodes.size();
+  for (const Node& node : nodes) {
+    if (node.kind == Kind::kStaticRun) count += node.arity - 1;
+  }
+  return count;
+}
+
+TreeSpec TreeSpec::sealed(PyObject* on_death) const {
+  TreeSpec copy;
+  copy.nodes = nodes;
+  copy.infos = infos;
+  copy.num_dynamic = num_dynamic;
+  copy.hash = hash;
+  copy.statics.reserve(statics.size());
+  copy.identity.reserve(statics.size());
+  for (const StaticValue& value : statics) {
+    copy.statics.push_back(value.sealed(on_death));
+    copy.identity.push_back(copy.statics.back().identity());
+  }
+  for (const TypeInfoPtr& info : infos) {
+    PyObject* type = reinterpret_cast<PyObject*>(info->type);
+    copy.types.push_back(info->type->tp_flags & Py_TPFLAGS_HEAPTYPE ? Ref::checked(PyWeakref_NewRef(type, on_death))
+                                                                    : Ref::borrow(type));
+  }
+  return copy;
+}
+
+TreeSpec TreeSpec::weakened(const TreeSpec& other) const {
+  std::unordered_set<PyObject*> known;
+  other.each_weakref([&](PyObject* weakref) { known.insert(weak_target(weakref).get()); });
+  TreeSpec copy = *this;
+  for (StaticValue& value : copy.statics) {
+    if (value.absent()) continue;
+    PyObject* object = value.value().get();
+    value = value.handed_out(known.count(object) > 0 && is_weakly_held(object));
+  }
+  for (Ref& type : copy.types) {
+    if (known.count(type.get()) > 0) type = Ref::checked(PyWeakref_NewRef(type.get(), nullptr));
+  }
+  copy.identity.assign(copy.statics.size(), nullptr);
+  return copy;
+}
+
+bool TreeSpec::equals(const TreeSpec& other, const std::vector<std::string>& names) const {
+  if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node &a = nodes[i], &b = other.nodes[i];
+    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields) {
+      return false;
+    }
+  }
+  for (std::size_t i = 0; i < statics.size(); ++i) {
+    try {
+      if (!statics[i].equals(other.statics[i])) return false;
+    } catch (WalkError& error) {
+      error.prepend(static_path(other, names, i));
+      throw;
+    }
+  }
+  return true;
+}
+
+int TreeSpec::traverse(visitproc visit, void* arg) const {
+  for (const Ref& type : types) Py_VISIT(type.get());
+  for (const StaticValue& value : statics) {
+    if (const int status = value.traverse(visit, arg)) return status;
+  }
+  return 0;
+}
+
+namespace {
+
+struct Describer {
+  const TreeSpec& spec;
+  LeafVisitor visit;
+  void* context;
+  bool all_statics;
+  std::size_t at = 0;
+
+  void report(const std::string& path, std::size_t index) const {
+    visit(context, path, static_cast<std::ptrdiff_t>(index));
+  }
+
+  std::string key_path(const std::string& path, std::size_t index) const {
+    Ref key = spec.statics[index].value();
+    return path + (key ? key_segment(key.get()) : "[<dropped>]");
+  }
+
+  void walk(const std::string& path) {
+    const Node& node = spec.nodes[at++];
+    switch (node.kind) {
+      case Kind::kDynamicLeaf:
+        visit(context, path, -1);
+        return;
+      case Kind::kStaticLeaf:
+        report(path, node.first_static);
+        return;
+      case Kind::kStaticRun:
+        return;  // reported by its sequence
+      case Kind::kNone:
+        return;
+      case Kind::kDict:
+      case Kind::kOrderedDict:
+      case Kind::kDefaultDict:
+        for (std::uint32_t i = 0; i < node.arity; ++i) walk(key_path(path, first_key(node) + i));
+        return;
+      case Kind::kModule:
+      case Kind::kDataclass:
+        for (std::uint32_t i = 0; i < node.arity; ++i) walk(path + attribute_segment(node.info->child_names[i].get()));
+        if (all_statics) {
+          for (std::size_t i = 0; i < node.info->static_names.size(); ++i) {
+            if (spec.statics[node.first_static + i].absent()) continue;
+            report(path + attribute_segment(node.info->static_names[i].get()), node.first_static + i);
+          }
+        }
+        return;
+      case Kind::kRegistered:
+        if (all_statics) report(path + ".<aux data>", node.first_static);
+        [[fallthrough]];
+      default:
+        walk_sequence(path, node, nullptr);
+    }
+  }
+
+  void walk_sequence(const std::string& path, const Node& node, const std::vector<std::string>* roots) {
+    std::uint32_t i = 0;
+    while (i < node.arity) {
+      const Node& child = spec.nodes[at];
+      const std::uint32_t count = child.kind == Kind::kStaticRun ? child.arity : 1;
+      for (std::uint32_t j = 0; j < count; ++j) {
+        std::string child_path = roots != nullptr && i + j < roots->size()
+                                     ? (*roots)[i + j]
+                                     : path + index_segment(static_cast<Py_ssize_t>(i + j));
+        if (child.kind == Kind::kStaticRun) {
+          report(child_path, child.first_static + j);
+        } else {
+          walk(child_path);
+        }
+      }
+      if (child.kind == Kind::kStaticRun) ++at;
+      i += count;
+    }
+  }
+
+  void start(const std::vector<std::string>& roots) {
+    if (spec.nodes.empty()) return;
+    if (spec.nodes[0].kind == Kind::kCall) {
+      at = 1;
+      walk_sequence("", spec.nodes[0], &roots);
+    } else {
+      walk(roots.empty() ? std::string("tree") : roots[0]);
+    }
+  }
+};
+
+}  // namespace
+
+void each_leaf(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context) {
+  Describer{spec, visit, context, false}.start(roots);
+}
+
+void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context) {
+  const auto only_static = [](void* inner, const std::string& path, std::ptrdiff_t index) {
+    auto* pair = static_cast<std::pair<LeafVisitor, void*>*>(inner);
+    if (index >= 0) pair->first(pair->second, path, index);
+  };
+  std::pair<LeafVisitor, void*> inner{visit, context};
+  Describer{spec, only_static, &inner, true}.start(roots);
+}
+
+}  // namespace partax

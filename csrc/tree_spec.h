@@ -1,0 +1,65 @@
+// The static part of a tree: a pre-order list of nodes and the static values that belong to them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "node_kind.h"
+#include "python_api.h"
+#include "static_value.h"
+
+namespace partax {
+
+struct Node {
+  Kind kind;
+  bool has_wrapper_fields;     // kModule: the values of hooks().wrapper_names follow the static fields
+  std::uint32_t arity;         // children; for kStaticRun the number of leaves
+  std::uint32_t extent;        // nodes of this subtree, this one included
+  std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
+  const TypeInfo* info;        // null for leaves and for kCall
+};
+
+// Every family's own static values, in `statics` from `first_static` on:
+//   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
+//   kModule, kDataclass the static fields; kRegistered the aux data.
+struct TreeSpec {
+  std::vector<Node> nodes;
+  std::vector<StaticValue> statics;
+  std::vector<PyObject*> identity;  // per static: the pointer that is surely this value, or null
+  std::vector<TypeInfoPtr> infos;   // keeps every Node::info alive
+  std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
+  std::size_t num_dynamic = 0;
+  std::size_t hash = 0;
+  std::vector<Ref> treedefs;  // if made rebuildable: the one-level treedef of each kRegistered node, in order
+
+  std::size_t num_static_leaves() const noexcept;
+  std::size_t num_nodes() const noexcept;
+  // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs.
+  TreeSpec sealed(PyObject* on_death) const;
+  // A copy whose static values and types are held weakly where `other` (a sealed spec) knows them already.
+  TreeSpec weakened(const TreeSpec& other) const;
+  // True if both are the same static part. May run user code; raises WalkError with the path below `names`.
+  bool equals(const TreeSpec& other, const std::vector<std::string>& names) const;
+  int traverse(visitproc visit, void* arg) const;
+
+  template <typename Visit>
+  void each_weakref(Visit&& visit) const {
+    for (const Ref& type : types) {
+      if (PyWeakref_CheckRef(type.get())) visit(type.get());
+    }
+    for (const StaticValue& value : statics) value.each_weakref(visit);
+  }
+};
+
+// The index of the first own static value that is a key or an aux datum of `node` after a factory.
+inline std::size_t first_key(const Node& node) noexcept {
+  return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
+}
+
+// Visits every leaf in order: visit(path, static index or -1 for a dynamic leaf). `roots` names the children of a kCall.
+using LeafVisitor = void (*)(void* context, const std::string& path, std::ptrdiff_t static_index);
+void each_leaf(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
+// Visits every static value in order: leaves, and fields, keys and aux data with the path of their node.
+void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
+
+}  // namespace partax

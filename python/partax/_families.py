@@ -1,0 +1,224 @@
+"""Tells the native stages how to read each type: as which leaf, or as which family of nodes."""
+
+import dataclasses
+import inspect
+import sys
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from partax import _core
+from partax._jax_private import concrete_array_type, ref_types, registered_nodes
+
+# (kind, names of the children, names of the static fields, fields of a frozen dataclass or None)
+Description = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]
+
+_REGISTRY = jax.tree_util.default_registry
+_REF_TYPES = ref_types()
+# Equinox keeps these on modules that wrap a function.
+_WRAPPER_NAMES = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
+
+
+def _equinox() -> Any:
+    """Equinox, if the user has imported it: only then can there be modules of it."""
+    return sys.modules.get("equinox")
+
+
+def _is_module(cls: type) -> bool:
+    module = getattr(_equinox(), "Module", None)
+    return module is not None and issubclass(cls, module)
+
+
+def _frozen_fields(cls: type) -> tuple[str, ...] | None:
+    """The fields of a frozen dataclass whose `==` is the generated one, else None."""
+    params = cls.__dict__.get("__dataclass_params__")
+    if params is None or not params.frozen:
+        return None
+    if _is_module(cls):
+        if cls.__eq__ is not _equinox().Module.__eq__:
+            return None
+    else:
+        equality = cls.__dict__.get("__eq__")
+        code = getattr(equality, "__code__", None)
+        if not params.eq or code is None or code.co_filename != "<string>":
+            return None
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def _plain_instance_dict(obj: Any, names: tuple[str, ...]) -> bool:
+    """Whether the fields live in the instance dictionary, where the native stages read them."""
+    cls = type(obj)
+    if not isinstance(getattr(obj, "__dict__", None), dict):
+        return False
+    for name in names:
+        on_class = inspect.getattr_static(cls, name, None)
+        if hasattr(type(on_class), "__set__"):
+            return False
+    return True
+
+
+def _describe_module(obj: Any) -> Description | None:
+    """An Equinox module, if its registered flatten function does what the native one does."""
+    cls = type(obj)
+    fields = dataclasses.fields(cls)
+    children = tuple(f.name for f in fields if not f.metadata.get("static", False))
+    statics = tuple(f.name for f in fields if f.metadata.get("static", False))
+    if not _plain_instance_dict(obj, children + statics):
+        return None
+    _core.configure(missing=_missing(), wrapper_names=_WRAPPER_NAMES)
+    values = obj.__dict__
+    missing = _missing()
+    plain = len(values) == len(fields)
+    wrapper = missing if plain else tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
+    found, aux = _REGISTRY.flatten_one_level(obj)
+    expected = [values.get(name, missing) for name in children]
+    expected_aux = [wrapper, *(values.get(name, missing) for name in statics)]
+    if not _identical(found, expected) or not isinstance(aux, tuple) or len(aux) != len(expected_aux):
+        return None
+    same_wrapper = aux[0] is missing if plain else _identical(aux[0], expected_aux[0])
+    if not same_wrapper or not _identical(aux[1:], expected_aux[1:]):
+        return None
+    return ("module", children, statics, _frozen_fields(cls))
+
+
+def _missing() -> Any:
+    """Equinox's marker of an absent field, as its flatten functions give it."""
+    from equinox._module import _flatten
+
+    return _flatten.MISSING
+
+
+def _identical(left: Any, right: Any) -> bool:
+    left, right = list(left), list(right)
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
+
+
+def _describe_dataclass(obj: Any) -> Description | None:
+    """A class of `jax.tree_util.register_dataclass`, if reading its fields gives what jax gives."""
+    cls = type(obj)
+    if not dataclasses.is_dataclass(cls):
+        return None
+    try:
+        pairs, aux = _REGISTRY.flatten_one_level_with_keys(obj)
+    except Exception:
+        return None
+    children = tuple(key.name for key, _ in pairs if isinstance(key, jax.tree_util.GetAttrKey))
+    if len(children) != len(pairs) or not isinstance(aux, tuple):
+        return None
+    statics = tuple(f.name for f in dataclasses.fields(cls) if f.init and f.name not in children)
+    if not _plain_instance_dict(obj, children + statics) or not _is_native_dataclass(cls):
+        return None
+    values = obj.__dict__
+    if any(name not in values for name in children + statics):
+        return None
+    if not _identical([value for _, value in pairs], [values[name] for name in children]):
+        return None
+    return ("dataclass", children, statics, _frozen_fields(cls)) if _identical(aux, [values[n] for n in statics]) else None
+
+
+def _is_native_dataclass(cls: type) -> bool:
+    """Whether jax itself rebuilds the class by calling it with its fields, as `register_dataclass` arranges."""
+    registered = registered_nodes()
+    entry = None if registered is None else registered.get(cls)
+    flatten = getattr(entry, "to_iter", None)
+    return "register_dataclass" in getattr(flatten, "__qualname__", "")
+
+
+def _describe_node(obj: Any) -> Description:
+    cls = type(obj)
+    native = _describe_module(obj) if _is_module(cls) else _describe_dataclass(obj)
+    return native or ("registered", (), (), _frozen_fields(cls))
+
+
+def _leaf_sort(obj: Any) -> str:
+    if isinstance(obj, jax.core.Tracer):
+        return "tracer"
+    if isinstance(obj, jax.Array):
+        return "jax_array"
+    if isinstance(obj, np.ndarray):
+        return "numpy_array"
+    if isinstance(obj, np.generic):
+        return "numpy_scalar"
+    if isinstance(obj, _REF_TYPES):
+        return "ref"
+    if isinstance(obj, jax.ShapeDtypeStruct):
+        return "abstract"
+    if isinstance(obj, (float, complex)):
+        return "float"
+    if isinstance(obj, int):
+        return "int"
+    if hasattr(type(obj), "__jax_array__"):
+        return "array_protocol"
+    return "other"
+
+
+def describe(obj: Any) -> Description:
+    """Describes the type of `obj` for the native type table."""
+    cls = type(obj)
+    if _REGISTRY.is_node(cls):
+        return _describe_node(obj)
+    if isinstance(obj, tuple) and hasattr(cls, "_fields"):
+        return ("named_tuple", (), (), None)
+    return (_leaf_sort(obj), (), (), _frozen_fields(cls))
+
+
+def _one_level(node: Any) -> Any:
+    return jax.tree.structure(node, is_leaf=lambda child: child is not node)
+
+
+def _is_inexact(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def _no_arguments(fun: Any) -> tuple[Any, ...]:
+    return (_display_name(fun), (), (), 0, 0, "args", True, False)
+
+
+def _display_name(fun: Any) -> str:
+    name = getattr(fun, "__name__", None)
+    return name if isinstance(name, str) else type(fun).__name__
+
+
+def call_parameters(fun: Any) -> tuple[Any, ...]:
+    """Describes how `fun` is called, for the native binding of arguments."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return _no_arguments(fun)
+    kinds = inspect.Parameter
+    positional_only = [p for p in parameters if p.kind is kinds.POSITIONAL_ONLY]
+    positional = positional_only + [p for p in parameters if p.kind is kinds.POSITIONAL_OR_KEYWORD]
+    named = positional + [p for p in parameters if p.kind is kinds.KEYWORD_ONLY]
+    if len(named) > 64:
+        return _no_arguments(fun)
+    plain = isinstance(fun, types.FunctionType) and not hasattr(fun, "__wrapped__") and not hasattr(fun, "__signature__")
+    return (
+        _display_name(fun),
+        tuple(p.name for p in named),
+        tuple(p.default is not kinds.empty for p in named),
+        len(positional_only),
+        len(positional),
+        next((p.name for p in parameters if p.kind is kinds.VAR_POSITIONAL), ""),
+        any(p.kind is kinds.VAR_KEYWORD for p in parameters),
+        plain,
+    )
+
+
+def install() -> None:
+    """Connects the native stages with jax. Called once, when partax is imported."""
+    _core.configure(
+        describe=describe,
+        registry=_REGISTRY,
+        one_level=_one_level,
+        jax_array=jax.Array,
+        jax_array_type=concrete_array_type(),
+        treedef_type=jax.tree_util.PyTreeDef,
+        is_inexact=_is_inexact,
+        call_parameters=call_parameters,
+    )
+    registered = registered_nodes()
+    if registered is not None:
+        _core.configure(registered=registered)

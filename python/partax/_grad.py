@@ -1,0 +1,150 @@
+"""Differentiation with respect to the inexact arrays of the first argument."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, overload
+
+import jax
+
+from partax import _core
+from partax._partition import combine, partition
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class _GradFunction:
+    """What `filter_grad` and `filter_value_and_grad` return; a pytree of the wrapped callable."""
+
+    def __init__(self, fun: Callable[..., Any], has_aux: bool, with_value: bool):
+        self._fun = fun
+        self._has_aux = has_aux
+        self._with_value = with_value
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        key = jax.tree_util.GetAttrKey("__wrapped__")
+        return ((key, self._fun),), (self._has_aux, self._with_value)
+
+    @classmethod
+    def tree_unflatten(cls, aux: tuple[bool, bool], children: tuple[Any, ...]) -> "_GradFunction":
+        return cls(children[0], *aux)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return self._fun
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__qualname__"):
+            return getattr(self._fun, name, None) or getattr(type(self._fun), name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        name = "filter_value_and_grad" if self._with_value else "filter_grad"
+        return f"<partax.{name} of {self.__qualname__}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        return jax.tree_util.Partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not args:
+            raise TypeError(
+                f"{self.__name__}() under {'filter_value_and_grad' if self._with_value else 'filter_grad'} needs its "
+                "first argument by position: it is the one that is differentiated"
+            )
+        first, *rest = args
+        differentiable, fixed = partition(first, _core.is_inexact_array)
+        other: list[Any] = []  # what the function returned beside arrays, kept out of jax's way
+
+        def value_of(part: Any) -> tuple[Any, Any]:
+            out = self._fun(combine(part, fixed), *rest, **kwargs)
+            if not self._has_aux:
+                return out, None
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise TypeError(
+                    f"{self.__name__}() was to return (value, aux), as has_aux=True says, but returned a "
+                    f"`{type(out).__name__}`"
+                )
+            value, aux = out
+            arrays, static = partition(aux, _core.is_array)
+            other[:] = [static]
+            return value, arrays
+
+        (value, arrays), gradient = jax.value_and_grad(value_of, has_aux=True)(differentiable)
+        if not self._has_aux:
+            return (value, gradient) if self._with_value else gradient
+        aux = combine(arrays, other[0])
+        return ((value, aux), gradient) if self._with_value else (gradient, aux)
+
+
+def _delegate_attributes() -> None:
+    """Lets `__doc__`, `__module__` and `__annotations__` of instances be the wrapped callable's."""
+
+    def delegated(name: str) -> property:
+        return property(lambda self: getattr(self._fun, name, None))
+
+    for name in ("__doc__", "__annotations__"):
+        setattr(_GradFunction, name, delegated(name))
+
+
+_delegate_attributes()
+
+
+def _make(
+    fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, options: dict[str, Any]
+) -> Any:
+    if options:
+        if "argnums" in options:
+            raise ValueError(
+                "found argnums, expected none: filter_grad differentiates the first argument; pack several values into "
+                "one tuple instead"
+            )
+        raise TypeError(f"got an unexpected keyword argument {next(iter(options))!r}")
+    if fun is None:
+        return functools.partial(_make, has_aux=has_aux, with_value=with_value, options={})
+    return _GradFunction(fun, has_aux, with_value)
+
+
+@overload
+def filter_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]: ...
+@overload
+def filter_grad(fun: None = None, *, has_aux: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+def filter_grad(fun: Callable[..., Any] | None = None, *, has_aux: bool = False, **options: Any) -> Any:
+    """The gradient with respect to the inexact arrays of the first argument.
+
+    Args:
+      fun: a function of one or more arguments that returns a real scalar, or `(scalar, aux)`.
+      has_aux: whether `fun` returns `(scalar, aux)`; `aux` may be anything.
+
+    Returns:
+      A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure of
+      the first argument, with None for everything that is not a floating or complex array of JAX or NumPy. Without
+      `fun`, a decorator.
+
+    Raises:
+      ValueError: `argnums` was given.
+      TypeError: the returned function is called without a positional argument.
+    """
+    return _make(fun, has_aux, False, options)
+
+
+@overload
+def filter_value_and_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]: ...
+@overload
+def filter_value_and_grad(
+    fun: None = None, *, has_aux: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+def filter_value_and_grad(fun: Callable[..., Any] | None = None, *, has_aux: bool = False, **options: Any) -> Any:
+    """The value and the gradient with respect to the inexact arrays of the first argument.
+
+    Args:
+      fun: as for `filter_grad`.
+      has_aux: as for `filter_grad`.
+
+    Returns:
+      A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a
+      decorator.
+
+    Raises:
+      ValueError, TypeError: as for `filter_grad`.
+    """
+    return _make(fun, has_aux, True, options)

@@ -1,0 +1,387 @@
+"""filter_jit: its options, and the jax.jit target behind each static key."""
+
+import copyreg
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
+
+import jax
+from jax.sharding import PartitionSpec, Sharding
+
+from partax import _core, _stages
+from partax._core import JitFunction
+from partax._jax_private import is_committed
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+DonateMode = Literal["none", "all", "all-except-first", "warn", "warn-except-first"]
+_MODES = ("none", "all", "all-except-first", "warn", "warn-except-first")
+
+
+class CacheInfo(NamedTuple):
+    """What the cache of a wrapper holds, and what became of its calls."""
+
+    static_keys: int
+    traces: int
+    hits: int
+    misses: int
+    max_size: int
+
+
+class _Options:
+    """The options of one filter_jit, comparable by the rules of static values."""
+
+    def __init__(
+        self,
+        donate: str | tuple[str, ...],
+        inline: bool,
+        keep_unused: bool,
+        compiler_options: dict[str, Any] | None,
+        in_shardings: Any,
+        out_shardings: Any,
+        cache_size: int,
+    ):
+        self.donate = donate
+        self.inline = inline
+        self.keep_unused = keep_unused
+        self.compiler_options = compiler_options
+        self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
+        self.cache_size = cache_size
+        self.key = (donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size)
+        self._spec = _core.flatten(self.key, "options")[1]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Options) and self._spec == other._spec
+
+    def __hash__(self) -> int:
+        return hash(self._spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_Options, self.key)
+
+    @property
+    def silences_warnings(self) -> bool:
+        """Whether jax's warning about donated buffers that it could not use is kept from the user."""
+        return self.donate not in ("none", "warn", "warn-except-first")
+
+    def donated_values(self, names: Sequence[str], has_callable: bool) -> set[int]:
+        """The indices of the values of a call whose arrays are donated."""
+        everything = set(range(len(names)))
+        first = 1 if has_callable else 0
+        if self.donate == "none":
+            return set()
+        if self.donate in ("all", "warn"):
+            return everything
+        if self.donate in ("all-except-first", "warn-except-first"):
+            return everything - {first}
+        return {i for i, name in enumerate(names) if i >= first and name.split("[")[0] in self.donate}
+
+
+def _is_sharding_leaf(prefix: Any) -> bool:
+    return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
+
+
+def _array_shardings(prefix: Any, tree: Any, option: str, root: str) -> list[Any]:
+    """The sharding for each array leaf of `tree`, from a prefix of it; None where there is none."""
+    shardings = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
+    return [
+        sharding
+        for leaf, sharding in zip(jax.tree.leaves(tree), shardings, strict=True)
+        if _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
+    ]
+
+
+def _leaf_in_shardings(options: _Options, names: Sequence[str], values: Sequence[Any], has_callable: bool) -> list[Any]:
+    """The explicit sharding of each input leaf of a call, or None."""
+    prefix = options.in_shardings
+    first = 1 if has_callable else 0
+    per_value: list[Any] = [None] * len(values)
+    if isinstance(prefix, tuple) and not _is_sharding_leaf(prefix):
+        given = list(prefix)
+        if len(given) > len(values) - first:
+            raise ValueError(
+                f"in_shardings has {len(given)} entries, expected at most one for each argument "
+                f"({', '.join(names[first:])})"
+            )
+        per_value[first : first + len(given)] = given
+        for name, value in list(zip(names, values, strict=True))[first + len(given) :]:
+            if any(_core.node_kind(leaf) == "dynamic_leaf" for leaf in jax.tree.leaves(value)):
+                raise ValueError(
+                    f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
+                    "to jax"
+                )
+    else:
+        per_value[first:] = [prefix] * (len(values) - first)
+    shardings: list[Any] = []
+    for name, value, part in zip(names, values, per_value, strict=True):
+        shardings += _array_shardings(part, value, "in_shardings", name)
+    return shardings
+
+
+def _out_shardings(options: _Options, result: Any) -> tuple[Any, ...] | None:
+    """The explicit sharding of each array of a result, or None if there are no out_shardings."""
+    if options.out_shardings is None:
+        return None
+    return tuple(_array_shardings(options.out_shardings, result, "out_shardings", "the result"))
+
+
+def _silence_donation_warnings() -> None:
+    """Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs."""
+    catcher = warnings.catch_warnings()
+    if _core.on_call_exit(lambda: catcher.__exit__(None, None, None)):
+        catcher.__enter__()
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+
+
+def _names(fun: Any) -> tuple[str, str]:
+    """The names of what a callable wraps."""
+    for _ in range(100):
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif hasattr(fun, "__wrapped__"):
+            fun = fun.__wrapped__
+        else:
+            break
+    named = fun if isinstance(getattr(fun, "__name__", None), str) else type(fun)
+    return named.__name__, getattr(named, "__qualname__", named.__name__)
+
+
+def _new_target_function(fun: Any, silent: bool) -> Callable[..., Any]:
+    def target(*leaves: Any) -> Any:
+        if silent:
+            _silence_donation_warnings()
+        return _core.trace(*leaves)
+
+    # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
+    target.__name__, target.__qualname__ = _names(fun)
+    return target
+
+
+def build_target(
+    options: _Options,
+    fun: Any,
+    names: tuple[str, ...],
+    values: tuple[Any, ...],
+    owners: list[int],
+    leaves: tuple[Any, ...],
+    has_callable: bool,
+) -> tuple[Callable[..., Any], bytes]:
+    """Makes the jax.jit target of a new static key. Called by the native wrapper, within the first call.
+
+    Args:
+      options: the wrapper's.
+      fun: the wrapped callable.
+      names: the name of each value of the call: parameters, `args[i]`, keywords.
+      values: the values; the first is the callable itself if `has_callable`.
+      owners: for each array leaf, the index of its value.
+      leaves: the array leaves.
+      has_callable: whether the callable is a tree whose arrays are traced.
+
+    Returns:
+      The jitted function of the leaves, and for each leaf a byte that is 1 where it must not be forwarded.
+    """
+    function = _new_target_function(fun, options.silences_warnings)
+    keywords: dict[str, Any] = {}
+    if options.inline:
+        keywords["inline"] = True
+    if options.keep_unused:
+        keywords["keep_unused"] = True
+    if options.compiler_options is not None:
+        keywords["compiler_options"] = options.compiler_options
+    pinned = bytearray(len(leaves))
+    if options.in_shardings is not None:
+        shardings = _leaf_in_shardings(options, names, values, has_callable)
+        keywords["in_shardings"] = tuple(shardings)
+        for i, sharding in enumerate(shardings):
+            pinned[i] = sharding is not None
+
+    donated_values = options.donated_values(names, has_callable)
+    donated = {i for i, owner in enumerate(owners) if owner in donated_values}
+    if not donated and options.out_shardings is None:
+        return jax.jit(function, **keywords), bytes(pinned)
+
+    # What to donate and how the outputs are sharded depends on the result; jax shares this trace with the target below,
+    # because it is a trace of the same function object.
+    node = jax.jit(function, **keywords).trace(*leaves).out_info
+    forwarded, out_shardings = _core.output_info(node)
+    donated -= set(forwarded)
+    if donated:
+        keywords["donate_argnums"] = tuple(sorted(donated))
+        for i in donated:
+            pinned[i] = True
+    if out_shardings is not None:
+        keywords["out_shardings"] = _core.with_children(node, out_shardings)
+    return jax.jit(function, **keywords), bytes(pinned)
+
+
+def _to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
+    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays."""
+    for array in inputs:
+        if isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
+            continue
+        sharding = array.sharding
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            sharding = jax.sharding.NamedSharding(sharding.mesh, PartitionSpec())
+        elif len(sharding.device_set) > 1:
+            continue
+        return jax.device_put(value, sharding)
+    return jax.numpy.asarray(value)
+
+
+def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
+    """How many static keys and traces the wrapper has, and how many of its calls were hits.
+
+    Returns:
+      `(static_keys, traces, hits, misses, max_size)`. A hit is a call that did not trace.
+    """
+    return CacheInfo(*self._cache_info())
+
+
+def _reduce(wrapper: JitFunction[..., Any]) -> Any:
+    """Pickles by name where the name leads to the wrapper itself, as of a decorated function; else by content."""
+    module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
+    name = getattr(wrapper, "__qualname__", None)
+    if module is not None and isinstance(name, str):
+        found: Any = module
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is wrapper:
+            return name
+    return (_restore, (wrapper.__wrapped__, wrapper._options))
+
+
+def _restore(fun: Any, options: _Options) -> Any:
+    return _core.make_jit_function(fun, options)
+
+
+def _check_donate(donate: Any) -> str | tuple[str, ...]:
+    if isinstance(donate, str):
+        if donate not in _MODES:
+            raise ValueError(
+                f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
+            )
+        return donate
+    names = tuple(donate) if isinstance(donate, (tuple, list, set, frozenset)) else (donate,)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
+        )
+    return names
+
+
+def _check_donated_names(fun: Any, donate: tuple[str, ...]) -> None:
+    try:
+        parameters = inspect.signature(fun).parameters
+    except (TypeError, ValueError):
+        return
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in donate:
+        if name not in parameters:
+            raise ValueError(
+                f"found {name!r} in donate, expected names of arguments of `{_names(fun)[1]}`: {', '.join(parameters)}"
+            )
+
+
+@overload
+def filter_jit(
+    fun: Callable[_P, _R],
+    *,
+    donate: DonateMode | Sequence[str] = "none",
+    inline: bool = False,
+    keep_unused: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    cache_size: int = 4096,
+) -> JitFunction[_P, _R]: ...
+@overload
+def filter_jit(
+    fun: None = None,
+    *,
+    donate: DonateMode | Sequence[str] = "none",
+    inline: bool = False,
+    keep_unused: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    cache_size: int = 4096,
+) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+def filter_jit(
+    fun: Any = None,
+    *,
+    donate: DonateMode | Sequence[str] = "none",
+    inline: bool = False,
+    keep_unused: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    cache_size: int = 4096,
+) -> Any:
+    """`jax.jit` for any pytree: arrays are traced, everything else is static.
+
+    Args:
+      fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed function.
+        Its arguments may be any pytrees. Without it, a decorator.
+      donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself; `"all-except-first"`;
+        or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax warn about donated buffers
+        that it could not use. An array that is returned as it came is not donated.
+      inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`.
+      keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
+      compiler_options: options of the XLA compiler, as in `jax.jit`.
+      in_shardings: one sharding, or a tuple with a pytree prefix for each argument in the order of the signature; it
+        applies to array leaves, and None leaves them to jax.
+      out_shardings: a pytree prefix of the result, likewise.
+      cache_size: how many static keys to keep; the least recently used goes first.
+
+    Returns:
+      A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays come
+      back as they are, and arrays that are inputs are the very same objects. It shares its traces with every wrapper of an
+      equal callable with equal options, and is a pytree of the callable.
+
+    Raises:
+      ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
+        positive.
+      TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared, the message has its path.
+      RecursionError: when called, an argument is nested too deeply or contains itself.
+    """
+    if cache_size < 1:
+        raise ValueError(f"found cache_size={cache_size!r}, expected a positive number of static keys")
+    options = _Options(
+        _check_donate(donate),
+        bool(inline),
+        bool(keep_unused),
+        None if compiler_options is None else dict(compiler_options),
+        in_shardings,
+        out_shardings,
+        int(cache_size),
+    )
+
+    def wrap(function: Any) -> Any:
+        if not callable(function):
+            raise TypeError(f"found a `{type(function).__name__}`, expected a callable to compile")
+        if isinstance(options.donate, tuple):
+            _check_donated_names(function, options.donate)
+        return _core.make_jit_function(function, options)
+
+    return wrap if fun is None else wrap(fun)
+
+
+def install() -> None:
+    """Connects the native wrapper with jax. Called once, when partax is imported."""
+    _core.configure(build_target=build_target, to_device=_to_device, out_shardings=_out_shardings)
+    jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
+    jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
+    for name, method in (
+        ("lower", _stages.lower),
+        ("trace", _stages.trace),
+        ("eval_shape", _stages.eval_shape),
+        ("cache_info", _cache_info),
+    ):
+        setattr(JitFunction, name, method)
+    copyreg.pickle(JitFunction, _reduce)

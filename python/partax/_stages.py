@@ -1,0 +1,217 @@
+"""A call taken apart: traced, lowered, compiled ahead of time, or only its shapes."""
+
+from typing import Any
+
+import jax
+
+from partax import _core
+
+
+def _quietly(call: _core.PreparedCall, wrapper: Any, step: Any) -> Any:
+    """Runs one step of a call without the warning about donated buffers, where the wrapper's options say so."""
+    import warnings
+
+    with warnings.catch_warnings():
+        if wrapper._options.silences_warnings:
+            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        return call.run(step)
+
+
+class Traced:
+    """A traced call: what `jax.stages.Traced` is, for the user's own arguments.
+
+    Attributes:
+      jaxpr: the traced program on the array leaves.
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+    """
+
+    def __init__(self, wrapper: Any, call: _core.PreparedCall, traced: Any):
+        self._wrapper = wrapper
+        self._call = call
+        self._traced = traced
+
+    @property
+    def jaxpr(self) -> Any:
+        return self._traced.jaxpr
+
+    @property
+    def out_info(self) -> Any:
+        return _abstract_result(self._call, self._traced.out_info)
+
+    def lower(self, **options: Any) -> "Lowered":
+        """Lowers the program; options as of `jax.stages.Traced.lower`.
+
+        Returns:
+          The `Lowered` program.
+        """
+        lowered = _quietly(self._call, self._wrapper, lambda _target, _leaves: self._traced.lower(**options))
+        return Lowered(self._wrapper, self._call, lowered)
+
+
+class Lowered:
+    """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments."""
+
+    def __init__(self, wrapper: Any, call: _core.PreparedCall, lowered: Any):
+        self._wrapper = wrapper
+        self._call = call
+        self._lowered = lowered
+
+    @property
+    def out_info(self) -> Any:
+        """The result with `jax.ShapeDtypeStruct`s for its arrays."""
+        return _abstract_result(self._call, self._lowered.out_info)
+
+    def as_text(self, *args: Any, **kwargs: Any) -> str:
+        """The program as text; arguments as of `jax.stages.Lowered.as_text`.
+
+        Returns:
+          StableHLO, or what `dialect` asks for.
+        """
+        return self._lowered.as_text(*args, **kwargs)
+
+    def compiler_ir(self, *args: Any, **kwargs: Any) -> Any:
+        """The program as an object of the compiler, as `jax.stages.Lowered.compiler_ir`.
+
+        Returns:
+          The module.
+        """
+        return self._lowered.compiler_ir(*args, **kwargs)
+
+    def cost_analysis(self) -> Any:
+        """XLA's estimate of the program's cost.
+
+        Returns:
+          What `jax.stages.Lowered.cost_analysis` gives.
+        """
+        return self._lowered.cost_analysis()
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> "Compiled":
+        """Compiles the program.
+
+        Args:
+          compiler_options: options of the XLA compiler.
+
+        Returns:
+          The `Compiled` program.
+
+        Raises:
+          jax.errors.JaxRuntimeError: XLA does not know an option.
+        """
+        return Compiled(self._wrapper, self._call, self._lowered.compile(compiler_options=compiler_options))
+
+
+class Compiled:
+    """A compiled call. It is called with the user's own arguments, whose static part must be the one it has."""
+
+    def __init__(self, wrapper: Any, call: _core.PreparedCall, compiled: Any):
+        self._wrapper = wrapper
+        self._call = call
+        self._compiled = compiled
+
+    def as_text(self) -> str:
+        """The compiled program as text.
+
+        Returns:
+          Optimised HLO.
+        """
+        return self._compiled.as_text()
+
+    def cost_analysis(self) -> Any:
+        """XLA's figures of the compiled program.
+
+        Returns:
+          What `jax.stages.Compiled.cost_analysis` gives.
+        """
+        return self._compiled.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """XLA's memory figures, in bytes.
+
+        Returns:
+          What `jax.stages.Compiled.memory_analysis` gives.
+        """
+        return self._compiled.memory_analysis()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program.
+
+        Args:
+          *args, **kwargs: as of the wrapped function.
+
+        Returns:
+          The result of the wrapped function.
+
+        Raises:
+          TypeError: the static part differs from the one that was compiled, or an array's shape or dtype does; the
+            message has the path.
+        """
+        call = self._call.rebind(args, kwargs)
+        if call is None:
+            _raise_static_difference(self._call, self._call.static_items_of(args, kwargs))
+        return call.result(self._compiled(*call.leaves))
+
+
+def _raise_static_difference(compiled: _core.PreparedCall, called: list[tuple[str, Any]]) -> None:
+    """Says where the static part of a call differs from the compiled one."""
+    before, now = dict(compiled.static_items()), dict(called)
+    for path, value in before.items():
+        if path in now and not _core.static_equal(value, now[path]):
+            raise TypeError(
+                f"`{path}`: compiled with {value!r}, called with {now[path]!r}; static values are part of the program: "
+                "lower and compile again for the new value"
+            )
+    changed = sorted(set(before) ^ set(now))
+    where = f" (at {', '.join(changed[:5])})" if changed else ""
+    raise TypeError(
+        f"the arguments have another structure than the compiled ones{where}: lower and compile again for it"
+    )
+
+
+def _abstract(value: Any) -> Any:
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return value
+    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+
+
+def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
+    """The user's result with ShapeDtypeStructs, forwarded inputs included."""
+    is_array = lambda leaf: _core.node_kind(leaf) == "dynamic_leaf"  # noqa: E731
+    result = call.result(out_info)
+    return jax.tree.map(lambda leaf: _abstract(leaf) if is_array(leaf) or hasattr(leaf, "aval") else leaf, result)
+
+
+def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
+    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+
+    Args:
+      *args, **kwargs: as of the wrapped function.
+
+    Returns:
+      The `Traced` call.
+    """
+    call = _core.PreparedCall(self, args, kwargs, True)
+    return Traced(self, call, _quietly(call, self, lambda target, leaves: target.trace(*leaves)))
+
+
+def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:
+    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+
+    Args:
+      *args, **kwargs: as of the wrapped function.
+
+    Returns:
+      The `Lowered` program.
+    """
+    return trace(self, *args, **kwargs).lower()
+
+
+def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may stand for arrays.
+
+    Args:
+      *args, **kwargs: as of the wrapped function.
+
+    Returns:
+      The result with a `jax.ShapeDtypeStruct` for each array; other leaves are as the function returns them.
+    """
+    return trace(self, *args, **kwargs).out_info

@@ -1,0 +1,148 @@
+"""Guards the promise that apply_updates adds updates to a model leaf by leaf: None leaves a leaf as
+it is, updates may be a prefix of the model, and types and structure stay the model's."""
+
+import collections
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import partax
+
+Pair = collections.namedtuple("Pair", ["first", "second"])
+
+
+class Vector(eqx.Module):
+    """A module that knows how to be added to."""
+
+    values: jax.Array
+    unit: str = eqx.field(static=True)
+
+    def __add__(self, other):
+        return Vector(self.values + other, self.unit)
+
+
+def mlp(seed=0):
+    return eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(seed))
+
+
+def test_none_leaves_the_identical_object():
+    model = [jnp.ones(2), "text", len, None, {"a": 1}]
+    result = partax.apply_updates(model, [None, None, None, None, {"a": None}])
+    assert result == model
+    assert all(a is b for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(model), strict=True))
+
+
+def test_updates_are_added_leaf_by_leaf():
+    model = (jnp.arange(3.0), [np.ones(2), 5, 2.5], Pair(1j, None))
+    updates = (jnp.ones(3), [np.full(2, 2.0), 1, 0.5], Pair(2, None))
+    result = partax.apply_updates(model, updates)
+    np.testing.assert_array_equal(result[0], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(result[1][0], [3.0, 3.0])
+    assert result[1][1:] == [6, 3.0]
+    assert [type(x) for x in result[1][1:]] == [int, float]
+    assert result[2] == Pair(2 + 1j, None)
+    assert type(result[2]) is Pair
+    assert type(result[1][0]) is np.ndarray
+    assert isinstance(result[0], jax.Array)
+
+
+def test_a_none_in_the_updates_covers_a_whole_subtree():
+    model = {"frozen": mlp(), "live": jnp.ones(2)}
+    result = partax.apply_updates(model, {"frozen": None, "live": jnp.ones(2)})
+    before, after = jax.tree.leaves(model["frozen"]), jax.tree.leaves(result["frozen"])
+    assert all(a is b for a, b in zip(before, after, strict=True))
+    assert jax.tree.structure(result["frozen"]) == jax.tree.structure(model["frozen"])
+    np.testing.assert_array_equal(result["live"], [2.0, 2.0])
+
+
+def test_none_for_everything_is_the_model():
+    model = mlp()
+    result = partax.apply_updates(model, None)
+    assert jax.tree.structure(result) == jax.tree.structure(model)
+    assert all(a is b for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(model), strict=True))
+
+
+def test_an_update_above_a_subtree_is_added_by_the_subtree_as_equinox_does():
+    model = [Vector(jnp.ones(2), "m"), 3]
+    expected = eqx.apply_updates(model, [jnp.float32(2), None])
+    result = partax.apply_updates(model, [jnp.float32(2), None])
+    assert type(result[0]) is Vector
+    assert result[0].unit == "m"
+    np.testing.assert_array_equal(result[0].values, expected[0].values)
+    assert result[1] == 3
+
+
+def test_a_module_with_gradients_agrees_with_equinox():
+    model = mlp()
+    updates = jax.tree.map(lambda x: -0.1 * x if eqx.is_inexact_array(x) else None, model)
+    result = partax.apply_updates(model, updates)
+    expected = eqx.apply_updates(model, updates)
+    assert jax.tree.structure(result) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
+        if eqx.is_array(b):
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+        else:
+            assert a is b
+
+
+def test_a_frozen_half_of_an_optax_update_stays_as_it_is():
+    model = (mlp(0), mlp(1))
+    live, _ = partax.partition(model, (False, partax.is_inexact_array))
+    optimiser = optax.sgd(0.5)
+    grads = jax.tree.map(jnp.ones_like, live)
+    updates, _ = optimiser.update(grads, optimiser.init(live), live)
+    result = partax.apply_updates(model, updates)
+    for a, b in zip(jax.tree.leaves(result[0]), jax.tree.leaves(model[0]), strict=True):
+        assert a is b
+    for a, b in zip(
+        jax.tree.leaves(eqx.filter(result[1], eqx.is_array)),
+        jax.tree.leaves(eqx.filter(model[1], eqx.is_array)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b - 0.5, rtol=1e-6)
+
+
+def test_updates_that_are_not_a_prefix_are_a_value_error():
+    for model, updates in [([1, 2], [1]), ([1], (1,)), ({"a": 1}, {"b": 1}), (1, [1])]:
+        for apply in (partax.apply_updates, eqx.apply_updates):
+            with pytest.raises(ValueError):
+                apply(model, updates)
+
+
+def test_an_addition_that_fails_raises_its_own_error():
+    with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
+        partax.apply_updates(["text"], [1])
+
+
+def test_a_weak_update_keeps_the_parameter_s_dtype():
+    model = {"w": jnp.ones(2, jnp.bfloat16)}
+    result = partax.apply_updates(model, {"w": 0.5})
+    assert result["w"].dtype == jnp.bfloat16
+    np.testing.assert_array_equal(result["w"].astype(jnp.float32), [1.5, 1.5])
+
+
+def test_works_under_tracing():
+    @jax.jit
+    def step(w, u):
+        out = partax.apply_updates(
+            {"w": w, "frozen": w, "name": "n"}, {"w": u, "frozen": None, "name": None}
+        )
+        assert out["frozen"] is w
+        assert out["name"] == "n"
+        return out["w"]
+
+    np.testing.assert_array_equal(step(jnp.ones(2), jnp.ones(2)), [2.0, 2.0])
+
+
+def test_neither_the_model_nor_the_updates_change():
+    model = {"w": np.ones(2)}
+    updates = {"w": np.ones(2)}
+    result = partax.apply_updates(model, updates)
+    np.testing.assert_array_equal(result["w"], [2.0, 2.0])
+    np.testing.assert_array_equal(model["w"], [1.0, 1.0])
+    np.testing.assert_array_equal(updates["w"], [1.0, 1.0])

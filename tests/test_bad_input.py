@@ -1,0 +1,398 @@
+"""Bad input gets a Python exception of the right kind, with the path, and the wrapper lives on."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from trees import Bag, Cell, Layer, Pair, Tray, array, assert_same
+
+from partax import filter_jit
+
+DEPTH = 100_000
+
+
+def check_works(f: Any) -> None:
+    """The wrapper gives right results, twice, for an ordinary argument."""
+    for start in (0, 1):
+        got = f({"x": array(3, start=start), "n": 2})
+        assert_same(got, {"n": 2, "x": array(3, start=start)})
+
+
+def identity() -> Any:
+    f = filter_jit(lambda tree: tree)
+    check_works(f)
+    return f
+
+
+def text_of(error: BaseException | None) -> str:
+    """The message, the notes, and those of the causes."""
+    words = []
+    while error is not None:
+        words += [type(error).__name__, str(error), *getattr(error, "__notes__", [])]
+        error = error.__cause__ or error.__context__
+    return "\n".join(words)
+
+
+# --- too deep, or in itself
+
+
+def nested(wrap: Callable[[Any], Any], depth: int = DEPTH) -> Any:
+    tree: Any = array(1)
+    for _ in range(depth):
+        tree = wrap(tree)
+    return tree
+
+
+class Link(eqx.Module):
+    next: Any
+
+
+WRAPS: dict[str, Callable[[Any], Any]] = {
+    "list": lambda t: [t],
+    "tuple": lambda t: (t,),
+    "dict": lambda t: {"k": t},
+    "ordered dict": lambda t: OrderedDict(k=t),
+    "defaultdict": lambda t: defaultdict(list, k=t),
+    "NamedTuple": lambda t: Pair(t, None),
+    "dataclass": lambda t: Cell(t),
+    "registered": lambda t: Bag(t),
+    "with keys": lambda t: Tray(t, None),
+    "partial": lambda t: jax.tree_util.Partial(array, t),
+}
+
+
+@pytest.mark.parametrize("name", WRAPS)
+def test_deep_arguments(name: str) -> None:
+    f = identity()
+    tree = nested(WRAPS[name])
+    for _ in range(2):
+        with pytest.raises(RecursionError, match="tree"):
+            f(tree)
+    assert f.cache_info().static_keys == 1
+    check_works(f)
+    while True:  # taken apart one by one: CPython's own deallocation is not under test
+        tree = next(iter(jax.tree.leaves(tree, is_leaf=lambda t, top=tree: t is not top)), None)
+        if tree is None or isinstance(tree, jax.Array):
+            break
+
+
+def test_deep_modules() -> None:
+    f = identity()
+    with pytest.raises(RecursionError, match="tree"):
+        f(nested(Link, 20_000))
+    check_works(f)
+
+
+@pytest.mark.parametrize("name", ["list", "tuple", "dict", "registered"])
+def test_deep_results(name: str) -> None:
+    f = filter_jit(lambda tree: nested(WRAPS[name]) if tree is None else tree)
+    check_works(f)
+    for _ in range(2):
+        with pytest.raises(RecursionError):
+            f(None)
+    assert f.cache_info().static_keys == 1
+    check_works(f)
+
+
+def self_containing() -> dict[str, Any]:
+    a: list[Any] = [1]
+    a.append(a)
+    b: dict[str, Any] = {}
+    b["b"] = {"again": b}
+    c: OrderedDict[str, Any] = OrderedDict()
+    c["c"] = c
+    d = Bag()
+    d.items = (d,)
+    e = Cell(1)
+    e.weight = [e]
+    g: list[Any] = []
+    g.append((g, {"g": g}))
+    h = Link(None)
+    object.__setattr__(h, "next", h)
+    pairs = {"list": a, "dict": b, "ordered dict": c, "registered": d, "dataclass": e, "mix": g}
+    return pairs | {"module": h}
+
+
+@pytest.mark.parametrize("name", self_containing())
+def test_trees_that_contain_themselves(name: str) -> None:
+    tree = self_containing()[name]
+    f = filter_jit(lambda given: tree if given is None else given)
+    check_works(f)
+    for argument in (tree, None, [tree, tree], tree):
+        with pytest.raises(RecursionError):
+            f(argument)
+    assert f.cache_info().static_keys == 1
+    for method in (f.lower, f.trace, f.eval_shape):
+        with pytest.raises(RecursionError):
+            method(tree)
+    check_works(f)
+
+
+def deep_static(wrap: Callable[[Any], Any]) -> Any:
+    value: Any = 1
+    for _ in range(DEPTH):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: deep_static(lambda v: (v,)),
+        lambda: deep_static(lambda v: [v]),
+        lambda: deep_static(lambda v: {"k": v}),
+        lambda: (1, self_containing()["list"]),
+    ],
+    ids=["tuple", "list", "dict", "cycle"],
+)
+def test_aux_data_that_is_too_deep(make: Any) -> None:
+    f = identity()
+    for node in (Bag(array(1), label=make()), Cell(array(1), mode=make())):
+        for _ in range(2):
+            with pytest.raises(RecursionError, match="tree"):
+                f([node])
+    check_works(f)
+
+
+# --- nodes that fail
+
+
+@pytest.mark.parametrize("keys", [(1, "a"), (None, 1), ((1,), "a"), (object(), object())], ids=repr)
+def test_dict_keys_that_cannot_be_sorted(keys: tuple[Any, Any]) -> None:
+    f = filter_jit(lambda tree: dict.fromkeys(keys, array(2)) if tree is None else tree)
+    check_works(f)
+    for argument in ({"k": [dict.fromkeys(keys, array(2))]}, None):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            f(argument)
+        assert "key" in text_of(caught.value)
+        assert argument is None or "tree['k'][0]" in text_of(caught.value)
+    check_works(f)
+
+
+class Broken:
+    """A node whose functions raise when told to."""
+
+    flatten_error: BaseException | None = None
+    unflatten_error: BaseException | None = None
+
+    def __init__(self, child: Any) -> None:
+        self.child = child
+
+
+def _flatten(b: Broken) -> Any:
+    if Broken.flatten_error is not None:
+        raise Broken.flatten_error
+    return (b.child,), None
+
+
+def _unflatten(_: Any, children: Any) -> Any:
+    if Broken.unflatten_error is not None:
+        raise Broken.unflatten_error
+    return Broken(*children)
+
+
+jax.tree_util.register_pytree_node(Broken, _flatten, _unflatten)
+
+
+@pytest.fixture
+def broken() -> Any:
+    yield Broken
+    Broken.flatten_error = Broken.unflatten_error = None
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_flatten_function_that_raises(broken: type[Broken], known: bool) -> None:
+    f = identity()
+    if known:
+        f([1, Broken(array(2))])
+    broken.flatten_error = ZeroDivisionError("flatten broke")
+    for _ in range(2):
+        with pytest.raises((ZeroDivisionError, TypeError)) as caught:
+            f([1, Broken(array(2))])
+        assert "flatten broke" in text_of(caught.value) and "tree[1]" in text_of(caught.value)
+    check_works(f)
+    broken.flatten_error = None
+    assert_same(f([1, Broken(array(2))])[1].child, array(2))
+
+
+def test_an_unflatten_function_that_raises(broken: type[Broken]) -> None:
+    f = identity()
+    broken.unflatten_error = ZeroDivisionError("unflatten broke")
+    with pytest.raises((ZeroDivisionError, TypeError)) as caught:
+        f([1, Broken(array(2))])  # while the argument is made again for the function
+    assert "unflatten broke" in text_of(caught.value)
+    assert f.cache_info().static_keys == 1
+    broken.unflatten_error = None
+    f([1, Broken(array(2))])
+    broken.unflatten_error = ZeroDivisionError("unflatten broke")
+    with pytest.raises((ZeroDivisionError, TypeError)) as caught:
+        f([1, Broken(array(2))])  # while the result is made
+    assert "unflatten broke" in text_of(caught.value)
+    broken.unflatten_error = None
+    assert_same(f([1, Broken(array(2))])[1].child, array(2))
+    check_works(f)
+
+
+def test_a_result_whose_flatten_function_raises(broken: type[Broken]) -> None:
+    f = filter_jit(lambda tree: Broken(array(2)) if tree is None else tree)
+    check_works(f)
+    broken.flatten_error = ZeroDivisionError("flatten broke")
+    with pytest.raises((ZeroDivisionError, TypeError)) as caught:
+        f(None)
+    assert "flatten broke" in text_of(caught.value)
+    broken.flatten_error = None
+    assert_same(f(None).child, array(2))
+    check_works(f)
+
+
+@pytest.mark.parametrize("result", [None, 3, (), ((),), ((), None, 1, 2), (3, None)], ids=repr)
+def test_a_flatten_function_that_returns_nonsense(result: Any) -> None:
+    class Nonsense:
+        pass
+
+    jax.tree_util.register_pytree_node(Nonsense, lambda _: result, lambda *_: Nonsense())
+    f = identity()
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError)):
+            f([Nonsense()])
+    check_works(f)
+
+
+@pytest.mark.parametrize(
+    "x", [np.array(["a"]), np.array([object()]), np.datetime64(3, "s")], ids=["str", "object", "time"]
+)
+def test_arrays_that_jax_does_not_know(x: Any) -> None:
+    f = identity()
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            f({"k": x})
+    check_works(f)
+
+
+# --- trees that change while they are walked
+
+
+class Evil:
+    """Runs something the moment it is compared or hashed."""
+
+    def __init__(self) -> None:
+        self.on_eq: Callable[[], object] = lambda: None
+        self.on_hash: Callable[[], object] = lambda: None
+
+    def __eq__(self, other: object) -> bool:
+        self.on_eq()
+        if isinstance(other, Evil):
+            other.on_eq()
+        return isinstance(other, Evil)
+
+    def __hash__(self) -> int:
+        self.on_hash()
+        return 1
+
+
+def evil_trees() -> dict[str, tuple[Any, Evil, Callable[[], object]]]:
+    """For each kind of node: a tree, the leaf inside, and what changes the tree."""
+    e = [Evil() for _ in range(7)]
+    lst: list[Any] = [e[0], array(2), array(2), "x"]
+    dct: dict[str, Any] = {"a": e[1], "b": array(2), "c": "x"}
+    layer = Layer(array(2, 2), array(2), rate=e[2])
+    module = Link([Link(e[3]), array(2)])
+    bag = Bag(e[4], array(2), label=[1, 2])
+    cell = Cell([e[5], array(2)], array(2))
+    aux: list[Any] = [e[6], 1, 2]
+    in_aux = Bag(array(2), label=aux)
+    return {
+        "list": (lst, e[0], lst.clear),
+        "dict": (dct, e[1], dct.clear),
+        "module field": (layer, e[2], lambda: object.__delattr__(layer, "weight")),
+        "module list": (module, e[3], lambda: module.next.clear()),
+        "registered": (bag, e[4], lambda: (setattr(bag, "items", ()), bag.label.clear())),
+        "dataclass": (cell, e[5], lambda: (cell.weight.clear(), setattr(cell, "bias", 3))),
+        "aux list": (in_aux, e[6], aux.clear),
+    }
+
+
+@pytest.mark.parametrize("when", ["on_eq", "on_hash"])
+@pytest.mark.parametrize("kind", evil_trees())
+def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
+    f = identity()
+    outcomes = set()
+    for _ in range(3):
+        f(evil_trees()[kind][0])  # so that there is a key to be compared with
+        tree, evil, change = evil_trees()[kind]
+        setattr(evil, when, change)
+        try:
+            f(tree)
+            outcomes.add("returned")
+        except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+            outcomes.add("raised")
+            assert "SystemError" not in text_of(error)
+        setattr(evil, when, lambda: None)
+        check_works(f)
+    assert outcomes <= {"returned", "raised"} and outcomes
+    fresh = f([Evil(), array(2)])
+    assert_same(fresh[1], array(2))
+
+
+@pytest.mark.parametrize("when", ["on_eq", "on_hash"])
+@pytest.mark.parametrize("action", ["call", "clear_cache", "cache_info", "other keys"])
+def test_a_wrapper_that_is_entered_again_while_it_compares(when: str, action: str) -> None:
+    f = filter_jit(lambda tree: tree, cache_size=2)
+    check_works(f)
+    ran: list[int] = []
+
+    def again() -> None:
+        ran.append(1)
+        if len(ran) > 20:
+            return
+        if action == "call":
+            f({"x": array(3), "n": 2})
+        elif action == "other keys":
+            for n in range(4):
+                f({"x": array(3), "n": n})
+        else:
+            getattr(f, action)()
+
+    for _ in range(3):
+        f([Evil(), array(2)])
+        evil = Evil()
+        setattr(evil, when, again)
+        assert_same(f([evil, array(2, start=1)])[1], array(2, start=1))
+    assert ran and f.cache_info().static_keys <= 2
+    check_works(f)
+
+
+def test_a_tree_that_another_thread_changes() -> None:
+    f = identity()
+    tree: list[Any] = [array(2), {"a": 1}, [array(2)], "x"]
+    f(tree)
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            tree.append(1)
+            tree[1]["b"] = 2
+            tree[2].append("y")
+            tree.pop()
+            tree[1].pop("b")
+            tree[2].pop()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    seen = set()
+    try:
+        for _ in range(300):
+            seen.add(len(f(tree)) >= 4)
+    finally:
+        stop.set()
+        thread.join()
+    assert seen == {True}
+    assert_same(f(tree), [array(2), {"a": 1}, [array(2)], "x"])
+    check_works(f)

@@ -1,0 +1,118 @@
+"""The cache of a wrapper is bounded, least recently used first, and tells what it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import pytest
+from conftest import TraceCounter
+from trees import array, assert_same
+
+from partax import filter_jit
+
+
+def _counted(traces: TraceCounter, **options: Any) -> Any:
+    @filter_jit(**options)
+    def f(x: jax.Array, n: int) -> tuple[jax.Array, int]:
+        traces.tick()
+        return x * n, n
+
+    return f
+
+
+def test_cache_info_counts_keys_traces_hits_and_misses(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    assert f.cache_info() == (0, 0, 0, 0, 4096)
+    for n, size in [(1, 2), (1, 2), (2, 2), (1, 3), (1, 3), (2, 2), (1, 2)]:
+        f(array(size), n)
+    info = f.cache_info()
+    assert info._fields == ("static_keys", "traces", "hits", "misses", "max_size")
+    assert (info.static_keys, info.traces, info.hits, info.misses) == (2, 3, 4, 3)
+    assert traces.count == 3
+
+
+def test_the_least_recently_used_key_goes_first(traces: TraceCounter) -> None:
+    f = _counted(traces, cache_size=2)
+    for n in (1, 2, 1, 3):  # 1 was used after 2, so 3 evicts 2
+        assert_same(f(array(2), n), (array(2) * n, n))
+    assert traces.count == 3 and f.cache_info().static_keys == 2
+    f(array(2), 1)
+    f(array(2), 3)
+    assert traces.count == 3
+    assert_same(f(array(2), 2), (array(2) * 2, 2))  # evicts 1
+    assert traces.count == 4
+    f(array(2), 3)
+    assert traces.count == 4
+    f(array(2), 1)
+    assert traces.count == 5
+    assert (f.cache_info().static_keys, f.cache_info().max_size) == (2, 2)
+
+
+def test_repeated_hits_count_as_use(traces: TraceCounter) -> None:
+    f = _counted(traces, cache_size=2)
+    for n in (1, 2, 1, 1, 1, 2, 1, 3, 1, 1):
+        assert f(array(2), n)[1] == n
+    assert traces.count == 3
+
+
+def test_a_cache_of_one(traces: TraceCounter) -> None:
+    f = _counted(traces, cache_size=1)
+    for n in (1, 1, 2, 2, 1):
+        assert_same(f(array(2), n), (array(2) * n, n))
+    assert traces.count == 3 and f.cache_info().static_keys == 1
+
+
+def test_many_keys_never_pass_the_limit(traces: TraceCounter) -> None:
+    f = _counted(traces, cache_size=5)
+    for n in range(20):
+        f(array(1), n)
+        assert f.cache_info().static_keys == min(n + 1, 5)
+    assert traces.count == 20
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, "many"])
+def test_a_cache_size_that_makes_no_sense_is_an_error(size: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="cache_size"):
+        filter_jit(lambda x: x, cache_size=size)
+
+
+def test_clear_cache_traces_again(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    for _ in range(2):
+        f(array(2), 1)
+        f(array(2), 2)
+    assert traces.count == 2
+    f.clear_cache()
+    assert f.cache_info().static_keys == 0
+    assert_same(f(array(2), 1), (array(2), 1))
+    assert traces.count == 3 and f.cache_info().static_keys == 1
+
+
+def test_clear_cache_while_the_function_is_traced() -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int) -> jax.Array:
+        f.clear_cache()
+        return x * n
+
+    for _ in range(2):
+        assert_same(f(array(2), 3), array(2) * 3)
+
+
+def test_jax_clear_caches_only_costs_a_trace(traces: TraceCounter) -> None:
+    f = _counted(traces)
+    f(array(2), 2)
+    jax.clear_caches()
+    assert_same(f(array(2), 2), (array(2) * 2, 2))
+    assert traces.count == 2
+
+
+def test_a_recursive_function_may_call_its_own_wrapper(traces: TraceCounter) -> None:
+    @filter_jit(cache_size=2)
+    def f(x: jax.Array, n: int) -> jax.Array:
+        traces.tick()
+        return x if n == 0 else f(x + 1, n - 1)
+
+    assert_same(f(array(2), 6), array(2, start=6))
+    assert f.cache_info().static_keys <= 2
+    assert_same(f(array(2), 6), array(2, start=6))

@@ -1,0 +1,383 @@
+"""filter_jit works on every kind of callable and value, and traces only when it must."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import TraceCounter
+from trees import Layer, add_one, array, assert_same, double, make_model, over_samples
+
+from partax import filter_jit
+
+# --- decorator forms and kinds of callables
+
+
+def test_bare_decorator() -> None:
+    @filter_jit
+    def f(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    assert_same(f(array(2)), array(2, start=1))
+
+
+@pytest.mark.parametrize("options", [{}, {"donate": "none", "keep_unused": True, "inline": True}])
+def test_decorator_with_arguments(options: dict[str, Any]) -> None:
+    @filter_jit(**options)
+    def f(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    assert_same(f(array(2)), array(2, start=1))
+
+
+def test_options_are_keywords_only() -> None:
+    with pytest.raises(TypeError):
+        filter_jit(double, "all")  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        filter_jit(double, static_argnums=0)  # type: ignore[call-overload]
+
+
+class Plain:
+    """Not a pytree: an instance is one static leaf."""
+
+    def method(self, x: jax.Array) -> jax.Array:
+        return x * 2
+
+    decorated = filter_jit(method)
+
+    @classmethod
+    def of_class(cls, x: jax.Array) -> jax.Array:
+        return x * 2
+
+    @staticmethod
+    def of_nobody(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x * 2
+
+
+class Decorated(eqx.Module):
+    weight: jax.Array
+
+    @filter_jit
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.weight @ x
+
+    @filter_jit()
+    def method(self, x: jax.Array, *, power: int = 1) -> jax.Array:
+        return (self.weight @ x) ** power
+
+
+CALLABLES: dict[str, Any] = {
+    "function": double,
+    "lambda": lambda x: x * 3,
+    "functools_partial": functools.partial(jnp.multiply, 3),
+    "partial_with_array": functools.partial(jnp.multiply, array(3)),
+    "jax_partial": jax.tree_util.Partial(jnp.multiply, array(3)),
+    "eqx_partial": eqx.Partial(make_model(), array(3)),
+    "module": make_model(),
+    "bound_method": Layer(array(3, 3)).total,
+    "plain_bound_method": Plain().method,
+    "class_method": Plain.of_class,
+    "static_method": Plain.of_nobody,
+    "callable_object": Plain(),
+    "library": jnp.sin,
+    "custom_jvp": jax.nn.relu,
+    "jitted": jax.jit(double),
+    "vmapped": jax.vmap(double),
+    "eqx_vmapped": eqx.filter_vmap(double),
+    "grad": jax.grad(lambda x: jnp.sum(x * x)),
+    "checkpointed": jax.checkpoint(double),
+}
+
+
+@pytest.mark.parametrize("fun", CALLABLES.values(), ids=CALLABLES.keys())
+def test_kinds_of_callables(fun: Any) -> None:
+    args = () if isinstance(fun, eqx.Partial) else (array(3, start=1),)
+    np.testing.assert_allclose(
+        jax.tree.leaves(filter_jit(fun)(*args))[0], jax.tree.leaves(fun(*args))[0], rtol=1e-6
+    )
+
+
+def test_classes() -> None:
+    linear = filter_jit(eqx.nn.Linear)(2, 3, key=jax.random.key(1))
+    assert type(linear) is eqx.nn.Linear and (linear.in_features, linear.out_features) == (2, 3)
+    assert linear.weight.shape == (3, 2)
+
+
+def test_decorated_methods() -> None:
+    module = Decorated(array(2, 3))
+    assert_same(module(array(3)), module.weight @ array(3))
+    assert_same(module.method(array(3), power=2), (module.weight @ array(3)) ** 2)
+    assert_same(Decorated.method(module, array(3)), module.weight @ array(3))
+    assert_same(Plain().decorated(array(2)), array(2) * 2)
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_arrays_of_self_are_traced_and_its_statics_are_the_key(
+    traces: TraceCounter, outer: bool
+) -> None:
+    class M(eqx.Module):
+        increment: Any
+
+        def method(self, x: jax.Array) -> jax.Array:
+            traces.tick()
+            return x + self.increment
+
+        inner = filter_jit(method)
+
+    def run(m: M) -> float:
+        return float((filter_jit(m.method) if outer else m.inner)(jnp.array(1.0)))
+
+    assert [run(M(1)), run(M(1)), traces.count] == [2, 2, 1]
+    assert [run(M(2)), run(M(2)), traces.count] == [3, 3, 2]
+    assert [run(M(jnp.array(1))), run(M(jnp.array(2))), traces.count] == [2, 3, 3]
+
+
+# --- values
+
+
+@over_samples
+def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any) -> None:
+    @filter_jit
+    def f(tree: Any) -> Any:
+        traces.tick()
+        return add_one(tree)
+
+    for _ in range(3):
+        assert_same(f(make()), add_one(make()))
+    assert traces.count == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 1, 1.5, 2j, "s", b"b", object(), (), [], {}, Plain, double, {1, 2}, slice(1, 2)],
+    ids=repr,
+)
+def test_results_that_are_not_arrays_come_back_as_given(value: Any) -> None:
+    f = filter_jit(lambda x: (value, {"x": x + 1, "value": [value]}))
+    for _ in range(2):
+        first, rest = f(array(2))
+        for got in (first, rest["value"][0]):
+            assert type(got) is type(value) and got == value
+            assert isinstance(value, (list, dict)) or got is value
+        assert_same(rest["x"], array(2, start=1))
+
+
+def test_static_outputs_belong_to_their_trace() -> None:
+    f = filter_jit(lambda x: (x.shape[0], str(x.dtype), x * 2))
+    for n in (2, 3, 2, 3):
+        size, dtype, y = f(array(n))
+        assert (type(size), size, dtype, y.shape) == (int, n, "float32", (n,))
+    assert f(jnp.arange(2))[:2] == (2, "int32")
+
+
+def test_numpy_arrays_and_scalars_are_traced(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        assert isinstance(x, jax.core.Tracer)
+        return x + 1
+
+    assert_same([f(np.float32(1)), f(np.float32(2))], [jnp.float32(2), jnp.float32(3)])
+    assert_same([f(np.ones(2)), f(np.zeros(2))], [jnp.full(2, 2.0), jnp.ones(2)])
+    assert traces.count == 2
+    made_inside = filter_jit(lambda: np.arange(3, dtype=np.int32))()
+    assert_same(made_inside, jnp.arange(3))
+
+
+def test_prng_keys_are_traced(traces: TraceCounter) -> None:
+    @filter_jit
+    def draw(key: Any) -> jax.Array:
+        traces.tick()
+        return jax.random.normal(key, (2,))
+
+    for seed in (0, 1):
+        key = jax.random.key(seed)
+        assert_same(draw(key), jax.jit(jax.random.normal, static_argnums=1)(key, (2,)))
+    assert traces.count == 1
+
+
+def test_refs_are_traced(traces: TraceCounter) -> None:
+    @filter_jit
+    def accumulate(ref: Any, x: jax.Array) -> jax.Array:
+        traces.tick()
+        ref[...] += x
+        return x * 2
+
+    for _ in range(2):
+        ref = jax.new_ref(jnp.zeros(2))
+        assert_same(accumulate(ref, array(2, start=1)), array(2, start=1) * 2)
+        assert_same(ref[...], array(2, start=1))
+    assert traces.count == 1
+
+
+# --- when it traces
+
+
+def test_traces_only_for_a_new_combination(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any, y: Any = None) -> None:
+        traces.tick()
+
+    calls: list[tuple[Any, ...]] = [
+        (array(2),),
+        (array(3),),
+        (jnp.arange(2),),
+        ([array(2)],),
+        ((array(2),),),
+        ([array(2), array(3)],),
+        ([array(2), True],),
+        ({"a": array(2), "b": 1},),
+        ({"a": array(2), "b": 2},),
+        ({"a": array(2), "c": 1},),
+        (array(2), 1),
+        (array(2), array(1)),
+        (1, array(2)),
+        (Layer(array(2, 2)), array(2)),
+        (Layer(array(2, 2), scale=3), array(2)),
+        (Layer(array(2, 2), rate=3.0), array(2)),
+    ]
+    for again in (False, True, True):
+        for i, call in enumerate(calls):
+            f(*jax.tree.map(lambda x: x, call))
+            assert traces.count == (len(calls) if again else i + 1)
+
+
+def test_weak_types_are_new_traces_of_one_key(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return x + jnp.ones((), jnp.bfloat16)
+
+    weak = jax.jit(lambda: 1.0)()
+    for _ in range(2):
+        assert f(weak).dtype == jnp.bfloat16 and f(jnp.float32(1)).dtype == jnp.float32
+    info = f.cache_info()
+    assert (traces.count, info.static_keys, info.traces) == (2, 1, 2)
+
+
+def test_nested_wrappers_trace_once(traces: TraceCounter) -> None:
+    @filter_jit
+    @filter_jit
+    def f(x: jax.Array, n: int) -> tuple[jax.Array, int]:
+        traces.tick()
+        return x * n, n
+
+    for i in range(3):
+        assert_same(f(array(2, start=i), 2), (array(2, start=i) * 2, 2))
+    assert traces.count == 1
+    outer = filter_jit(lambda x: f(x, 3)[0] + 1)
+    assert_same(outer(array(2)), array(2) * 3 + 1)
+
+
+# --- transformations
+
+
+def test_goes_through_jax_transformations(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int = 2) -> jax.Array:
+        traces.tick()
+        return jnp.sum(x**n)
+
+    x, xs = array(3, start=1), array(2, 3)
+    assert_same(jax.grad(f)(x), 2 * x)
+    assert_same(jax.grad(lambda x: f(x, n=3))(x), 3 * x**2)
+    assert_same(jax.vmap(f)(xs), jnp.sum(xs**2, axis=1))
+    assert_same(jax.jit(f)(x), f(x))
+    assert_same(jax.jvp(f, (x,), (jnp.ones(3),))[1], jnp.sum(2 * x))
+    assert_same(jax.hessian(f)(x), 2 * jnp.eye(3))
+    assert_same(jax.jit(jax.vmap(jax.grad(f)))(xs), 2 * xs)
+    assert jax.eval_shape(f, x).shape == ()
+    before = traces.count
+    jax.grad(f)(x)
+    assert traces.count == before
+
+
+def test_custom_derivatives_inside_and_as_arguments() -> None:
+    @jax.custom_vjp
+    def clipped(x: jax.Array) -> jax.Array:
+        return x
+
+    clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
+    outside = filter_jit(lambda fun, x: fun(x) * 5)
+    assert float(jax.grad(lambda x: outside(clipped, x))(1.0)) == 1
+    assert float(jax.grad(filter_jit(lambda x: clipped(x) * 5))(1.0)) == 1
+
+
+def test_disable_jit_runs_the_function_itself(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int) -> Any:
+        traces.tick()
+        return (x * n, n) if float(x) > 0 else "negative"
+
+    with jax.disable_jit():
+        assert_same(f(jnp.float32(2), 3), (jnp.float32(6), 3))
+        assert f(jnp.float32(-2), n=3) == "negative"
+    assert traces.count == 2
+
+
+def test_leaks_no_tracers() -> None:
+    with jax.checking_leaks():
+        f = filter_jit(lambda m, x: (m, x, m(x), x.shape))
+        assert_same(f(make_model(), array(3))[1], array(3))
+
+
+def test_dispatch_is_asynchronous() -> None:
+    @filter_jit
+    def slow(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 400, lambda _, y: jnp.tanh(y @ y), x)
+
+    x = jnp.ones((200, 200))
+    slow(x).block_until_ready()
+    y = slow(x)
+    assert not y.is_ready()
+    assert y.block_until_ready().shape == (200, 200)
+
+
+# --- exceptions
+
+
+def test_exceptions_pass_through_and_leave_nothing_behind() -> None:
+    error = ValueError("boom")
+    fail = [True]
+
+    @filter_jit
+    def f(x: jax.Array, n: int) -> jax.Array:
+        if fail[0]:
+            raise error
+        return x * n
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom") as caught:
+            f(array(2), 3)
+        assert caught.value is error and error.__cause__ is None
+        last = traceback.extract_tb(caught.tb)[-1]
+        assert (last.name, last.line, last.filename) == ("f", "raise error", __file__)
+        info = f.cache_info()
+        assert (info.static_keys, info.traces, info.hits) == (0, 0, 0)
+    fail[0] = False
+    assert_same(f(array(2), 3), array(2) * 3)
+    fail[0] = True
+    with pytest.raises(ValueError, match="boom"):
+        f(array(5), 3)
+    info = f.cache_info()
+    assert (info.static_keys, info.traces) == (1, 1)
+    assert_same(f(array(2), 3), array(2) * 3)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), StopIteration(), TypeError()])
+def test_every_exception_passes_through(error: BaseException) -> None:
+    def f(x: jax.Array) -> jax.Array:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        filter_jit(f)(array(2))
+    assert caught.value is error

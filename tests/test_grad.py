@@ -1,0 +1,389 @@
+"""Guards the promise that filter_grad and filter_value_and_grad differentiate the inexact arrays of
+the first argument, give None for all else in it, and pass the other arguments through untouched."""
+
+import collections
+import inspect
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import partax
+
+State = collections.namedtuple("State", ["params", "step"])
+
+
+class Affine(eqx.Module):
+    weight: jax.Array
+    bias: object
+    scale: float
+    name: str = eqx.field(static=True, default="affine")
+
+    def __call__(self, x):
+        return self.weight * x * self.scale + self.bias
+
+    @partax.filter_grad
+    def grad_of_loss(self, x):
+        return jnp.sum(self(x) ** 2)
+
+    @partax.filter_value_and_grad(has_aux=True)
+    def loss_and_grad(self, x, *, power):
+        return jnp.sum(self(x) ** power), self.name
+
+
+def affine():
+    return Affine(jnp.array([1.0, 2.0]), np.array([0.5, 0.5], np.float32), 3.0)
+
+
+def assert_close_trees(actual, expected):
+    """Equal structure (None included) and types, equal numbers."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert isinstance(a, jax.Array)
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6)
+
+
+def test_equals_jax_grad_on_arrays():
+    def function(x, y):
+        return jnp.sum(jnp.sin(x) * y)
+
+    x, y = jnp.arange(3.0), jnp.array([1.0, -1.0, 2.0])
+    assert_close_trees(partax.filter_grad(function)(x, y), jax.grad(function)(x, y))
+    value, grad = partax.filter_value_and_grad(function)(x, y)
+    expected_value, expected_grad = jax.value_and_grad(function)(x, y)
+    np.testing.assert_allclose(value, expected_value)
+    assert_close_trees(grad, expected_grad)
+
+
+def test_equals_equinox_on_a_model():
+    model = eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (5, 3))
+
+    def loss(model, x):
+        return jnp.mean(jax.vmap(model)(x) ** 2)
+
+    value, grad = partax.filter_value_and_grad(loss)(model, x)
+    expected_value, expected_grad = eqx.filter_value_and_grad(loss)(model, x)
+    np.testing.assert_allclose(value, expected_value)
+    assert_close_trees(grad, expected_grad)
+    assert_close_trees(partax.filter_grad(loss)(model, x), expected_grad)
+
+
+def test_none_for_all_that_is_not_an_inexact_array():
+    tree = {
+        "float": 2.0,
+        "complex": 1j,
+        "int": 3,
+        "bool": True,
+        "str": "s",
+        "none": None,
+        "function": jnp.sin,
+        "ints": jnp.arange(3),
+        "numpy ints": np.arange(3),
+        "bools": np.array([True]),
+        "np int": np.int32(1),
+        "key": jax.random.key(0),
+        "object": object(),
+        "array": jnp.ones(2),
+    }
+    grad = partax.filter_grad(lambda t: jnp.sum(t["array"] ** 2) * t["float"])(tree)
+    assert set(grad) == set(tree)
+    np.testing.assert_array_equal(grad.pop("array"), [4.0, 4.0])
+    assert all(g is None for g in grad.values())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.ones(2, np.float32),
+        lambda: np.ones(2, np.float16),
+        lambda: np.ones(2, ml_dtypes.bfloat16),
+        lambda: np.float32(1),
+        lambda: jnp.ones(2, jnp.bfloat16),
+        lambda: jnp.ones(2, jnp.float16),
+    ],
+    ids=["numpy", "numpy half", "numpy bfloat16", "numpy scalar", "bfloat16", "half"],
+)
+def test_inexact_arrays_of_every_kind_are_differentiated(make):
+    value = make()
+    grad = partax.filter_grad(lambda t: jnp.sum(t[0] ** 2).astype(jnp.float32))([value, 1.0])
+    assert type(grad) is list
+    assert grad[1] is None
+    assert grad[0].dtype == value.dtype
+    np.testing.assert_array_equal(np.asarray(grad[0], np.float32), np.full(np.shape(value), 2.0))
+
+
+def test_the_gradient_keeps_containers_and_module_types():
+    tree = State(
+        params=collections.OrderedDict(b=(affine(),), a=[jnp.ones(1), None]),
+        step={"z": 1, "y": jnp.float32(2.0)},
+    )
+
+    def function(tree):
+        model = tree.params["b"][0]
+        return jnp.sum(model(jnp.ones(2))) + jnp.sum(tree.params["a"][0]) * tree.step["y"]
+
+    grad = partax.filter_grad(function)(tree)
+    assert type(grad) is State
+    assert type(grad.params) is collections.OrderedDict
+    assert list(grad.params) == ["b", "a"]
+    assert type(grad.params["b"]) is tuple
+    assert type(grad.params["b"][0]) is Affine
+    assert grad.params["b"][0].name == "affine"
+    assert grad.params["b"][0].scale is None
+    assert type(grad.params["a"]) is list
+    assert grad.params["a"][1] is None
+    assert grad.step["z"] is None
+    assert_close_trees(grad, eqx.filter_grad(function)(tree))
+
+
+def test_the_rest_of_the_first_argument_arrives_untouched():
+    marker, ints = object(), np.arange(2)
+    seen = []
+
+    def function(tree):
+        seen.append(tree)
+        return jnp.sum(tree["x"])
+
+    partax.filter_grad(function)({"x": jnp.ones(2), "m": marker, "i": ints, "f": 2.0, "n": None})
+    (tree,) = seen
+    assert tree["m"] is marker
+    assert tree["i"] is ints
+    assert tree["f"] == 2.0
+    assert type(tree["f"]) is float
+    assert tree["n"] is None
+
+
+def test_other_arguments_pass_through_by_position_and_keyword():
+    marker, options = object(), {"power": 3, "name": "cube", "f": len}
+    seen = []
+
+    def function(x, y, *rest, flag, **kwargs):
+        seen.append((y, rest, flag, kwargs))
+        return jnp.sum(x ** kwargs["options"]["power"])
+
+    grad = partax.filter_grad(function)(jnp.ones(2), "text", 1, 2.5, flag=marker, options=options)
+    np.testing.assert_allclose(grad, [3.0, 3.0])
+    ((y, rest, flag, kwargs),) = seen
+    assert (y, rest) == ("text", (1, 2.5))
+    assert flag is marker
+    assert kwargs == {"options": options}
+
+
+AUX = {
+    "None": lambda x: None,
+    "string": lambda x: "text",
+    "object": lambda x: MARKER,
+    "function": lambda x: len,
+    "tracer": lambda x: x * 2,
+    "tree of all": lambda x: {
+        "a": (x * 2, "s"),
+        "b": [MARKER, None, 1, True, 2.0],
+        "n": np.ones(2),
+    },
+    "model": lambda x: affine(),
+}
+MARKER = object()
+
+
+@pytest.mark.parametrize("name", AUX)
+def test_aux_may_be_anything(name):
+    make = AUX[name]
+    x = jnp.arange(3.0)
+
+    def function(x):
+        return jnp.sum(x**2), make(x)
+
+    grad, aux = partax.filter_grad(function, has_aux=True)(x)
+    (value, aux_too), grad_too = partax.filter_value_and_grad(function, has_aux=True)(x)
+    np.testing.assert_allclose(grad, 2 * x)
+    np.testing.assert_allclose(grad_too, 2 * x)
+    np.testing.assert_allclose(value, 5.0)
+    expected_leaves, expected_def = jax.tree.flatten(make(x))
+    for result in (aux, aux_too):
+        leaves, treedef = jax.tree.flatten(result)
+        assert treedef == expected_def
+        for got, expected in zip(leaves, expected_leaves, strict=True):
+            if eqx.is_array(expected):
+                np.testing.assert_array_equal(got, expected)
+            else:
+                assert type(got) is type(expected)
+                assert got == expected
+    assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(aux))
+
+
+@pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
+def test_no_positional_argument_is_a_type_error(transform):
+    wrapped = transform(lambda x: jnp.sum(x))
+    with pytest.raises(TypeError, match="positional"):
+        wrapped()
+    with pytest.raises(TypeError, match="position"):
+        wrapped(x=jnp.ones(2))
+
+
+@pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1)])
+def test_argnums_is_a_value_error(transform, argnums):
+    with pytest.raises(ValueError, match="argnums"):
+        transform(lambda x, y: x, argnums=argnums)
+    with pytest.raises(ValueError, match="argnums"):
+        transform(argnums=argnums)(lambda x, y: x)
+
+
+@pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
+def test_a_result_that_is_no_real_scalar_is_jax_s_type_error(transform):
+    with pytest.raises(TypeError, match="scalar"):
+        transform(lambda x: x)(jnp.ones(2))
+    with pytest.raises(TypeError, match="real"):
+        transform(lambda x: jnp.sum(x).astype(int))(jnp.ones(2))
+
+
+def test_usable_as_a_decorator_with_and_without_arguments():
+    @partax.filter_grad
+    def bare(x):
+        return jnp.sum(x**2)
+
+    @partax.filter_grad(has_aux=True)
+    def with_aux(x):
+        return jnp.sum(x**2), "aux"
+
+    @partax.filter_value_and_grad()
+    def called_empty(x):
+        return jnp.sum(x**2)
+
+    np.testing.assert_allclose(bare(jnp.ones(2)), [2.0, 2.0])
+    grad, aux = with_aux(jnp.ones(2))
+    np.testing.assert_allclose(grad, [2.0, 2.0])
+    assert aux == "aux"
+    value, grad = called_empty(jnp.ones(2))
+    np.testing.assert_allclose(value, 2.0)
+    np.testing.assert_allclose(grad, [2.0, 2.0])
+
+
+def test_as_a_method_decorator_with_respect_to_self():
+    model, x = affine(), jnp.array([1.0, -1.0])
+    grad = model.grad_of_loss(x)
+    assert_close_trees(grad, eqx.filter_grad(lambda m: jnp.sum(m(x) ** 2))(model))
+    assert type(grad) is Affine
+    (value, aux), grad = model.loss_and_grad(x, power=2)
+    np.testing.assert_allclose(value, jnp.sum(model(x) ** 2), rtol=1e-6)
+    assert aux == "affine"
+    assert grad.scale is None
+    assert_close_trees(Affine.grad_of_loss(model, x), model.grad_of_loss(x))
+
+
+@pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
+def test_the_wrapper_looks_like_the_function(transform):
+    def loss(model, x, *, flag=False):
+        """The loss's docstring."""
+        return jnp.sum(x)
+
+    wrapped = transform(loss)
+    assert wrapped.__name__ == "loss"
+    assert wrapped.__qualname__ == loss.__qualname__
+    assert wrapped.__doc__ == loss.__doc__
+    assert wrapped.__module__ == __name__
+    assert wrapped.__wrapped__ is loss
+    assert inspect.signature(wrapped) == inspect.signature(loss)
+
+
+def test_composes_with_filter_jit_inside_and_outside():
+    model, x = affine(), jnp.array([1.0, -1.0])
+    count = [0]
+
+    def loss(model, x, mode):
+        count[0] += 1
+        assert mode == "train"
+        return jnp.sum(model(x) ** 2)
+
+    expected = eqx.filter_grad(loss)(model, x, "train")
+    count[0] = 0
+    outside = partax.filter_jit(partax.filter_grad(loss))
+    for _ in range(3):
+        assert_close_trees(outside(model, x, "train"), expected)
+    assert count == [1]
+    inside = partax.filter_grad(partax.filter_jit(loss))
+    assert_close_trees(inside(model, x, "train"), expected)
+    value, grad = partax.filter_jit(partax.filter_value_and_grad(loss))(model, x, "train")
+    np.testing.assert_allclose(value, loss(model, x, "train"), rtol=1e-6)
+    assert_close_trees(grad, expected)
+
+
+def test_a_fresh_wrapper_of_the_same_loss_reuses_the_trace():
+    class Count:
+        n = 0
+
+    count = Count()
+
+    def loss(x):
+        count.n += 1
+        return jnp.sum(x**2)
+
+    for _ in range(3):
+        grad = partax.filter_jit(partax.filter_grad(loss))(jnp.ones(2))
+        np.testing.assert_allclose(grad, [2.0, 2.0])
+    assert count.n == 1
+
+
+def test_static_aux_through_filter_jit():
+    @partax.filter_jit
+    @partax.filter_value_and_grad(has_aux=True)
+    def step(x, label):
+        return jnp.sum(x**2), {"label": label, "n": x.shape[0], "twice": x * 2}
+
+    for label in ("a", "b", "a"):
+        (value, aux), grad = step(jnp.ones(2), label)
+        assert aux["label"] == label
+        assert type(aux["n"]) is int
+        assert aux["n"] == 2
+        np.testing.assert_allclose(value, 2.0)
+        np.testing.assert_allclose(aux["twice"], grad)
+
+
+def test_higher_order():
+    def cube(tree):
+        return jnp.sum(tree["x"] ** 3) * tree["factor"]
+
+    def first(tree):
+        return jnp.sum(partax.filter_grad(cube)(tree)["x"])
+
+    tree = {"x": jnp.array([1.0, 2.0]), "factor": 2.0}
+    second = partax.filter_grad(first)(tree)
+    np.testing.assert_allclose(second["x"], 12 * tree["x"])
+    assert second["factor"] is None
+    third = partax.filter_grad(lambda t: jnp.sum(partax.filter_grad(first)(t)["x"]))(tree)
+    np.testing.assert_allclose(third["x"], [12.0, 12.0])
+
+
+def test_under_vmap():
+    grads = jax.vmap(partax.filter_grad(lambda x: jnp.sum(x**2)))(jnp.arange(6.0).reshape(3, 2))
+    np.testing.assert_allclose(grads, 2 * np.arange(6.0).reshape(3, 2))
+
+
+def test_nothing_to_differentiate_gives_none_everywhere():
+    grad = partax.filter_grad(lambda t: jnp.float32(t[0]))([1, {"a": "s"}])
+    assert grad == [None, {"a": None}]
+
+
+def test_custom_derivatives_are_used():
+    @jax.custom_vjp
+    def doubled_gradient(x):
+        return x
+
+    doubled_gradient.defvjp(lambda x: (x, None), lambda _, g: (2 * g,))
+    grad = partax.filter_grad(lambda x: jnp.sum(doubled_gradient(x)))(jnp.ones(2))
+    np.testing.assert_allclose(grad, [2.0, 2.0])
+
+
+def test_an_error_of_the_function_passes_through():
+    def fails(x):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        partax.filter_grad(fails)(jnp.ones(2))
+    with pytest.raises(LookupError, match="mine"):
+        partax.filter_value_and_grad(fails)(jnp.ones(2))

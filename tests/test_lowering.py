@@ -1,0 +1,261 @@
+"""lower, trace and eval_shape run ahead of time, from shapes or arrays, with statics kept exact."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import TraceCounter
+from trees import Cell, Layer, add_one, array, assert_same, make_model, over_samples
+
+import partax
+from partax import filter_jit
+
+Shape = jax.ShapeDtypeStruct
+VECTOR = Shape((3,), jnp.float32)
+
+
+def shapes(tree: Any) -> Any:
+    """The tree with a shape for every array."""
+
+    def one(x: Any) -> Any:
+        if isinstance(x, jax.Array | np.ndarray | np.generic):
+            return jax.eval_shape(lambda v: v, x)
+        return x
+
+    return jax.tree.map(one, tree)
+
+
+@filter_jit
+def step(x: jax.Array, n: int = 2, *, name: str = "s") -> Any:
+    return x * n, name, x.shape[0]
+
+
+# --- lower and compile
+
+
+def test_lower_compile_and_call() -> None:
+    for lowered in (step.lower(VECTOR, 3), step.lower(array(3), n=3), step.lower(n=3, x=VECTOR)):
+        assert "stablehlo" in lowered.as_text() or "mhlo" in lowered.as_text()
+        compiled = lowered.compile()
+        assert_same(compiled(array(3), 3), (array(3) * 3, "s", 3))
+        assert_same(compiled(array(3, start=5), n=3), (array(3, start=5) * 3, "s", 3))
+        assert_same(compiled(n=3, x=np.arange(3, dtype=np.float32)), (array(3) * 3, "s", 3))
+
+
+@pytest.mark.parametrize("donate", ["none", "all", "all-except-first", ("x",)])
+def test_lower_with_statics_and_keywords(donate: Any) -> None:
+    f = filter_jit(lambda x, y, **rest: 2 * x + y, donate=donate)
+    lowered = f.lower(array(3), 4, test=123)
+    x = array(3)
+    assert_same(lowered.compile()(x, 4, test=123), array(3) * 2 + 4)
+    assert x.is_deleted() == (donate in ("all", ("x",)))
+
+
+def test_lowering_runs_and_donates_nothing(traces: TraceCounter) -> None:
+    ran: list[Any] = []
+
+    @filter_jit(donate="all")
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        jax.debug.callback(lambda v: ran.append(v), x)
+        return x + 1
+
+    x = array(3)
+    f.lower(x).compile()
+    f.eval_shape(x)
+    f.trace(x)
+    jax.effects_barrier()
+    assert not x.is_deleted() and ran == [] and traces.count >= 1
+
+
+@over_samples
+def test_every_tree_lowers_from_shapes(make: Any) -> None:
+    f = filter_jit(add_one)
+    lowered = f.lower(shapes(make()))
+    compiled = lowered.compile()
+    for _ in range(2):
+        assert_same(compiled(make()), add_one(make()))
+
+
+def test_methods_and_modules_lower() -> None:
+    class M(eqx.Module):
+        weight: jax.Array
+
+        @filter_jit
+        def method(self, x: jax.Array, n: int) -> Any:
+            return self.weight @ x * n, n
+
+    m = M(array(2, 3))
+    expected = (m.weight @ array(3) * 2, 2)
+    assert_same(M.method.lower(shapes(m), VECTOR, 2).compile()(m, array(3), 2), expected)
+    assert_same(filter_jit(m.method).lower(VECTOR, 2).compile()(array(3), 2), expected)
+    model = make_model()
+    assert_same(filter_jit(model).lower(VECTOR).compile()(array(3)), filter_jit(model)(array(3)))
+    total = model.layers[0].total
+    assert_same(filter_jit(total).lower(VECTOR).compile()(array(3)), filter_jit(total)(array(3)))
+
+
+def test_forwarded_outputs_of_a_compiled_function() -> None:
+    f = filter_jit(lambda x, n: (x, x + 1, n))
+    x = array(3)
+    same, more, n = f.lower(VECTOR, 3).compile()(x, 3)
+    assert_same((same, more, n), (x, x + 1, 3))
+
+
+def test_compiler_options_are_passed_on() -> None:
+    lowered = step.lower(VECTOR)
+    options = {"xla_cpu_enable_fast_math": True}
+    assert_same(lowered.compile(compiler_options=options)(array(3))[0], array(3) * 2)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such option"):
+        lowered.compile(compiler_options={"no such option": "1"})
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such option"):
+        filter_jit(lambda x: x + 1, compiler_options={"no such option": "1"})(array(3))
+    fast = filter_jit(lambda x: x + 1, compiler_options=options)
+    assert_same(fast(array(3)), array(3) + 1)
+
+
+def test_lowering_is_not_cached_with_the_wrong_statics() -> None:
+    two, three = step.lower(VECTOR, 2).compile(), step.lower(VECTOR, 3).compile()
+    assert_same(two(array(3), 2)[0], array(3) * 2)
+    assert_same(three(array(3), 3)[0], array(3) * 3)
+    assert_same(step(array(3), 4)[0], array(3) * 4)
+
+
+# --- a compiled function accepts only what it was compiled for
+
+
+@pytest.mark.parametrize("called", [3, True, 2.0, "2"])
+def test_another_static_value_is_an_error_that_names_it(called: Any) -> None:
+    compiled = step.lower(VECTOR, n=2).compile()
+    for args, kwargs in (((array(3), called), {}), ((array(3),), {"n": called})):
+        with pytest.raises(TypeError) as caught:
+            compiled(*args, **kwargs)
+        message = str(caught.value)
+        assert "n" in message and "2" in message and repr(called) in message
+        assert "'n'" in message or "`n`" in message or "n=" in message or "n:" in message
+    assert_same(compiled(array(3), n=2)[0], array(3) * 2)
+    assert_same(compiled(array(3))[0], array(3) * 2)
+
+
+def test_another_static_value_deep_inside_is_named_by_its_path() -> None:
+    compiled = filter_jit(lambda model, x: model(x)).lower(make_model(scale=2), VECTOR).compile()
+    with pytest.raises(TypeError, match=r"model\.layers\[0\]\.scale"):
+        compiled(make_model(scale=3), array(3))
+    rate = Layer(array(3, 3), rate={"k": [1, 2]})
+    compiled = filter_jit(lambda layer: layer.weight + 1).lower(rate).compile()
+    with pytest.raises(TypeError, match=r"layer\.rate\['k'\]\[1\]"):
+        compiled(Layer(array(3, 3), rate={"k": [1, 7]}))
+    assert_same(compiled(rate), array(3, 3) + 1)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [array(4), array(3, 1), jnp.arange(3), [array(3)], None, {"a": array(3)}, 1.0],
+    ids=["size", "rank", "dtype", "list", "None", "dict", "float"],
+)
+def test_another_shape_or_structure_is_a_type_error(x: Any) -> None:
+    compiled = step.lower(VECTOR).compile()
+    with pytest.raises(TypeError):
+        compiled(x)
+    assert_same(compiled(array(3))[0], array(3) * 2)
+
+
+def test_missing_and_unknown_arguments_of_a_compiled_function() -> None:
+    compiled = step.lower(VECTOR).compile()
+    with pytest.raises(TypeError, match="'x'"):
+        compiled()
+    with pytest.raises(TypeError, match="'other'"):
+        compiled(array(3), other=1)
+
+
+# --- trace and eval_shape
+
+
+def test_trace_gives_a_jaxpr_that_lowers(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int) -> Any:
+        traces.tick()
+        return jnp.sin(x) * n, n
+
+    traced = f.trace(VECTOR, 3)
+    assert "sin" in str(traced.jaxpr) and traces.count == 1
+    assert_same(traced.lower().compile()(array(3), 3), (jnp.sin(array(3)) * 3, 3))
+    assert traces.count == 1
+
+
+def test_eval_shape_keeps_statics_and_structure() -> None:
+    out = step.eval_shape(VECTOR, 3)
+    assert out == (VECTOR, "s", 3)
+    assert step.eval_shape(array(4), name="t") == (Shape((4,), jnp.float32), "t", 4)
+    cell = filter_jit(lambda c: (c, [c.weight @ c.weight.T])).eval_shape(
+        Cell(Shape((2, 3), jnp.float32), mode="m")
+    )
+    assert type(cell[0]) is Cell and cell[0].mode == "m" and cell[0].bias is None
+    assert cell[0].weight == Shape((2, 3), jnp.float32)
+    assert cell[1] == [Shape((2, 2), jnp.float32)]
+
+
+def test_eval_shape_of_a_model_and_of_a_gradient() -> None:
+    model = shapes(make_model())
+    out = filter_jit(lambda model, x: model(x)).eval_shape(model, VECTOR)
+    assert out == VECTOR
+    grads = filter_jit(partax.filter_grad(lambda m, x: jnp.sum(m(x)))).eval_shape(model, VECTOR)
+    assert grads.layers[0].weight == Shape((3, 3), jnp.float32) and grads.layers[0].rate is None
+
+
+def test_errors_of_the_function_pass_through() -> None:
+    def f(x: Any) -> Any:
+        raise ZeroDivisionError("boom")
+
+    for method in ("lower", "trace", "eval_shape"):
+        with pytest.raises(ZeroDivisionError, match="boom"):
+            getattr(filter_jit(f), method)(VECTOR)
+        with pytest.raises(TypeError, match="'x'"):
+            getattr(filter_jit(f), method)()
+
+
+# --- the name of the program
+
+
+class Named(eqx.Module):
+    weight: jax.Array
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.weight + x
+
+    def a_method(self, x: jax.Array) -> jax.Array:
+        return self.weight + x
+
+
+def a_function(x: jax.Array) -> jax.Array:
+    return jnp.sum(x * x)
+
+
+NAMES: dict[str, Any] = {
+    "a_function": a_function,
+    "a_method": Named(array(3)).a_method,
+    "Named": Named(array(3)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_program_is_called_jit_and_the_name(name: str) -> None:
+    assert f"module @jit_{name} " in filter_jit(NAMES[name]).lower(VECTOR).as_text()
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [filter_jit, functools.partial, jax.tree_util.Partial, jax.jit, partax.filter_grad],
+)
+def test_the_program_of_a_wrapped_function_has_its_name(wrap: Any) -> None:
+    assert "module @jit_a_function " in filter_jit(wrap(a_function)).lower(VECTOR).as_text()
+
+
+def test_the_name_is_in_the_jaxpr_of_an_outer_function() -> None:
+    assert "a_function" in str(jax.make_jaxpr(filter_jit(a_function))(array(3)))

@@ -1,0 +1,296 @@
+"""Many calls neither grow memory nor leave anything alive. PARTAX_SOAK=1 makes it a million."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import sys
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+from trees import SAMPLES, Bag, Layer, array, assert_same, make_model
+
+import partax
+from partax import filter_jit
+
+Collect = Callable[[], None]
+CALLS = 1_000_000 if os.environ.get("PARTAX_SOAK") == "1" else 20_000
+
+
+class Witness:
+    """Hashed by identity and weakly referable: shows what is still alive."""
+
+
+def resident() -> int:
+    """Bytes of memory this process holds now."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def grows(run: Callable[[int], object], calls: int, warm: int) -> tuple[int, int]:
+    """Python blocks and resident bytes that ``calls`` calls leave behind, after ``warm`` others."""
+    for i in range(warm):
+        run(i)
+    gc.collect()
+    blocks, size = sys.getallocatedblocks(), resident()
+    for i in range(calls):
+        run(i)
+    gc.collect()
+    return sys.getallocatedblocks() - blocks, resident() - size
+
+
+def check_steady(run: Callable[[int], object], calls: int = CALLS, warm: int = 500) -> None:
+    blocks, size = grows(run, calls, warm)
+    assert blocks < 500 + calls / 100, f"{blocks} blocks in {calls} calls"
+    assert size < 16 * 2**20, f"{size} bytes in {calls} calls"
+
+
+# --- growth
+
+
+def test_many_calls_with_changing_trees() -> None:
+    x = array(3)
+    makers: list[Callable[[], Any]] = [
+        lambda: [x, 1, {"k": x}],
+        lambda: {"b": x, "a": (x, "s", 2.5)},
+        lambda: (x, [x, [x, None]]),
+        lambda: Layer(x, x, rate=float("nan")),
+        lambda: Bag(x, label=["mutable", [1]]),
+        lambda: {"n": {1, 2}, "x": x},
+        lambda: [np.float32(1), bytearray(b"ab")],
+    ]
+    f = filter_jit(lambda tree, n: (tree, n))
+    check_steady(lambda i: f(makers[i % len(makers)](), i % 3))
+    assert f.cache_info().traces == 3 * len(makers)
+
+
+def test_many_calls_with_every_family() -> None:
+    makers = list(SAMPLES.values())
+    f = filter_jit(lambda tree: tree)
+    check_steady(lambda i: f(makers[i % len(makers)]()), calls=CALLS // 10)
+    assert f.cache_info().static_keys == f.cache_info().traces - _extra_shapes()
+
+
+def _extra_shapes() -> int:
+    """Samples that are one static key with others: bare arrays of several shapes and dtypes."""
+    return sum(not jax.tree.structure(m()).num_nodes > 1 for m in SAMPLES.values() if _is_leaf(m())) - 1
+
+
+def _is_leaf(tree: Any) -> bool:
+    return eqx.is_array(tree)
+
+
+def test_many_wrappers_around_one_function() -> None:
+    def f(x: jax.Array, n: int) -> jax.Array:
+        return x
+
+    x = array(3)
+    check_steady(lambda i: filter_jit(f)(x, i % 2), calls=CALLS // 10)
+    model = make_model()
+    check_steady(lambda i: filter_jit(model)(x), calls=CALLS // 10)
+    check_steady(lambda i: filter_jit(model.layers[0].total)(x), calls=CALLS // 20)
+
+
+def test_many_errors() -> None:
+    f = filter_jit(lambda x, n: (x, n))
+    bad = Layer(array(2, 2))
+    object.__setattr__(bad, "scale", np.arange(2.0))
+    deep: Any = []
+    deep.append(deep)
+    calls: list[tuple[Any, ...]] = [(1,), (1, 2, 3), (bad, 1), ({1: 1, "a": 2}, 1), (deep, 1)]
+
+    def run(i: int) -> None:
+        with pytest.raises((TypeError, ValueError, RecursionError)):
+            f(*calls[i % len(calls)])
+
+    check_steady(run, calls=CALLS // 20, warm=50)
+    assert f.cache_info().static_keys == 0
+
+
+def test_many_failing_traces() -> None:
+    @filter_jit
+    def f(x: jax.Array, n: Any) -> jax.Array:
+        raise KeyError(n)
+
+    def run(i: int) -> None:
+        with pytest.raises(KeyError):
+            f(array(2), (i, Witness()))
+
+    check_steady(run, calls=200, warm=50)
+    assert f.cache_info().static_keys == 0
+
+
+def test_evicted_keys_free_their_statics(collect: Collect) -> None:
+    f = filter_jit(lambda x, value, fun: (x + 1, value), cache_size=4)
+    alive: list[weakref.ref[Any]] = []
+    for i in range(40):
+        witness = Witness()
+        fun = lambda x, i=i: x * i  # noqa: E731
+        alive += [weakref.ref(witness), weakref.ref(fun)]
+        assert f(array(2), (i, witness), fun)[1] == (i, witness)
+    del witness, fun
+    collect()
+    assert sum(ref() is not None for ref in alive) <= 2 * 4
+    f.clear_cache()
+    collect()
+    assert [ref() for ref in alive] == [None] * 80
+
+
+# --- reference counts
+
+
+def test_reference_counts_do_not_move() -> None:
+    x, value, model = array(3), ("static", 12345.678), make_model()
+    texts: list[str] = ["text"]
+    f = filter_jit(lambda m, a, *, v, k=None: (m, a, v, k, m(a), texts))
+    watched: list[Any] = [x, value, model, model.layers, model.layers[0].weight, None, texts, f]
+    watched += [type(model), Layer.total, True, ()]
+    for _ in range(10):
+        f(model, x, v=value)
+    before = [sys.getrefcount(o) for o in watched]
+    for _ in range(1000):
+        f(model, x, v=value)
+        f(m=model, a=x, v=value, k=None)
+    after = [sys.getrefcount(o) for o in watched]
+    drift = {repr(type(o)): b - a for o, a, b in zip(watched, before, after, strict=True)}
+    assert all(abs(d) < 50 for d in drift.values()), drift
+
+
+def test_reference_counts_do_not_move_with_errors() -> None:
+    f = filter_jit(lambda tree, n: (tree, n))
+    bad, x = [array(2), {1: 1, "a": 2}], array(2)
+    x_bad = bad[0]
+
+    def fail() -> None:
+        for args in ((bad, 1), (x,), (x, 1, 2)):
+            with pytest.raises((TypeError, ValueError)):
+                f(*args)
+
+    fail()
+    watched = [x, x_bad, bad, f, None]
+    before = [sys.getrefcount(o) for o in watched]
+    for _ in range(100):
+        fail()
+    after = [sys.getrefcount(o) for o in watched]
+    drift = [b - a for a, b in zip(before, after, strict=True)]
+    assert all(abs(d) < 20 for d in drift), drift
+
+
+# --- nothing stays alive
+
+
+def test_inputs_and_outputs_die_at_once_on_a_hit() -> None:
+    f = filter_jit(lambda tree: (tree, tree["x"] + 1))
+    gc.disable()
+    try:
+        for _ in range(3):
+            tree = {"x": array(3), "layer": Layer(array(2, 2))}
+            out = f(tree)
+            alive = [weakref.ref(o) for o in (tree["x"], tree["layer"], out[1], out[0]["layer"])]
+            del tree, out
+    finally:
+        gc.enable()
+    assert [ref() for ref in alive] == [None] * 4  # without the collector: no cycles
+
+
+def test_a_function_that_closes_over_its_own_wrapper(collect: Collect) -> None:
+    def make() -> list[weakref.ref[Any]]:
+        witness = Witness()
+
+        @filter_jit
+        def f(x: jax.Array, n: int) -> Any:
+            return (x, witness) if n == 0 else f(x, n - 1)
+
+        f(array(2), 2)
+        return [weakref.ref(f), weakref.ref(f.__wrapped__), weakref.ref(witness)]
+
+    alive = make()
+    collect()
+    assert [ref() for ref in alive] == [None, None, None]
+
+
+def test_a_wrapper_in_its_own_attributes(collect: Collect) -> None:
+    f = filter_jit(lambda x: x)
+    f(array(2))
+    f.me = [f]
+    ref = weakref.ref(f)
+    del f
+    collect()
+    assert ref() is None
+
+
+def test_a_static_value_that_holds_the_wrapper(collect: Collect) -> None:
+    f = filter_jit(lambda x, witness: (x, witness))
+    witness = Witness()
+    witness.wrapper = f  # type: ignore[attr-defined]
+    for _ in range(2):
+        f(array(2), witness)
+    alive = [weakref.ref(f), weakref.ref(f.__wrapped__), weakref.ref(witness)]
+    del f, witness
+    collect()
+    assert [ref() for ref in alive] == [None, None, None]
+
+
+def test_an_exception_keeps_nothing(collect: Collect) -> None:
+    witness, x = Witness(), array(2)
+    alive = [weakref.ref(witness), weakref.ref(x)]
+
+    @filter_jit
+    def f(x: jax.Array, witness: Witness) -> Any:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        f(x, witness)
+    del x, witness
+    collect()
+    assert [ref() for ref in alive] == [None, None]
+    assert f.cache_info().static_keys == 0
+
+
+def test_lowered_and_compiled_functions_die(collect: Collect) -> None:
+    witness = Witness()
+    f = filter_jit(lambda x, witness: (x + 1, witness))
+    lowered = f.lower(array(2), witness)
+    compiled = lowered.compile()
+    assert compiled(array(2), witness)[1] is witness
+    alive = [weakref.ref(f), weakref.ref(witness)]
+    del f, witness, lowered, compiled
+    collect()
+    assert [ref() for ref in alive] == [None, None]
+
+
+def test_gradients_and_transformations_leave_nothing(collect: Collect) -> None:
+    model = make_model()
+    alive = [weakref.ref(model), weakref.ref(model.layers[0].weight)]
+    f = filter_jit(lambda model, x: model(x).sum())
+    for _ in range(2):
+        grads = partax.filter_grad(f)(model, array(3))
+        jax.vmap(lambda x, m=model: f(m, x))(array(2, 3))
+    assert_same(jax.tree.map(lambda g: g.shape, grads.layers[0].weight.shape), (3, 3))
+    del model, grads
+    collect()
+    assert [ref() for ref in alive] == [None, None]
+
+
+def test_tracers_die_with_their_trace(collect: Collect) -> None:
+    tracers: list[weakref.ref[Any]] = []
+
+    @filter_jit
+    def f(x: jax.Array) -> Any:
+        tracers.append(weakref.ref(x))
+        return x, x + 1, x.shape
+
+    jax.jit(lambda x: f(x)[1])(array(2))
+    jax.grad(lambda x: f(x)[1].sum())(array(2))
+    f(array(2))
+    collect()
+    assert tracers and [ref() for ref in tracers] == [None] * len(tracers)

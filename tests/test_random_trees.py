@@ -1,0 +1,355 @@
+"""Guards the promise that on any tree of any family, filter_jit gives the results and the number of
+traces of the slow model in reference.py, and that every native stage agrees with jax.tree."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import partax
+from partax import _core
+from reference import (
+    JitModel,
+    assert_exact,
+    canonical,
+    count_nodes,
+    dynamic_leaves,
+    is_dynamic,
+    static_key,
+)
+from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, add_one, double
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Tag:
+    """A node without children: all of it is static."""
+
+    value: Any
+
+
+# A tree is drawn as a recipe, so that equal trees of fresh objects can be built again and again.
+@dataclass(frozen=True)
+class Array:
+    kind: str
+
+
+@dataclass(frozen=True)
+class Static:
+    value: Any
+
+
+@dataclass(frozen=True)
+class Node:
+    family: str
+    children: tuple[Array | Static | Node, ...]
+    aux: Any = None
+    keys: tuple[Any, ...] = ()
+
+
+ARRAYS = {
+    "float32": lambda n: jnp.full((2,), n, jnp.float32),
+    "float32 matrix": lambda n: jnp.full((1, 2), n, jnp.float32),
+    "int32": lambda n: jnp.full((2,), n, jnp.int32),
+    "bfloat16": lambda n: jnp.full((2,), n, jnp.bfloat16),
+    "bool": lambda n: jnp.asarray(n % 2 == 0),
+    "weak float": lambda n: jnp.asarray(float(n)),
+    "key": jax.random.key,
+    "numpy float64": lambda n: np.full((2,), n, np.float64),
+    "numpy int32": lambda n: np.full((2,), n, np.int32),
+    "numpy scalar": np.float32,
+    "empty": lambda n: jnp.zeros((0,)),
+}
+FLOATS = [0.0, -0.0, 1.0, 2.5, float("inf"), float("nan"), -float("nan")]
+FUNCTIONS = [double, len, jnp.tanh, int, add_one]
+
+atoms = st.one_of(
+    st.integers(-1, 2),
+    st.booleans(),
+    st.sampled_from(FLOATS),
+    st.builds(complex, st.sampled_from(FLOATS), st.sampled_from(FLOATS)),
+    st.sampled_from(["", "a", "1", "True", "é"]),
+    st.sampled_from([b"", b"a"]),
+    st.sampled_from(list(Colour)),
+    st.sampled_from(FUNCTIONS),
+)
+hashables = st.recursive(
+    st.one_of(atoms, st.none()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(tuple),
+        st.frozensets(inner, max_size=2),
+        st.builds(Config, inner, inner),
+        st.builds(Pair, inner, inner),
+    ),
+    max_leaves=4,
+)
+# Aux data and static fields may also hold mutable containers: they count by value.
+aux_data = st.one_of(
+    hashables,
+    st.lists(hashables, max_size=2),
+    st.dictionaries(st.sampled_from("ab"), hashables, max_size=2).map(
+        lambda d: dict(sorted(d.items()))
+    ),
+    st.sets(atoms, max_size=2),
+)
+static_leaves = st.one_of(
+    atoms,
+    st.frozensets(hashables, max_size=2),
+    st.builds(Config, hashables, hashables),
+    st.sets(atoms, max_size=2),
+    st.binary(max_size=2).map(bytearray),
+)
+leaves = st.one_of(
+    st.sampled_from(sorted(ARRAYS)).map(Array), static_leaves.map(Static), st.just(Node("none", ()))
+)
+dict_keys = st.one_of(
+    st.lists(st.sampled_from(["b", "a", "", "a b", "'"]), unique=True, max_size=3),
+    st.lists(st.sampled_from([3, -1, 0.5, True]), unique=True, max_size=3),
+    st.lists(st.sampled_from([(1, "x"), (0,), ()]), unique=True, max_size=2),
+)
+
+
+def nodes(inner: st.SearchStrategy) -> st.SearchStrategy:
+    def fixed(family: str, size: int) -> st.SearchStrategy:
+        return st.builds(Node, st.just(family), st.tuples(*[inner] * size), aux_data)
+
+    def keyed(family: str) -> st.SearchStrategy:
+        def fill(keys: list[Any]) -> st.SearchStrategy:
+            children = st.tuples(*[inner] * len(keys))
+            factory = st.sampled_from([int, list, None])
+            return st.builds(Node, st.just(family), children, factory, st.just(tuple(keys)))
+
+        return dict_keys.flatmap(fill)
+
+    children = st.lists(inner, max_size=4).map(tuple)
+    return st.one_of(
+        st.builds(Node, st.sampled_from(["tuple", "list"]), children),
+        st.builds(Node, st.just("bag"), children, aux_data),
+        *[keyed(family) for family in ("dict", "ordered", "default")],
+        *[fixed(family, 2) for family in ("named", "cell", "tray")],
+        fixed("layer", 3),
+        fixed("tag", 0),
+    )
+
+
+recipes = st.recursive(leaves, nodes, max_leaves=8)
+
+
+def fresh(value: Any) -> Any:
+    """An equal static value that shares no object with the given one where Python allows it."""
+    if type(value) is float:
+        return struct.unpack("d", struct.pack("d", value))[0]
+    if type(value) is complex:
+        return complex(fresh(value.real), fresh(value.imag))
+    if type(value) in (tuple, list, set, frozenset):
+        return type(value)([fresh(x) for x in value])
+    if type(value) is dict:
+        return {k: fresh(v) for k, v in value.items()}
+    if type(value) is Pair:
+        return Pair(*map(fresh, value))
+    if type(value) is Config:
+        return Config(fresh(value.width), fresh(value.name))
+    return bytearray(value) if type(value) is bytearray else value
+
+
+def build(recipe: Any, n: int) -> Any:
+    """A fresh tree; its arrays are filled from n."""
+    if isinstance(recipe, Array):
+        return ARRAYS[recipe.kind](n)
+    if isinstance(recipe, Static):
+        return fresh(recipe.value)
+    children = [build(child, n + i) for i, child in enumerate(recipe.children)]
+    aux = fresh(recipe.aux)
+    items = list(zip(recipe.keys, children, strict=False))
+    return {
+        "none": lambda: None,
+        "tuple": lambda: tuple(children),
+        "list": lambda: children,
+        "dict": lambda: dict(items),
+        "ordered": lambda: OrderedDict(items),
+        "default": lambda: defaultdict(aux, items),
+        "named": lambda: Pair(*children),
+        "cell": lambda: Cell(*children, mode=aux),
+        "layer": lambda: Layer(*children, scale=aux),
+        "bag": lambda: Bag(*children, label=aux),
+        "tray": lambda: Tray(*children, label=aux),
+        "tag": lambda: Tag(aux),
+    }[recipe.family]()
+
+
+def lookalikes(value: Any) -> list[Any]:
+    """Values that `==` or a careless key may take for this one."""
+    if type(value) in (int, bool, float):
+        finite = value == value and abs(value) != float("inf")
+        return [int(value), bool(value), float(value), -value] if finite else [-value]
+    if type(value) in (tuple, list):
+        changed = [type(value)([x, *value[1:]]) for x in lookalikes(value[0])] if value else []
+        return [tuple(value), list(value), *changed]
+    if type(value) in (set, frozenset):
+        return [set(value), frozenset(value)]
+    if type(value) is Config:
+        return [replace(value, width=x) for x in lookalikes(value.width)]
+    return [bytes(value), bytearray(value)] if type(value) in (bytes, bytearray) else []
+
+
+@st.composite
+def variants(draw: st.DrawFn, recipe: Any) -> Any:
+    """The recipe with one thing changed: a leaf, an aux value, or the whole."""
+    if isinstance(recipe, Array):
+        return draw(st.one_of(leaves, st.sampled_from(sorted(ARRAYS)).map(Array)))
+    if isinstance(recipe, Static):
+        near = [
+            Array("numpy scalar") if is_dynamic(x) else Static(x) for x in lookalikes(recipe.value)
+        ]
+        near = [x for x in near if not isinstance(getattr(x, "value", None), tuple | list)]
+        return draw(st.one_of(st.sampled_from(near), leaves) if near else leaves)
+    if recipe.children and draw(st.booleans()):
+        i = draw(st.integers(0, len(recipe.children) - 1))
+        changed = draw(variants(recipe.children[i]))
+        return replace(recipe, children=(*recipe.children[:i], changed, *recipe.children[i + 1 :]))
+    if recipe.family in ("cell", "layer", "bag", "tray", "tag"):
+        near = lookalikes(recipe.aux)
+        return replace(recipe, aux=draw(st.sampled_from(near) if near else aux_data))
+    if recipe.family in ("dict", "ordered"):
+        return replace(recipe, family=draw(st.sampled_from(["dict", "ordered"])))
+    if recipe.family in ("tuple", "list"):
+        return replace(recipe, family=draw(st.sampled_from(["tuple", "list", "bag"])))
+    return draw(recipes)
+
+
+@st.composite
+def call_sequences(draw: st.DrawFn) -> tuple[list[Any], list[tuple[int, bool]]]:
+    """Recipes near to each other, and in which order each is called twice, by keyword or not."""
+    first = draw(nodes(recipes))
+    near = draw(st.lists(variants(first), min_size=1, max_size=3))
+    some = [first, *near, *draw(st.lists(recipes, max_size=1))]
+    order = draw(st.permutations([*range(len(some)), *range(len(some))]))
+    return some, [(index, draw(st.booleans())) for index in order]
+
+
+def describe(tree: Any) -> Any:
+    """A static result that shows what the traced program saw."""
+    return [(type(x), canonical(x)) for x in jax.tree.leaves(tree) if not is_dynamic(x)]
+
+
+BODIES = {
+    "identity": lambda tree: tree,
+    "add one": add_one,
+    "both": lambda tree: {"same": tree, "new": (add_one(tree), tree), "seen": describe(tree)},
+    "static": describe,
+}
+
+EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "100"))
+thorough = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+quick = settings(thorough, max_examples=4 * EXAMPLES)
+
+
+@thorough
+@given(call_sequences(), st.sampled_from(sorted(BODIES)))
+def test_filter_jit_gives_the_model_s_results_and_number_of_traces(
+    sequence: tuple[list[Any], list[tuple[int, bool]]], name: str
+) -> None:
+    traces = []
+
+    def body(tree: Any) -> Any:
+        traces.append(name)
+        return BODIES[name](tree)
+
+    jitted, model = partax.filter_jit(body), JitModel(lambda tree: BODIES[name](tree))
+    some, calls = sequence
+    for n, (index, by_keyword) in enumerate(calls):
+        tree = build(some[index], n)
+        result = jitted(tree=tree) if by_keyword else jitted(tree)
+        assert_exact(result, model(build(some[index], n)))
+        assert len(traces) == model.traces
+
+
+@thorough
+@given(recipes)
+def test_jax_arrays_that_pass_through_are_the_same_objects(recipe: Any) -> None:
+    tree = build(recipe, 1)
+    result = partax.filter_jit(lambda tree: tree)(tree)
+    arrays = [x for _, x in dynamic_leaves(tree)]
+    for got, given_ in zip((x for _, x in dynamic_leaves(result)), arrays, strict=True):
+        if isinstance(given_, jax.Array):
+            assert got is given_
+        else:
+            assert isinstance(got, jax.Array)
+
+
+@quick
+@given(recipes, st.randoms(use_true_random=False))
+def test_combine_undoes_partition(recipe: Any, random: Any) -> None:
+    tree = build(recipe, 1)
+    mask = jax.tree.map(lambda _: random.random() < 0.5, tree)
+    for spec in (partax.is_array, partax.is_inexact_array_like, True, False, callable, mask):
+        kept, rest = partax.partition(tree, spec)
+        for both in (partax.combine(kept, rest), partax.combine(rest, kept)):
+            assert jax.tree.structure(both) == jax.tree.structure(tree)
+            for a, b in zip(jax.tree.leaves(both), jax.tree.leaves(tree), strict=True):
+                assert a is b
+        assert len(jax.tree.leaves(kept)) + len(jax.tree.leaves(rest)) == len(jax.tree.leaves(tree))
+
+
+@quick
+@given(recipes)
+def test_flatten_and_rebuild_agree_with_jax_tree(recipe: Any) -> None:
+    tree = build(recipe, 1)
+    expected = dynamic_leaves(tree)
+    found, spec = _core.flatten(tree)
+    assert len(found) == len(expected)
+    assert all(a is b for a, (_, b) in zip(found, expected, strict=True))
+    assert spec.dynamic_paths() == [path for path, _ in expected]
+    assert spec.num_dynamic == len(expected)
+    assert spec.num_static == len(jax.tree.leaves(tree)) - len(expected)
+    assert spec.num_nodes == count_nodes(tree) == jax.tree.structure(tree).num_nodes
+    rebuilt = spec.rebuild(found)
+    reference = jax.tree.map(lambda x: x, tree)
+    assert jax.tree.structure(rebuilt) == jax.tree.structure(reference)
+    for a, b in zip(jax.tree.leaves(rebuilt), jax.tree.leaves(reference), strict=True):
+        if is_dynamic(b):
+            assert a is b
+        else:
+            assert canonical(a) == canonical(b)
+    assert static_key(rebuilt) == static_key(reference)
+
+
+@quick
+@given(
+    recipes.flatmap(lambda r: st.tuples(st.just(r), st.one_of(variants(r), st.just(r), recipes)))
+)
+def test_specs_match_exactly_where_the_model_s_keys_do(pair: tuple[Any, Any]) -> None:
+    left, right = build(pair[0], 1), build(pair[1], 2)
+    same = static_key(left) == static_key(right)
+    (_, left_spec), (right_leaves, right_spec) = _core.flatten(left), _core.flatten(right)
+    assert (left_spec == right_spec) is same
+    assert (left_spec != right_spec) is not same
+    if same:
+        assert hash(left_spec) == hash(right_spec)
+    matched = left_spec.match(right)
+    assert (matched is not None) is same
+    if matched is not None:
+        assert len(matched) == len(right_leaves)
+        assert all(a is b for a, b in zip(matched, right_leaves, strict=True))
+    table = _core.StaticTable(4)
+    table.set(left, "value")
+    assert table.get(right) == ("value" if same else None)
+
+
+@quick
+@given(aux_data, aux_data)
+def test_static_equality_and_hash_agree_with_the_model(left: Any, right: Any) -> None:
+    assert _core.static_equal(left, right) is (canonical(left) == canonical(right))
+    assert _core.static_equal(left, fresh(left)) is True
+    assert _core.static_hash(left) == _core.static_hash(fresh(left))

@@ -1,0 +1,248 @@
+"""in_shardings and out_shardings are prefixes of the user's own arguments and result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import TraceCounter
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from trees import Layer, array, assert_same, make_model
+
+from partax import filter_jit
+
+Sharding = NamedSharding
+
+
+@pytest.fixture
+def mesh(devices: list[Any]) -> Mesh:
+    return Mesh(np.array(devices), ("d",), axis_types=(AxisType.Auto,))
+
+
+@pytest.fixture
+def split(mesh: Mesh) -> Sharding:
+    return NamedSharding(mesh, PartitionSpec("d"))
+
+
+@pytest.fixture
+def everywhere(mesh: Mesh) -> Sharding:
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def has(x: jax.Array, sharding: Any) -> bool:
+    return x.sharding.is_equivalent_to(sharding, x.ndim)
+
+
+def plus(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x + 1, tree)
+
+
+# --- in_shardings
+
+
+def test_a_single_sharding_holds_for_every_array(split: Sharding, traces: TraceCounter) -> None:
+    @filter_jit(in_shardings=split)
+    def f(x: Any, n: int, tree: Any) -> Any:
+        traces.tick()
+        return x * n, plus(tree["a"]), tree["name"]
+
+    for _ in range(3):
+        x, a, name = f(array(16), 3, {"a": array(8, 2), "name": "s"})
+        assert has(x, split) and has(a, split)
+        assert_same((x, a, name), (array(16) * 3, array(8, 2) + 1, "s"))
+    assert traces.count == 1
+
+
+def test_a_tuple_goes_by_position_in_the_signature(split: Sharding, everywhere: Sharding) -> None:
+    @filter_jit(in_shardings=(split, everywhere, None))
+    def f(x: jax.Array, y: jax.Array, n: int = 2) -> Any:
+        return x * n, y * n
+
+    for x, y in (f(array(8), array(8)), f(y=array(8), x=array(8)), f(array(8), n=2, y=array(8))):
+        assert has(x, split) and has(y, everywhere)
+        assert_same((x, y), (array(8) * 2, array(8) * 2))
+
+
+def test_prefixes_go_into_containers_and_modules(split: Sharding, everywhere: Sharding) -> None:
+    prefix = (make_model(1, start=1), {"x": split, "y": everywhere, "n": None}, [everywhere, split])
+    model_prefix = jax.tree.map(lambda leaf: everywhere if eqx.is_array(leaf) else None, prefix[0])
+
+    @filter_jit(in_shardings=(model_prefix, *prefix[1:]))
+    def f(model: Any, batch: Any, rest: Any) -> Any:
+        return plus(model.layers[0].weight), batch["x"] + batch["n"], plus(batch["y"]), plus(rest)
+
+    batch = {"x": array(8), "y": array(8), "n": 5}
+    weight, x, y, (a, b) = f(make_model(1), batch, [array(8), (array(8), {"k": array(16)})])
+    assert has(weight, everywhere) and has(x, split) and has(y, everywhere) and has(a, everywhere)
+    assert has(b[0], split) and has(b[1]["k"], split)
+    assert_same((x, y), (array(8) + 5, array(8) + 1))
+
+
+def test_a_sharding_over_a_module_leaves_its_statics_alone(everywhere: Sharding) -> None:
+    f = filter_jit(lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere)
+    weight, y = f(make_model(), array(3))
+    assert has(weight, everywhere) and has(y, everywhere)
+    np.testing.assert_allclose(y, make_model()(array(3)), rtol=1e-6)
+
+
+def test_methods_count_self(split: Sharding, everywhere: Sharding) -> None:
+    class M(eqx.Module):
+        weight: jax.Array
+
+        @filter_jit(in_shardings=(everywhere, split))
+        def __call__(self, x: jax.Array) -> Any:
+            return self.weight + 1, x + 1
+
+    weight, x = M(array(8))(array(8))
+    assert has(weight, everywhere) and has(x, split)
+
+
+def test_none_leaves_an_argument_where_it_is(split: Sharding, devices: list[Any]) -> None:
+    f = filter_jit(lambda x, y: (x + 1, y + 1), in_shardings=(None, split))
+    x, y = f(array(8), array(8))
+    assert has(y, split)
+    assert has(f(jax.device_put(array(8), split), array(8))[0], split)
+    other = jax.device_put(array(8), devices[0])
+    assert_same(filter_jit(lambda x: x + 1, in_shardings=None)(other), array(8) + 1)
+
+
+def test_explicit_in_shardings_move_numpy_arrays(split: Sharding) -> None:
+    f = filter_jit(lambda x: (x + 1, x), in_shardings=split)
+    x, same = f(np.arange(8, dtype=np.float32))
+    assert has(x, split) and has(same, split)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda s: (s, {"x": s}), "batch"),
+        (lambda s: ([s, s, s], None), "model"),
+        (lambda s: (None, {"y": s, "x": s, "z": s}), "batch"),
+        (lambda s: (None, (s, s)), "batch"),
+    ],
+)
+def test_a_prefix_that_does_not_match_names_the_argument(
+    split: Sharding, make: Any, name: str
+) -> None:
+    f = filter_jit(lambda model, batch: plus(batch), in_shardings=make(split))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"in_shardings(.|\n)*{name}|{name}(.|\n)*in_shardings"):
+            f([array(8), array(8)], {"x": array(8), "y": array(8)})
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_a_tuple_of_the_wrong_length(split: Sharding, length: int) -> None:
+    with pytest.raises(ValueError, match="in_shardings"):
+        filter_jit(lambda x, y: x, in_shardings=(split,) * length)(array(8), array(8))
+
+
+# --- out_shardings
+
+
+def test_a_single_sharding_holds_for_every_result(split: Sharding) -> None:
+    f = filter_jit(lambda x: (x + 1, {"y": x * 2, "n": x.shape[0]}, "s", None), out_shardings=split)
+    for _ in range(3):
+        first, rest, text, none = f(array(16))
+        assert has(first, split) and has(rest["y"], split)
+        assert_same((first, rest, text, none), (array(16) + 1, {"n": 16, "y": array(16) * 2}, "s", None))
+
+
+def test_a_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
+    f = filter_jit(
+        lambda x: (x + 1, 3, {"y": [x * 2, x * 3], "z": x}),
+        out_shardings=(split, None, {"y": everywhere, "z": split}),
+    )
+    first, n, rest = f(array(8))
+    assert has(first, split) and n == 3 and has(rest["z"], split)
+    assert has(rest["y"][0], everywhere) and has(rest["y"][1], everywhere)
+    assert_same(first, array(8) + 1)
+
+
+def test_a_module_as_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
+    prefix = jax.tree.map(
+        lambda x: None if not eqx.is_array(x) else split if x.ndim == 2 else everywhere,
+        Layer(array(8, 8), array(8)),
+    )
+    f = filter_jit(lambda layer: plus_arrays(layer), out_shardings=prefix)
+    layer = f(Layer(array(8, 8), array(8)))
+    assert has(layer.weight, split) and has(layer.bias, everywhere)
+    assert_same(layer, plus_arrays(Layer(array(8, 8), array(8))))
+
+
+def plus_arrays(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x + 1 if eqx.is_array(x) else x, tree)
+
+
+def test_a_result_with_explicit_sharding_is_not_forwarded(split: Sharding) -> None:
+    f = filter_jit(lambda x, y: (x, y), out_shardings=(split, None))
+    for _ in range(3):
+        x, y = array(8), array(8, start=1)
+        first, second = f(x, y)
+        assert first is not x and has(first, split) and len(x.sharding.device_set) == 1
+        assert_same((first, second), (array(8), array(8, start=1)))
+
+
+def test_a_leaf_without_sharding_is_still_forwarded(devices: list[Any]) -> None:
+    here = SingleDeviceSharding(devices[0])
+    f = filter_jit(lambda x, y: (x, y), out_shardings=(here, None))
+    x, y = jax.device_put(array(8), devices[0]), jax.device_put(array(8), devices[0])
+    first, second = f(x, y)
+    assert first is not x and second is y and has(first, here)
+
+
+def test_both_together_and_as_keywords(split: Sharding, everywhere: Sharding) -> None:
+    @filter_jit(in_shardings=(split, everywhere), out_shardings=(everywhere, split))
+    def f(x: jax.Array, y: jax.Array) -> Any:
+        return x + 1, y + 1
+
+    for x, y in (f(array(8), array(8)), f(y=array(8), x=array(8))):
+        assert has(x, everywhere) and has(y, split)
+    text = f.lower(array(8), array(8)).as_text()
+    assert "sharding" in text
+
+
+@pytest.mark.parametrize("bad", [lambda s: (s, s, s), lambda s: {"x": s}, lambda s: (s, [s, s])])
+def test_an_out_prefix_that_does_not_match(split: Sharding, bad: Any) -> None:
+    f = filter_jit(lambda x: (x + 1, x + 2), out_shardings=bad(split))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="out_shardings"):
+            f(array(8))
+
+
+# --- shardings of the inputs
+
+
+def test_shardings_are_kept(split: Sharding, everywhere: Sharding, traces: TraceCounter) -> None:
+    @filter_jit
+    def f(tree: Any, n: int) -> Any:
+        traces.tick()
+        return plus(tree), n
+
+    for sharding in (split, everywhere, split, everywhere):
+        tree = jax.device_put({"x": array(8), "y": [array(16)]}, sharding)
+        out, n = f(tree, 3)
+        assert has(out["x"], sharding) and has(out["y"][0], sharding) and n == 3
+        assert_same(out, {"x": array(8) + 1, "y": [array(16) + 1]})
+    assert f.cache_info().static_keys == 1
+
+
+def test_a_train_step_keeps_a_replicated_model_and_a_split_batch(
+    split: Sharding, everywhere: Sharding
+) -> None:
+    @filter_jit(donate=("model",))
+    def step(model: Any, batch: jax.Array) -> Any:
+        def loss(model: Any) -> jax.Array:
+            return jnp.mean(jax.vmap(model)(batch) ** 2)
+
+        grads = eqx.filter_grad(loss)(model)
+        return eqx.apply_updates(model, jax.tree.map(lambda g: -0.1 * g, grads))
+
+    params, static = eqx.partition(eqx.nn.Linear(3, 2, key=jax.random.key(0)), eqx.is_array)
+    model = eqx.combine(jax.device_put(params, everywhere), static)
+    for _ in range(3):
+        model = step(model, jax.device_put(array(16, 3), split))
+        assert has(model.weight, everywhere) and has(model.bias, everywhere)

@@ -1,0 +1,313 @@
+"""Guards every native stage alone, through `partax._core`: what a node is, flatten, match, rebuild,
+paths, and the bounded table (static values have test_static_values.py)."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import weakref
+from collections import OrderedDict, defaultdict
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from partax import _core
+from reference import assert_exact, count_nodes, dynamic_leaves, static_key, to_jax
+from trees import SAMPLES, Bag, Cell, Colour, Config, Layer, Pair, Tray, array, over_samples
+
+KINDS = {
+    "dynamic_leaf": [
+        lambda: jnp.ones(2),
+        lambda: np.ones(2),
+        lambda: np.float32(1),
+        lambda: np.bool_(True),
+        lambda: jax.random.key(0),
+        lambda: jax.new_ref(jnp.ones(2)),
+    ],
+    "static_leaf": [
+        *[lambda x=x: x for x in (1, True, 1.5, 2j, "s", b"b", len, int, Colour.RED, Config())],
+        object,
+        lambda: {1},
+        lambda: frozenset(),
+        bytearray,
+        lambda: functools.partial(len),
+        lambda: jax.ShapeDtypeStruct((2,), jnp.float32),
+    ],
+    "none": [lambda: None],
+    "tuple": [tuple, lambda: (1, 2)],
+    "list": [list, lambda: [None]],
+    "dict": [dict, lambda: {"a": 1}],
+    "ordered_dict": [OrderedDict],
+    "default_dict": [lambda: defaultdict(int)],
+    "named_tuple": [lambda: Pair(1, 2)],
+    "module": [lambda: Layer(array(2, 2)), lambda: eqx.nn.Identity()],
+    "dataclass": [lambda: Cell(1)],
+    "registered": [Bag, lambda: Tray(1, 2), lambda: jax.tree_util.Partial(len)],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_node_kind_names_the_family(kind: str) -> None:
+    for make in KINDS[kind]:
+        found = _core.node_kind(make())
+        # A native family may fall back to the registered functions where jax has none other.
+        assert found == kind or (kind == "registered" and found in ("module", "dataclass"))
+
+
+def test_subclasses_of_built_in_containers_are_leaves_as_in_jax() -> None:
+    class MyList(list):
+        pass
+
+    class MyDict(dict):
+        pass
+
+    class MyTuple(tuple):
+        __slots__ = ()
+
+    for value in (MyList([1]), MyDict(a=1), MyTuple((1,))):
+        assert jax.tree.leaves(value) == [value]
+        assert _core.node_kind(value) == "static_leaf"
+
+
+@over_samples
+def test_flatten_agrees_with_jax_tree(make: Any) -> None:
+    tree = make()
+    expected = dynamic_leaves(tree)
+    found, spec = _core.flatten(tree)
+    assert type(found) is list
+    assert [id(x) for x in found] == [id(x) for _, x in expected]
+    assert spec.num_dynamic == len(found)
+    assert spec.num_static == len(jax.tree.leaves(tree)) - len(found)
+    assert spec.num_nodes == count_nodes(tree)
+
+
+@over_samples
+def test_rebuild_gives_the_tree_that_jax_would(make: Any) -> None:
+    tree = make()
+    found, spec = _core.flatten(tree)
+    rebuilt = spec.rebuild([jnp.asarray(x) for x in found])
+    assert_exact(rebuilt, to_jax(tree))
+    again = spec.rebuild(found)
+    assert [id(x) for _, x in dynamic_leaves(again)] == [id(x) for x in found]
+
+
+@over_samples
+def test_match_collects_the_leaves_of_an_equal_tree(make: Any) -> None:
+    _, spec = _core.flatten(make())
+    tree = make()
+    matched = spec.match(tree)
+    assert matched is not None
+    assert [id(x) for x in matched] == [id(x) for _, x in dynamic_leaves(tree)]
+
+
+def test_specs_of_all_pairs_of_samples_match_as_the_reference_s_keys() -> None:
+    trees = {name: make() for name, make in SAMPLES.items()}
+    keys = {name: static_key(tree) for name, tree in trees.items()}
+    specs = {name: _core.flatten(make())[1] for name, make in SAMPLES.items()}
+    for left, right in itertools.product(SAMPLES, SAMPLES):
+        same = keys[left] == keys[right]
+        assert (specs[left].match(trees[right]) is not None) is same, (left, right)
+        assert (specs[left] == specs[right]) is same, (left, right)
+        if same:
+            assert hash(specs[left]) == hash(specs[right])
+
+
+def test_specs_differ_from_other_objects() -> None:
+    _, spec = _core.flatten([1])
+    assert spec != [1]
+    assert spec != "spec"
+    assert (spec == None) is False  # noqa: E711
+
+
+@over_samples
+def test_dynamic_paths_are_jax_s_key_paths_below_the_root(make: Any) -> None:
+    tree = make()
+    assert _core.flatten(tree)[1].dynamic_paths() == [p for p, _ in dynamic_leaves(tree)]
+    named = _core.flatten(tree, root="model")[1].dynamic_paths()
+    assert named == [path for path, _ in dynamic_leaves(tree, "model")]
+
+
+def test_paths_of_every_sort_of_key() -> None:
+    x = array(1)
+    tree = {"layers": [Layer(x), {"k": Cell(x)}], "p": Pair(x, 1)}
+    assert _core.flatten(tree)[1].dynamic_paths() == [
+        "tree['layers'][0].weight",
+        "tree['layers'][1]['k'].weight",
+        "tree['p'].left",
+    ]
+    assert _core.flatten(x)[1].dynamic_paths() == ["tree"]
+    assert _core.flatten(1)[1].dynamic_paths() == []
+
+
+@pytest.mark.parametrize("change", [-1, 1, 5], ids=["one too few", "one too many", "many too many"])
+def test_rebuild_with_the_wrong_number_of_leaves_is_a_value_error(change: int) -> None:
+    leaves, spec = _core.flatten([array(1), {"a": array(2)}, "s"])
+    wrong = leaves[:change] if change < 0 else leaves + [array(1)] * change
+    with pytest.raises(ValueError, match=str(len(wrong))):
+        spec.rebuild(wrong)
+    assert spec.rebuild(leaves)[2] == "s"
+
+
+def test_rebuild_takes_any_objects_as_leaves_and_makes_new_containers() -> None:
+    leaves, spec = _core.flatten([array(1), {"a": array(2)}])
+    assert spec.rebuild(["x", None]) == ["x", {"a": None}]
+    first, second = spec.rebuild(leaves), spec.rebuild(leaves)
+    assert first is not second
+    assert first[1] is not second[1]
+    first[1]["b"] = 1
+    assert spec.rebuild(("x", "y")) == ["x", {"a": "y"}]
+
+
+def test_rebuild_does_not_call_init() -> None:
+    calls = []
+
+    @jax.tree_util.register_pytree_node_class
+    class Counted:
+        def __init__(self, x: Any) -> None:
+            calls.append(x)
+            self.x = x
+
+        def tree_flatten(self) -> tuple[Any, None]:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, aux: None, children: Any) -> Counted:
+            made = object.__new__(cls)
+            (made.x,) = children
+            return made
+
+    class WithInit(eqx.Module):
+        x: Any
+
+        def __init__(self, x: Any) -> None:
+            calls.append(x)
+            self.x = x
+
+    x = array(1)
+    leaves, spec = _core.flatten([Counted(x), WithInit(x)])
+    calls.clear()
+    rebuilt = spec.rebuild(leaves)
+    assert calls == []
+    assert rebuilt[0].x is x
+    assert rebuilt[1].x is x
+
+
+def test_too_deep_and_self_containing_trees_are_recursion_errors() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    endless: list[Any] = [1]
+    endless.append(endless)
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    _, spec = _core.flatten([1, [2]])
+    for tree in (deep, endless, loop, Bag(label=endless), Bag(label=deep)):
+        with pytest.raises(RecursionError):
+            _core.flatten(tree)
+    assert spec.match(endless) is None
+    assert spec.match([1, [2]]) == []
+
+
+def test_dict_keys_that_cannot_be_sorted_are_an_error_with_the_path() -> None:
+    with pytest.raises((TypeError, ValueError), match="sort") as caught:
+        _core.flatten([{"inner": {1: "a", "b": 2}}], root="config")
+    assert "config[0]['inner']" in str(caught.value)
+
+
+class Fragile:
+    fail = ""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+
+def _fragile_flatten(node: Fragile) -> tuple[Any, None]:
+    if Fragile.fail == "flatten":
+        raise LookupError("flatten failed")
+    return (node.x,), None
+
+
+def _fragile_unflatten(_: None, children: Any) -> Fragile:
+    if Fragile.fail == "unflatten":
+        raise LookupError("unflatten failed")
+    return Fragile(*children)
+
+
+jax.tree_util.register_pytree_node(Fragile, _fragile_flatten, _fragile_unflatten)
+
+
+def test_a_node_that_raises_passes_its_error_on_with_the_path(monkeypatch: Any) -> None:
+    tree = {"a": [Fragile(array(1))]}
+    leaves, spec = _core.flatten(tree)
+    monkeypatch.setattr(Fragile, "fail", "flatten")
+    for stage in (_core.flatten, spec.match):
+        with pytest.raises(LookupError, match="flatten failed") as caught:
+            stage(tree)
+        assert "['a'][0]" in str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+    monkeypatch.setattr(Fragile, "fail", "unflatten")
+    with pytest.raises(LookupError, match="unflatten failed"):
+        spec.rebuild(leaves)
+    monkeypatch.setattr(Fragile, "fail", "")
+    assert spec.match(tree) == leaves
+    assert spec.rebuild(leaves)["a"][0].x is leaves[0]
+
+
+def test_a_spec_keeps_no_array_alive() -> None:
+    x = np.ones(2)
+    leaves, spec = _core.flatten([x, {"k": Layer(x)}, "s"])
+    alive = weakref.ref(x)
+    del x, leaves
+    gc.collect()
+    assert alive() is None
+    assert spec.num_dynamic == 2
+
+
+def test_types_that_come_and_go_do_not_confuse_the_type_table() -> None:
+    for i in range(200):
+        kind = type("Kind", (), {"x": i})
+        if i % 2:
+            jax.tree_util.register_pytree_node(
+                kind, lambda k: ((1,), 2), lambda aux, c, k=kind: k()
+            )
+        assert _core.node_kind(kind()) == ("registered" if i % 2 else "static_leaf")
+        del kind
+
+
+def test_a_leaf_type_that_is_registered_later_becomes_a_node() -> None:
+    class Late:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    late = Late(array(1))
+    assert _core.flatten(late)[0] == []
+    jax.tree_util.register_pytree_node(Late, lambda n: ((n.x,), None), lambda _, c: Late(*c))
+    leaves, spec = _core.flatten(late)
+    assert leaves == [late.x]
+    assert spec.dynamic_paths() == [path for path, _ in dynamic_leaves(late)]
+
+
+def test_the_table_finds_by_static_part_and_drops_what_was_used_least_recently() -> None:
+    table = _core.StaticTable(3)
+    assert len(table) == 0
+    assert table.get([1]) is None
+    values = {n: object() for n in range(4)}
+    for n in range(3):
+        table.set([n, {"x": array(1)}], values[n])
+    table.set([0, {"x": array(2)}], values[3])
+    assert len(table) == 3
+    assert table.get([0, {"x": np.ones(5)}]) is values[3]
+    assert table.get([False, {"x": array(1)}]) is None
+    assert table.get([1, {"x": array(1)}]) is values[1]
+    table.set("new", "value")
+    assert len(table) == 3
+    assert table.get([2, {"x": array(1)}]) is None
+    assert [table.get([n, {"x": array(1)}]) is not None for n in range(3)] == [True, True, False]
+    assert table.get("new") == "value"
+    table.clear()
+    assert len(table) == 0
+    assert table.get("new") is None

@@ -1,0 +1,342 @@
+"""Static values are one key only if a traced program cannot tell them apart (design, section 4)."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import struct
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import TraceCounter
+from trees import Bag, Cell, Colour, Config, Layer, Model, Pair, Tray, array, assert_same, double
+
+from partax import filter_jit
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Word(str):
+    pass
+
+
+class Named:
+    """Equal by value, hashable: the last row but two of the table."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def method(self, x: jax.Array) -> jax.Array:
+        return x + 1
+
+
+def nan(payload: int) -> float:
+    return struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0000 | payload))[0]
+
+
+def exact(a: Any, b: Any) -> bool:
+    """Same type, same bits: what ``==`` does not say."""
+    if isinstance(a, float) and type(a) is type(b):
+        return struct.pack("<d", a) == struct.pack("<d", b)
+    if isinstance(a, complex) and type(a) is type(b):
+        return exact(a.real, b.real) and exact(a.imag, b.imag)
+    if isinstance(a, (tuple, list)) and type(a) is type(b):
+        return len(a) == len(b) and all(map(exact, a, b))
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+def layer_with(scale: Any) -> Layer:
+    layer = Layer(array(2, 2))
+    object.__setattr__(layer, "scale", scale)  # Equinox itself would warn about NumPy scalars
+    return layer
+
+
+Place = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+# Where a value can stand in a call, and how to find it there again.
+# The first two only suit leaves of a pytree.
+LEAF_PLACES: dict[str, Place] = {
+    "argument": (lambda v: v, lambda t: t),
+    "leaf": (lambda v: {"a": [v]}, lambda t: t["a"][0]),
+}
+AUX_PLACES: dict[str, Place] = {
+    "module field": (layer_with, lambda t: t.scale),
+    "dataclass field": (lambda v: Cell(array(2), mode=v), lambda t: t.mode),
+    "registered node": (lambda v: Bag(array(2), label=v), lambda t: t.label),
+    "node with keys": (lambda v: Tray(array(2), 1, label=v), lambda t: t.label),
+    "tuple in aux": (lambda v: Bag(label=(1, (v, "x"))), lambda t: t.label[1][0]),
+    "NamedTuple in aux": (lambda v: Bag(label=Pair(v, 1)), lambda t: t.label.left),
+    "frozen dataclass in aux": (lambda v: Bag(label=Config(v)), lambda t: t.label.width),
+    "frozen dataclass as leaf": (lambda v: [Config(Config(v))], lambda t: t[0].width.width),
+}
+PLACES = LEAF_PLACES | AUX_PLACES
+over_places = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
+over_aux_places = pytest.mark.parametrize("place", AUX_PLACES.values(), ids=AUX_PLACES.keys())
+
+
+def check(traces: TraceCounter, place: Place, values: list[Callable[[], Any]], keys: int) -> None:
+    """Calls with each value, twice over: each comes back exactly, with ``keys`` traces in all."""
+    build, find = place
+
+    @filter_jit
+    def f(tree: Any) -> Any:
+        traces.tick()
+        return tree
+
+    for _ in range(2):
+        for make in values:
+            got = find(f(build(make())))
+            assert exact(got, make()), f"{got!r} of {type(got)} for {make()!r}"
+    assert traces.count == keys
+
+
+DISTINCT: dict[str, list[Any]] = {
+    "one": [1, True, 1.0, 1 + 0j, Number.ONE, "1", b"1"],
+    "zero": [0, False, 0.0, -0.0, None, "", b""],
+    "complex zeros": [complex(0, 0), complex(-0.0, 0), complex(0, -0.0), complex(-0.0, -0.0)],
+    "nan payloads": [nan(0), nan(1), -nan(0), math.inf, -math.inf],
+    "complex nan": [complex(nan(0), 0), complex(0, nan(0)), complex(nan(1), 0)],
+    "strings": ["a", Word("a"), b"a", "A"],
+    "enums": [Colour.RED, Colour.BLUE, 1, 2],
+    "frozen sets": [frozenset({1}), frozenset({True}), frozenset({1.0}), frozenset({1, 2})],
+    "big": [2**62, 2**64, float(2**62), -(2**62)],
+    "classes": [int, bool, float, np.float32, jnp.float32],
+}
+
+
+@over_places
+@pytest.mark.parametrize("values", DISTINCT.values(), ids=DISTINCT.keys())
+def test_values_of_different_type_or_bits_are_different_keys(
+    traces: TraceCounter, place: Place, values: list[Any]
+) -> None:
+    check(traces, place, [lambda v=v: v for v in values], len(values))
+
+
+AUX_DISTINCT: dict[str, list[Any]] = {
+    "one": [1, True, 1.0, np.int64(1), np.int32(1), np.float64(1), np.bool_(True)],
+    "numpy zeros": [np.float32(0.0), np.float32(-0.0), np.float64(0.0), np.float64(-0.0), 0.0],
+    "nested": [(1, 2), (True, 2), (1.0, 2), (1, 2.0), (1, (2,)), ()],
+    "containers": [(1,), [1], frozenset({1}), {1}, {1: 1}, bytearray(b"1"), b"1"],
+    "pairs": [Pair(1, 2), Pair(True, 2), (1, 2)],
+    "lists": [[0.0], [-0.0], [0], [False], [None], [[]]],
+    "dicts": [{"a": 1}, {"a": True}, {"a": 1.0}, {"b": 1}, {}, {1: "x"}, {True: "x"}],
+    "sets": [{1}, {True}, {1.0}, set()],
+}
+
+
+@over_aux_places
+@pytest.mark.parametrize("values", AUX_DISTINCT.values(), ids=AUX_DISTINCT.keys())
+def test_aux_data_is_compared_type_by_type_at_every_depth(
+    traces: TraceCounter, place: Place, values: list[Any]
+) -> None:
+    check(traces, place, [lambda v=v: v for v in values], len(values))
+
+
+EQUAL: dict[str, Callable[[], Any]] = {
+    "int": lambda: 10**30,
+    "float": lambda: float("0.1"),
+    "nan": lambda: float("nan"),
+    "odd nan": lambda: nan(12345),
+    "complex nan": lambda: complex(float("nan"), -0.0),
+    "str": lambda: "".join(["sta", "tic"]),
+    "bytes": lambda: bytes([1, 2, 3]),
+    "frozenset": lambda: frozenset(["a", "b", "c", 1.5]),
+    "path": lambda: PurePosixPath("a/b"),
+    "dtype": lambda: np.dtype("float32"),
+    "enum": lambda: Colour(1),
+    "range": lambda: range(3),
+}
+
+
+@over_places
+@pytest.mark.parametrize("make", EQUAL.values(), ids=EQUAL.keys())
+def test_equal_values_share_one_trace(traces: TraceCounter, place: Place, make: Any) -> None:
+    check(traces, place, [make, make, make], 1)
+
+
+AUX_EQUAL: dict[str, Callable[[], Any]] = {
+    "tuple": lambda: tuple([1, (2.0, float("nan")), "x"]),
+    "list": lambda: [1, [2, (3,)], {"k": [4]}],
+    "dict": lambda: {"a": [1], "b": {2, 3}},
+    "set": lambda: {1, 2, "three"},
+    "bytearray": lambda: bytearray(b"abc"),
+    "NamedTuple": lambda: Pair(1, [2]),
+    "frozen dataclass": lambda: Config([1], Config()),
+    "numpy nan": lambda: np.float64("nan"),
+}
+
+
+@over_aux_places
+@pytest.mark.parametrize("make", AUX_EQUAL.values(), ids=AUX_EQUAL.keys())
+def test_equal_aux_data_shares_one_trace(traces: TraceCounter, place: Place, make: Any) -> None:
+    check(traces, place, [make, make, make], 1)
+
+
+# --- objects
+
+
+def test_objects_compare_by_type_hash_and_equality(traces: TraceCounter) -> None:
+    class Other(Named):
+        pass
+
+    f = filter_jit(lambda x, o: (traces.tick(), x)[1])
+    for _ in range(2):
+        for value in (Named("a"), Named("b"), Other("a")):
+            f(array(2), value)
+    assert traces.count == 3
+
+
+def test_objects_without_equality_compare_by_identity(traces: TraceCounter) -> None:
+    f = filter_jit(lambda o: (traces.tick(), o)[1])
+    a, b = object(), object()
+    assert [f(a), f(b), f(a), f(b)] == [a, b, a, b]
+    assert traces.count == 2
+
+
+def test_functions_and_partials_are_the_same_if_identical(traces: TraceCounter) -> None:
+    def make(n: int) -> Any:
+        return lambda x: x * n
+
+    @filter_jit
+    def f(fun: Any, x: jax.Array) -> jax.Array:
+        traces.tick()
+        return fun(x)
+
+    funs = [make(2), make(3), double, functools.partial(make(4)), functools.partial(make(5))]
+    for _ in range(2):
+        for fun in funs:
+            assert_same(f(fun, array(2)), fun(array(2)))
+            assert_same(f(fun=fun, x=array(2, start=1)), fun(array(2, start=1)))
+    assert traces.count == len(funs)
+
+
+def test_methods_are_the_same_if_self_and_function_are(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(fun: Any, x: jax.Array) -> jax.Array:
+        traces.tick()
+        return fun(x)
+
+    a, b = Named("a"), Named("b")
+    for _ in range(3):
+        f(a.method, array(2))  # a new method object each time
+        f(b.method, array(2))
+    assert traces.count == 2
+
+
+class OnlyEqual:
+    """``==`` but no hash."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnlyEqual) and self.value == other.value
+
+
+@pytest.mark.parametrize("node", ["registered node", "node with keys"])
+def test_aux_data_without_hash_is_compared(traces: TraceCounter, node: str) -> None:
+    @filter_jit
+    def f(tree: Any) -> Any:
+        traces.tick()
+        return array(1) * tree.label.value
+
+    for _ in range(2):
+        for value in (1, 2, 3):
+            assert_same(f(PLACES[node][0](OnlyEqual(value))), array(1) * value)
+    assert traces.count == 3
+
+
+# --- mutable values
+
+MUTABLE: dict[str, tuple[Callable[[], Any], Callable[[Any], object], Callable[[Any], object]]] = {
+    "list": (lambda: [1, 2], lambda v: v.append(3), lambda v: v.pop()),
+    "dict": (lambda: {"a": 1}, lambda v: v.update(b=2), lambda v: v.pop("b")),
+    "dict value": (lambda: {"a": 1}, lambda v: v.update(a=True), lambda v: v.update(a=1)),
+    "set": (lambda: {1, 2}, lambda v: v.add(3), lambda v: v.discard(3)),
+    "bytearray": (lambda: bytearray(b"ab"), lambda v: v.append(99), lambda v: v.pop()),
+}
+INSIDE: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda v: v,
+    "list": lambda v: [v],
+    "tuple": lambda v: (1, (v,)),
+    "dict": lambda v: {"k": v},
+    "NamedTuple": lambda v: Pair(v, 0),
+    "frozen dataclass": lambda v: Config(v),
+}
+
+
+def check_mutations(traces: TraceCounter, value: Any, call: Any, kind: str) -> None:
+    _, change, undo = MUTABLE[kind]
+    for _ in range(2):
+        assert call() == repr(value)
+        change(value)
+        assert call() == repr(value)
+        assert call() == repr(value)
+        undo(value)
+        assert call() == repr(value)
+    assert traces.count == 2
+
+
+@pytest.mark.parametrize("inside", INSIDE.values(), ids=INSIDE.keys())
+@pytest.mark.parametrize("kind", MUTABLE)
+@pytest.mark.parametrize("node", ["module field", "registered node", "dataclass field"])
+def test_mutated_aux_data_is_a_new_key(
+    traces: TraceCounter, kind: str, inside: Any, node: str
+) -> None:
+    value = MUTABLE[kind][0]()
+    tree = PLACES[node][0](inside(value))
+    f = filter_jit(lambda t: (traces.tick(), repr(value))[1])
+    check_mutations(traces, value, lambda: f(tree), kind)
+
+
+@pytest.mark.parametrize("inside", ["itself", "frozen dataclass"])
+@pytest.mark.parametrize("kind", ["set", "bytearray"])
+def test_mutated_leaves_are_new_keys(traces: TraceCounter, kind: str, inside: str) -> None:
+    value = MUTABLE[kind][0]()
+    tree = [1, INSIDE[inside](value)]
+    f = filter_jit(lambda t: (traces.tick(), repr(value))[1])
+    check_mutations(traces, value, lambda: f(tree), kind)
+
+
+def test_a_hit_never_returns_a_value_that_was_mutated_since(traces: TraceCounter) -> None:
+    f = filter_jit(lambda s, m: (traces.tick(), s, m)[1:])
+    value = {1, 2}
+    model = Bag(array(2), label=[1])
+    f(value, model)
+    value.add(3)
+    model.label.append(2)
+    assert f(value, model)[0] == {1, 2, 3}
+    out, bag = f({1, 2}, Bag(array(2), label=[1]))
+    assert out == {1, 2} and bag.label == [1]
+    assert f({1, 2, 3}, Bag(array(2), label=[1, 2]))[0] == {1, 2, 3}
+
+
+def test_static_keys_of_a_wrapped_module_are_exact_too(traces: TraceCounter) -> None:
+    class M(eqx.Module):
+        n: Any = eqx.field(static=True)
+
+        def __call__(self) -> Any:
+            traces.tick()
+            return self.n
+
+    for _ in range(2):
+        for n in (1, True, 1.0, 0.0, -0.0, float("nan")):
+            assert exact(filter_jit(M(n))(), n)
+    assert traces.count == 6

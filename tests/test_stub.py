@@ -1,0 +1,200 @@
+"""Guards the promise that what partax publishes is what is there: the stub mirrors the native
+module, the package is typed, every public name is documented, the version is the installed one."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import inspect
+import pathlib
+import re
+from typing import Any
+
+import pytest
+
+import partax
+from partax import _core
+
+PACKAGE = pathlib.Path(partax.__file__).parent
+PUBLIC = {
+    "apply_updates",
+    "combine",
+    "filter",
+    "filter_grad",
+    "filter_jit",
+    "filter_value_and_grad",
+    "is_array",
+    "is_array_like",
+    "is_inexact_array",
+    "is_inexact_array_like",
+    "partition",
+}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_public(name: str) -> bool:
+    return not name.startswith("_")
+
+
+def declared(body: list[ast.stmt]) -> dict[str, ast.stmt]:
+    """The names that a stub's module or class body declares; imports and type variables apart."""
+    names: dict[str, ast.stmt] = {}
+    for statement in body:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names[statement.name] = statement
+            case ast.AnnAssign(target=ast.Name(name)):
+                names[name] = statement
+            case ast.Assign(targets=[ast.Name(name)]):
+                names[name] = statement
+    return names
+
+
+def stub() -> dict[str, ast.stmt]:
+    return declared(ast.parse((PACKAGE / "_core.pyi").read_text(encoding="utf-8")).body)
+
+
+def stub_classes() -> list[str]:
+    return sorted(name for name, node in stub().items() if isinstance(node, ast.ClassDef))
+
+
+def parameters(function: Function) -> list[str]:
+    arguments = function.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    names += [arguments.vararg.arg] if arguments.vararg else []
+    names += [a.arg for a in arguments.kwonlyargs]
+    names += [arguments.kwarg.arg] if arguments.kwarg else []
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def split_parameters(text: str) -> list[str]:
+    """The names in `a: tuple[int, str], b: str = 'x'`, as pybind11 writes its signatures."""
+    parts, depth, quoted = [""], 0, False
+    for character in text:
+        quoted ^= character == "'"
+        depth += 0 if quoted else (character in "([{<") - (character in ")]}>")
+        if character == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    names = [re.split(r"[:=]", part)[0].strip().lstrip("*") for part in parts]
+    return [name for name in names if name not in ("", "/", "self", "cls")]
+
+
+def native_parameters(function: Any) -> list[str] | None:
+    """The parameter names of a native function, if it tells them."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        signature = re.match(rf"{function.__name__}\((.*)\) -> ", function.__doc__ or "")
+        return None if signature is None else split_parameters(signature.group(1))
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def assert_parameters_agree(name: str, native: Any, node: ast.stmt | None) -> None:
+    assert isinstance(node, Function), f"the stub does not declare {name} as a function"
+    found = native_parameters(native)
+    if found in (None, ["args", "kwargs"]):
+        return  # it does not tell, or is overloaded
+    wanted = parameters(node)
+    assert len(found) == len(wanted), f"{name}: {found} is not {wanted}"
+    for native_name, stub_name in zip(found, wanted, strict=True):
+        # pybind11 calls a parameter without a name arg0, arg1, ...
+        assert native_name == stub_name or re.fullmatch(r"arg\d+", native_name), name
+
+
+def test_the_stub_names_what_the_module_has() -> None:
+    in_stub = {name for name in stub() if is_public(name)}
+    in_module = {name for name in dir(_core) if is_public(name)}
+    assert in_stub
+    assert in_stub - in_module == set()
+    assert in_module - in_stub == set()
+
+
+def test_the_stub_s_parameters_are_the_functions_own() -> None:
+    names = stub()
+    functions = [name for name in names if callable(getattr(_core, name, None))]
+    told = 0
+    for name in functions:
+        native = getattr(_core, name)
+        if not isinstance(native, type):
+            assert_parameters_agree(name, native, names[name])
+            told += native_parameters(native) is not None
+    assert told > 0
+
+
+@pytest.mark.parametrize("name", stub_classes())
+def test_the_stub_s_classes_are_the_module_s(name: str) -> None:
+    node, native = stub()[name], getattr(_core, name)
+    assert isinstance(node, ast.ClassDef)
+    assert isinstance(native, type)
+    members = declared(node.body)
+    in_class = {attribute for attribute in vars(native) if is_public(attribute)}
+    assert {member for member in members if is_public(member)} == in_class
+    assert all(hasattr(native, member) for member in members)
+    for member in in_class:
+        function = inspect.getattr_static(native, member)
+        if callable(function) and not isinstance(members[member], ast.AnnAssign):
+            assert_parameters_agree(f"{name}.{member}", function, members[member])
+
+
+def test_everything_in_the_stub_is_annotated() -> None:
+    tree = ast.parse((PACKAGE / "_core.pyi").read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    assert functions
+    for function in functions:
+        assert function.returns is not None, function.name
+        arguments = function.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            has_type = argument.annotation is not None or argument.arg in ("self", "cls")
+            assert has_type, f"{function.name}({argument.arg})"
+
+
+def test_everything_native_is_documented() -> None:
+    for name in filter(is_public, dir(_core)):
+        assert inspect.getdoc(getattr(_core, name)), name
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_the_public_names_are_there_and_no_others() -> None:
+    assert set(partax.__all__) >= PUBLIC
+    assert len(set(partax.__all__)) == len(partax.__all__)
+    for name in partax.__all__:
+        assert hasattr(partax, name), name
+    assert set(partax.__all__) <= set(dir(partax))
+
+
+@pytest.mark.parametrize("name", sorted(set(partax.__all__) | PUBLIC))
+def test_a_public_name_says_what_it_gives_and_what_it_raises(name: str) -> None:
+    if name == "__version__":
+        return
+    value = getattr(partax, name)
+    text = inspect.getdoc(value)
+    assert text, name
+    if inspect.isclass(value):
+        return
+    assert re.search(r"\breturns?\b", text, re.IGNORECASE), f"{name}: what does it return?"
+    if not name.startswith("is_"):
+        assert re.search(r"\braises?\b", text, re.IGNORECASE), f"{name}: what does it raise?"
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_public_name_has_an_inspectable_signature_with_a_home(name: str) -> None:
+    value = getattr(partax, name)
+    assert callable(value)
+    assert inspect.signature(value).parameters
+    assert value.__name__ == name
+    assert value.__module__.split(".")[0] == "partax"
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert partax.__version__ == importlib.metadata.version("partax")
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", partax.__version__)
+
+
+def test_split_parameters_reads_pybind11_s_signatures() -> None:
+    text = "self: a.B, tree: object, root: str = 'a, b', *, n: tuple[int, str] = (1, 2), **kw"
+    assert split_parameters(text) == ["tree", "root", "n", "kw"]

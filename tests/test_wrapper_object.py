@@ -1,0 +1,306 @@
+"""A wrapper looks like what it wraps, is a pytree, and can be copied, pickled and referred to."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import functools
+import inspect
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import TraceCounter
+from trees import Layer, Model, array, assert_same, double, make_model
+
+import partax
+from partax import filter_jit
+
+
+def plain(x: jax.Array, n: int = 2, *rest: Any, name: str = "s", **options: Any) -> jax.Array:
+    """Multiply.
+
+    >>> 1 + 1
+    2
+    """
+    return x * n
+
+
+jitted = filter_jit(plain)
+
+
+@filter_jit
+def decorated(x: jax.Array) -> jax.Array:
+    """Add one.
+
+    >>> 2 + 2
+    4
+    """
+    return x + 1
+
+
+class Module(eqx.Module):
+    weight: jax.Array
+
+    @filter_jit
+    def method(self, x: jax.Array, /, n: int = 1) -> jax.Array:
+        """Scale.
+
+        >>> 3 + 3
+        6
+        """
+        return self.weight * x * n
+
+
+class Plain:
+    @filter_jit(donate="none")
+    def method(self, x: jax.Array, n: int = 1) -> jax.Array:
+        """Scale too.
+
+        >>> 4 + 4
+        8
+        """
+        return x * n
+
+
+# --- names
+
+
+@pytest.mark.parametrize(
+    "name", ["__name__", "__qualname__", "__doc__", "__module__", "__annotations__"]
+)
+def test_names_are_those_of_the_function(name: str) -> None:
+    assert getattr(jitted, name) == getattr(plain, name)
+    assert getattr(filter_jit(jitted), name) == getattr(plain, name)
+    assert getattr(filter_jit(functools.wraps(plain)(lambda x: x)), name) == getattr(plain, name)
+
+
+def test_names_in_classes_and_of_modules() -> None:
+    assert (Module.method.__name__, Module.method.__qualname__) == ("method", "Module.method")
+    assert Module(array(2)).method.__name__ == "method"
+    assert "Scale." in (Module.method.__doc__ or "") and "Scale." in Module(array(2)).method.__doc__
+    assert Plain().method.__name__ == "method" and Plain.method.__module__ == __name__
+    assert filter_jit(make_model()).__module__ == Model.__module__
+
+
+def test_wrapped_leads_to_the_function() -> None:
+    assert jitted.__wrapped__ is plain
+    assert inspect.unwrap(filter_jit(filter_jit(plain))) is plain
+    assert inspect.unwrap(decorated).__name__ == "decorated"
+    assert_same(filter_jit(make_model()).__wrapped__, jax.tree.map(lambda x: x, make_model()))
+
+
+def test_names_survive_a_trip_through_filter_jit() -> None:
+    out = filter_jit(lambda f, x: (f, f(x)))(jitted, array(2))
+    assert type(out[0]) is type(jitted) and out[0].__wrapped__ is plain
+    assert (out[0].__name__, out[0].__doc__) == ("plain", plain.__doc__)
+    assert_same((out[0](array(2)), out[1]), (array(2) * 2, array(2) * 2))
+
+
+def test_signatures() -> None:
+    assert inspect.signature(jitted) == inspect.signature(plain)
+    assert inspect.signature(filter_jit(jitted)) == inspect.signature(plain)
+    assert list(inspect.signature(Module.method).parameters) == ["self", "x", "n"]
+    expected = ["x", "n"]
+    for bound in (Module(array(2)).method, Plain().method, filter_jit(Plain().method)):
+        assert list(inspect.signature(bound).parameters) == expected
+        assert inspect.signature(bound).parameters["n"].default == 1
+    model = make_model()
+    assert inspect.signature(filter_jit(model)) == inspect.signature(model)
+    partial = functools.partial(plain, n=3)
+    assert inspect.signature(filter_jit(partial)) == inspect.signature(partial)
+
+
+def test_repr_is_short() -> None:
+    assert "plain" in repr(jitted) and len(repr(jitted)) < 120
+    big = filter_jit(Model([Layer(array(3, 3), rate=[1] * 1000) for _ in range(50)]))
+    assert "Model" in repr(big) and len(repr(big)) < 120
+    assert "\n" not in repr(big) + repr(jitted) + repr(Module(array(2)).method)
+
+
+def test_doctests_are_found() -> None:
+    finder = doctest.DocTestFinder()
+    found = {
+        test.name: test.examples[0].want
+        for thing in (Module, Plain)
+        for test in finder.find(thing, thing.__name__)
+        if test.examples
+    }
+    assert found == {"Module.method": "6\n", "Plain.method": "8\n"}
+    module = inspect.getmodule(plain)
+    names = {test.name.split(".", 1)[-1] for test in finder.find(module) if test.examples}
+    assert {"plain", "decorated", "Module.method", "Plain.method"} <= names
+
+
+def test_it_is_callable_and_a_class_gives_the_wrapper_itself() -> None:
+    assert callable(jitted) and isinstance(jitted, Callable)  # type: ignore[arg-type]
+    assert Plain.method is Plain.__dict__["method"] is Plain.method
+    assert Module.method is Module.__dict__["method"]
+    assert Plain().method is not Plain.method
+    assert_same(jitted.__get__(None, Plain)(array(2)), array(2) * 2)
+    assert_same(Plain.method(Plain(), array(2), 3), array(2) * 3)
+
+
+def test_methods_of_subclasses_and_super() -> None:
+    class Child(Module):
+        @filter_jit
+        def method(self, x: jax.Array, n: int = 1) -> jax.Array:
+            return super().method(x, n) + 1
+
+    child = Child(array(2))
+    assert_same(child.method(array(2), 3), array(2) ** 2 * 3 + 1)
+    assert_same(Module.method(child, array(2)), array(2) ** 2)
+
+
+# --- a pytree
+
+
+def arrays(tree: Any) -> list[jax.Array]:
+    return [x for x in jax.tree.leaves(tree) if eqx.is_array(x)]
+
+
+def test_its_leaves_are_those_of_the_wrapped_callable() -> None:
+    model = make_model()
+    for wrapper in (filter_jit(model), filter_jit(model, donate="all")):
+        assert len(arrays(wrapper)) == 4
+        assert all(a is b for a, b in zip(arrays(wrapper), arrays(model), strict=True))
+    bound = Module(array(2))
+    assert [a is bound.weight for a in arrays(bound.method)] == [True]
+    assert arrays(jitted) == []
+    leaves, treedef = jax.tree.flatten(filter_jit(model))
+    again = jax.tree.unflatten(treedef, leaves)
+    assert type(again) is type(jitted) and jax.tree.structure(again) == treedef
+    assert_same(again(array(3)), filter_jit(model)(array(3)))
+
+
+def test_it_can_be_mapped_over(traces: TraceCounter) -> None:
+    class M(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            traces.tick()
+            return self.weight * x
+
+    wrapper = filter_jit(M(array(2)))
+    doubled = jax.tree.map(lambda x: x * 2 if eqx.is_array(x) else x, wrapper)
+    assert_same((wrapper(array(2)), doubled(array(2))), (array(2) ** 2, array(2) ** 2 * 2))
+    assert traces.count == 1 and type(doubled) is type(wrapper)
+    assert doubled.__name__ == wrapper.__name__ and repr(doubled) == repr(wrapper)
+
+
+def test_wrappers_of_one_class_have_equal_treedefs_once_filtered() -> None:
+    one, two = (filter_jit(make_model(start=i)) for i in (0.0, 5.0))
+    first, second = eqx.filter(one, eqx.is_array), eqx.filter(two, eqx.is_array)
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    first, second = partax.filter(one, partax.is_array), partax.filter(two, partax.is_array)
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    other = partax.filter(filter_jit(make_model(scale=3)), partax.is_array)
+    assert jax.tree.structure(first) != jax.tree.structure(other)
+    hash(jax.tree.structure(first))
+
+
+def test_it_can_be_partitioned_and_combined() -> None:
+    wrapper = filter_jit(make_model())
+    dynamic, static = partax.partition(wrapper, partax.is_array)
+    assert_same(partax.combine(dynamic, static)(array(3)), wrapper(array(3)))
+
+
+class Outer(eqx.Module):
+    inner: Callable[..., Any]
+    scale: jax.Array
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jnp.sum(self.inner(x) * self.scale)
+
+
+def test_it_can_be_a_field_and_be_differentiated_through() -> None:
+    wrapped = Outer(filter_jit(make_model()), array(3, start=1))
+    direct = Outer(make_model(), array(3, start=1))
+    for grad in (partax.filter_grad, eqx.filter_grad):
+        grads, expected = (grad(lambda m, x: m(x))(m, array(3)) for m in (wrapped, direct))
+        assert type(grads.inner) is type(wrapped.inner)
+        for a, b in zip(arrays(grads), arrays(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert len(arrays(wrapped)) == 5
+    assert_same(filter_jit(wrapped)(array(3)), filter_jit(direct)(array(3)))
+
+
+def test_as_an_argument_its_arrays_are_traced(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(fun: Any, x: jax.Array) -> jax.Array:
+        traces.tick()
+        return fun(x)
+
+    for i in range(3):
+        model = make_model(start=i)
+        np.testing.assert_allclose(f(filter_jit(model), array(3)), model(array(3)), rtol=1e-6)
+        np.testing.assert_allclose(
+            f(Module(array(3, start=i)).method, array(3)), array(3, start=i) * array(3)
+        )
+    assert traces.count == 2
+
+
+# --- copies
+
+
+def test_weak_references(collect: Callable[[], None]) -> None:
+    wrapper = filter_jit(lambda x: x)
+    wrapper(array(2))
+    ref = weakref.ref(wrapper)
+    assert ref() is wrapper
+    del wrapper
+    collect()
+    assert ref() is None
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])
+def test_copies_of_function_and_module_wrappers(how: Callable[[Any], Any]) -> None:
+    again = how(jitted)
+    assert_same(again(array(2), 3), array(2) * 3)
+    assert (again.__name__, again.__doc__) == ("plain", plain.__doc__)
+    model = Layer(array(3, 3), array(3), activation=double)  # a function that pickles
+    assert_same(how(filter_jit(model))(array(3)), filter_jit(model)(array(3)))
+    outer = Outer(filter_jit(model), array(3))
+    assert_same(how(outer)(array(3)), outer(array(3)))
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])
+def test_copies_keep_the_options(how: Callable[[Any], Any]) -> None:
+    again = how(filter_jit(plain, donate=("x",), cache_size=7))
+    x = array(4)
+    assert_same(again(x), array(4) * 2)
+    assert x.is_deleted() and again.cache_info().max_size == 7
+
+
+def test_copies_share_nothing_they_should_not() -> None:
+    wrapper = filter_jit(make_model())
+    deep = copy.deepcopy(wrapper)
+    assert arrays(deep)[0] is not arrays(wrapper)[0]
+    assert arrays(copy.copy(wrapper))[0] is arrays(wrapper)[0]
+
+
+def test_modules_with_decorated_methods_are_pickled() -> None:
+    module = pickle.loads(pickle.dumps(Module(array(2))))
+    assert_same(module.method(array(2), 3), array(2) ** 2 * 3)
+    module = copy.deepcopy(Module(array(2)))
+    assert_same(module.method(array(2), 3), array(2) ** 2 * 3)
+
+
+def test_a_decorated_function_is_pickled_by_its_name() -> None:
+    again = pickle.loads(pickle.dumps(decorated))
+    assert_same(again(array(2)), array(2) + 1)
+
+
+def test_lambdas_and_closures_are_cloudpickled() -> None:
+    n = 3
+    again = cloudpickle.loads(cloudpickle.dumps(filter_jit(lambda x: x * n)))
+    assert_same(again(array(2)), array(2) * 3)
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(filter_jit(lambda x: x * n))
