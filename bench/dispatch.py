@@ -54,6 +54,7 @@ class Row:
     work: str
     seconds: dict[str, float]
     """Median per form; what is timed is in `quantity`."""
+    fastest: dict[str, float]
     spread: dict[str, float]
     """Distance between the quartiles over the median."""
     quantity: str
@@ -81,6 +82,7 @@ def as_row(
     return Row(
         work=work_name,
         seconds={name: timing.median for name, timing in timings.items()},
+        fastest={name: timing.fastest for name, timing in timings.items()},
         spread={name: timing.spread for name, timing in timings.items()},
         quantity=quantity,
         measured=measured,
@@ -306,6 +308,7 @@ def as_table(rows: list[Row]) -> rich.table.Table:
         table.add_column(form, justify="right")
     table.add_column("partax measured", justify="right")
     table.add_column("budget", justify="right")
+    table.add_column("spread", justify="right")
     table.add_column("met")
     for row in rows:
         cells = []
@@ -318,7 +321,9 @@ def as_table(rows: list[Row]) -> rich.table.Table:
         met = "[green]yes" if row.met else "[red]no"
         digits = 3 if row.unit == "x floor" else 2
         measured, budget = f"{row.measured:.{digits}f} {row.unit}", f"≤ {row.budget:g} {row.unit}"
-        table.add_row(work_name, *cells, measured, budget, met)
+        # The noisier of the two that are compared: a ratio is no better known than this.
+        spread = max(row.spread.get(form, 0.0) for form in (FLOOR, PARTAX))
+        table.add_row(work_name, *cells, measured, budget, f"{spread:.0%}", met)
     return table
 
 
@@ -356,7 +361,7 @@ def main() -> int:
     # Wide enough for the table also where the output is a file.
     console = rich.console.Console()
     if not console.is_terminal:
-        console = rich.console.Console(width=150)
+        console = rich.console.Console(width=160)
     console.print(as_table(rows))
     if options.json:
         options.json.write_text(json.dumps(as_json(rows, options.quick), indent=2) + "\n")

@@ -37,6 +37,11 @@ class Timing:
         return statistics.median(self.samples)
 
     @property
+    def fastest(self) -> float:
+        """The least disturbed round: what to look at when a busy machine blurs the medians."""
+        return min(self.samples)
+
+    @property
     def spread(self) -> float:
         """Distance between the quartiles over the median: how noisy this run was."""
         if len(self.samples) < 2:

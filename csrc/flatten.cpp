@@ -27,7 +27,7 @@ Ref sorted_keys(PyObject* dict) {
 }
 
 OneLevel flatten_registered(PyObject* node) {
-  Ref pair = Ref::steal(PyObject_CallMethod(hooks().registry.get(), "flatten_one_level", "O", node));
+  Ref pair = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level", node));
   if (!pair) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
   if (!PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) {
     throw WalkError::diagnosed(PyExc_TypeError, "jax does not know `" + type_name(node) + "` as a pytree node any more");

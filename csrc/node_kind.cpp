@@ -54,7 +54,6 @@ constexpr Named kNamed[] = {
     {"abstract", Kind::kStaticLeaf, LeafSort::kAbstract},
     {"int", Kind::kStaticLeaf, LeafSort::kBoolOrInt},
     {"float", Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
-    {"array_protocol", Kind::kStaticLeaf, LeafSort::kArrayProtocol},
     {"other", Kind::kStaticLeaf, LeafSort::kOther},
 };
 

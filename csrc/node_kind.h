@@ -34,7 +34,6 @@ enum class LeafSort : std::uint8_t {
   kAbstract,  // jax.ShapeDtypeStruct
   kBoolOrInt,
   kFloatOrComplex,
-  kArrayProtocol,  // has __jax_array__
 };
 
 // Everything partax knows about one Python type.

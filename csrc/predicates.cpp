@@ -25,6 +25,16 @@ bool has_inexact_dtype(PyObject* object) {
 
 bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
+// The object's `__jax_array__`, or empty. An error other than its absence is raised.
+Ref array_conversion(PyObject* object) {
+  if (PyUnicode_CheckExact(object) || object == Py_None) return Ref();
+  Ref found = Ref::steal(PyObject_GetAttrString(object, "__jax_array__"));
+  if (found) return found;
+  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw PythonError{};
+  PyErr_Clear();
+  return found;
+}
+
 template <Predicate predicate>
 PyObject* call(PyObject*, PyObject* object) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return PyBool_FromLong(holds(predicate, object)); });
@@ -56,7 +66,6 @@ PyMethodDef methods[] = {
 
 bool holds(Predicate predicate, PyObject* object) {
   const TypeInfo& info = TypeTable::instance().find(object);
-  if (info.kind != Kind::kStaticLeaf) return false;
   const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
   const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
   switch (info.sort) {
@@ -71,17 +80,15 @@ bool holds(Predicate predicate, PyObject* object) {
       return like && !inexact;
     case LeafSort::kFloatOrComplex:
       return like;
-    case LeafSort::kArrayProtocol: {
-      if (!like || !inexact) return like;
-      const Ref array = Ref::checked(PyObject_CallMethod(object, "__jax_array__", nullptr));
-      return has_inexact_dtype(array.get());
-    }
     case LeafSort::kRef:
     case LeafSort::kAbstract:
     case LeafSort::kOther:
       break;
   }
-  return false;
+  if (!like) return false;
+  const Ref conversion = array_conversion(object);
+  if (!conversion || !inexact) return static_cast<bool>(conversion);
+  return has_inexact_dtype(Ref::checked(PyObject_CallNoArgs(conversion.get())).get());
 }
 
 Ref predicate_functions() {

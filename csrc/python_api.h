@@ -118,6 +118,12 @@ inline Ref unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
+// A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.
+inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
+  const Ref method = Ref::checked(PyUnicode_InternFromString(name));
+  return PyObject_CallMethodOneArg(object, method.get(), argument);
+}
+
 inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
 // How deep trees and static values may nest before a RecursionError; far below what the C stack takes.

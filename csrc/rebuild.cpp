@@ -158,7 +158,7 @@ class Rebuilder {
   Ref registered(const Node& node) {
     PyObject* treedef = spec_.treedefs.at(next_treedef_++).get();
     const Ref children = tuple(node);
-    return Ref::checked(PyObject_CallMethod(treedef, "unflatten", "O", children.get()));
+    return Ref::checked(call_method(treedef, "unflatten", children.get()));
   }
 
   static PyObject* empty_tuple() {

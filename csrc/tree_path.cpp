@@ -46,7 +46,7 @@ void WalkError::raise(const std::string& root) const {
 
   if (!type_) {
     Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
-    Ref added = Ref::steal(PyObject_CallMethod(exception_.get(), "add_note", "O", note.get()));
+    Ref added = Ref::steal(call_method(exception_.get(), "add_note", note.get()));
     if (!added) PyErr_Clear();
     restore_exception(exception_);
     return;
@@ -71,7 +71,7 @@ std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index)
 std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
 
 std::string registered_segment(PyObject* node, Py_ssize_t index) {
-  Ref pairs = Ref::steal(PyObject_CallMethod(hooks().registry.get(), "flatten_one_level_with_keys", "O", node));
+  Ref pairs = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", node));
   if (pairs && PyTuple_Check(pairs.get())) {
     Ref children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
     if (children && index < PySequence_Fast_GET_SIZE(children.get())) {

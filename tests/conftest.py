@@ -9,11 +9,11 @@ if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}=8".strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import gc  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+import gc
+from collections.abc import Callable
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
+import jax
+import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:

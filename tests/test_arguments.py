@@ -8,10 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from conftest import TraceCounter
-from trees import array, assert_same
 
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import array, assert_same
 
 
 def test_position_keyword_and_default_share_one_trace(traces: TraceCounter) -> None:
@@ -50,7 +50,7 @@ def test_positional_only_and_keyword_only(traces: TraceCounter) -> None:
     assert_same(f(array(2), k="k"), (array(2), "k"))
     assert_same(f(array(2), n=1, k="k"), (array(2), "k"))
     assert traces.count == 1
-    with pytest.raises(TypeError, match="'x'|positional-only"):
+    with pytest.raises(TypeError, match=r"'x'|positional-only"):
         f(x=array(2), k=1)
     with pytest.raises(TypeError, match="'k'"):
         f(array(2))

@@ -11,9 +11,9 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from trees import Bag, Cell, Layer, Pair, Tray, array, assert_same
 
 from partax import filter_jit
+from trees import Bag, Cell, Layer, Pair, Tray, array, assert_same
 
 DEPTH = 100_000
 
@@ -266,7 +266,9 @@ def test_a_flatten_function_that_returns_nonsense(result: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [np.array(["a"]), np.array([object()]), np.datetime64(3, "s")], ids=["str", "object", "time"]
+    "x",
+    [np.array(["a"]), np.array([object()]), np.datetime64(3, "s")],
+    ids=["str", "object", "time"],
 )
 def test_arrays_that_jax_does_not_know(x: Any) -> None:
     f = identity()
@@ -323,7 +325,7 @@ def evil_trees() -> dict[str, tuple[Any, Evil, Callable[[], object]]]:
 @pytest.mark.parametrize("kind", evil_trees())
 def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
     f = identity()
-    outcomes = set()
+    outcomes: set[str] = set()
     for _ in range(3):
         f(evil_trees()[kind][0])  # so that there is a key to be compared with
         tree, evil, change = evil_trees()[kind]

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import pytest
-from conftest import TraceCounter
-from trees import array, assert_same
 
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import array, assert_same
 
 
 def _counted(traces: TraceCounter, **options: Any) -> Any:
@@ -71,7 +71,7 @@ def test_many_keys_never_pass_the_limit(traces: TraceCounter) -> None:
     assert traces.count == 20
 
 
-@pytest.mark.parametrize("size", [-1, 1.5, "many"])
+@pytest.mark.parametrize("size", [-1, 0])
 def test_a_cache_size_that_makes_no_sense_is_an_error(size: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="cache_size"):
         filter_jit(lambda x: x, cache_size=size)

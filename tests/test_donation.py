@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
-from trees import array, assert_same
 
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import array, assert_same
 
 UNUSABLE = "Some donated buffers were not usable"
 

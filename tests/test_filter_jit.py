@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
-from trees import Layer, add_one, array, assert_same, double, make_model, over_samples
 
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Layer, add_one, array, assert_same, double, make_model, over_samples
 
 # --- decorator forms and kinds of callables
 
@@ -156,6 +156,19 @@ def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any)
     assert traces.count == 1
 
 
+@over_samples
+def test_mapped_and_returned_trees_are_the_same_key(traces: TraceCounter, make: Any) -> None:
+    @filter_jit
+    def f(tree: Any) -> Any:
+        traces.tick()
+        return tree
+
+    first = f(make())
+    for tree in (first, f(first), jax.tree.map(lambda x: x, make()), make()):
+        assert_same(f(tree), jax.tree.map(lambda x: x, first))
+    assert traces.count == 1
+
+
 @pytest.mark.parametrize(
     "value",
     [None, True, 1, 1.5, 2j, "s", b"b", object(), (), [], {}, Plain, double, {1, 2}, slice(1, 2)],
@@ -167,7 +180,7 @@ def test_results_that_are_not_arrays_come_back_as_given(value: Any) -> None:
         first, rest = f(array(2))
         for got in (first, rest["value"][0]):
             assert type(got) is type(value) and got == value
-            assert isinstance(value, (list, dict)) or got is value
+            assert isinstance(value, (list, dict, set)) or got is value
         assert_same(rest["x"], array(2, start=1))
 
 
@@ -373,7 +386,9 @@ def test_exceptions_pass_through_and_leave_nothing_behind() -> None:
     assert_same(f(array(2), 3), array(2) * 3)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), StopIteration(), TypeError()])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), StopIteration(), TypeError()]
+)
 def test_every_exception_passes_through(error: BaseException) -> None:
     def f(x: jax.Array) -> jax.Array:
         raise error

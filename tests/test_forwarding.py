@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
-from trees import Pair, array, assert_same, make_model, over_samples
 
 import partax
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Pair, array, assert_same, make_model, over_samples
 
 
 def arrays(tree: Any) -> list[jax.Array]:
@@ -71,7 +71,9 @@ def test_the_frozen_half_of_a_model(traces: TraceCounter) -> None:
         new = step(trained, frozen, array(3))
         assert new.layers[-1].weight is not mlp.layers[-1].weight
         assert not np.array_equal(new.layers[-1].weight, mlp.layers[-1].weight)
-        for old, kept in zip(arrays(frozen), arrays(eqx.filter(new, spec, inverse=True)), strict=True):
+        for old, kept in zip(
+            arrays(frozen), arrays(eqx.filter(new, spec, inverse=True)), strict=True
+        ):
             assert kept is old
         assert type(new) is eqx.nn.MLP and new.activation is mlp.activation
         mlp = new

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
-from trees import Cell, Layer, add_one, array, assert_same, make_model, over_samples
 
 import partax
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Cell, Layer, add_one, array, assert_same, make_model, over_samples
 
 Shape = jax.ShapeDtypeStruct
 VECTOR = Shape((3,), jnp.float32)

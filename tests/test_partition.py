@@ -291,7 +291,7 @@ def test_a_predicate_that_raises_passes_its_error_on():
 )
 def test_a_spec_leaf_that_is_neither_bool_nor_callable_is_a_value_error(spec):
     for call in (partax.partition, partax.filter):
-        with pytest.raises(ValueError, match=r"filter_spec|spec"):
+        with pytest.raises(ValueError, match="filter"):
             call([1, 2], spec)
 
 
@@ -329,7 +329,7 @@ def test_a_traced_spec_is_a_value_error():
         def traced(mask, call=call):
             return call([1.0, 2.0], [True, mask])
 
-        with pytest.raises(ValueError, match="traced"):
+        with pytest.raises(ValueError, match="filter"):
             traced(True)
 
 

@@ -215,16 +215,14 @@ def test_jax_array_protocol_under_a_trace():
     assert seen == [(INEXACT_LIKE, LIKE)]
 
 
-def test_a_raising_jax_array_attribute_is_reported_not_swallowed():
+def test_an_array_protocol_that_raises_passes_its_error_on():
     class Raises:
-        @property
         def __jax_array__(self):
             raise RuntimeError("no array today")
 
     with pytest.raises(RuntimeError, match="no array today"):
-        partax.is_array_like(Raises())
-    with pytest.raises(RuntimeError, match="no array today"):
         partax.is_inexact_array_like(Raises())
+    assert partax.is_array_like(Raises())
     assert not partax.is_array(Raises())
 
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
-from trees import Layer, array, assert_same, make_model
 
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Layer, array, assert_same, make_model
 
 Sharding = NamedSharding
 
@@ -83,7 +83,9 @@ def test_prefixes_go_into_containers_and_modules(split: Sharding, everywhere: Sh
 
 
 def test_a_sharding_over_a_module_leaves_its_statics_alone(everywhere: Sharding) -> None:
-    f = filter_jit(lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere)
+    f = filter_jit(
+        lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere
+    )
     weight, y = f(make_model(), array(3))
     assert has(weight, everywhere) and has(y, everywhere)
     np.testing.assert_allclose(y, make_model()(array(3)), rtol=1e-6)
@@ -103,8 +105,7 @@ def test_methods_count_self(split: Sharding, everywhere: Sharding) -> None:
 
 def test_none_leaves_an_argument_where_it_is(split: Sharding, devices: list[Any]) -> None:
     f = filter_jit(lambda x, y: (x + 1, y + 1), in_shardings=(None, split))
-    x, y = f(array(8), array(8))
-    assert has(y, split)
+    assert has(f(array(8), array(8))[1], split)
     assert has(f(jax.device_put(array(8), split), array(8))[0], split)
     other = jax.device_put(array(8), devices[0])
     assert_same(filter_jit(lambda x: x + 1, in_shardings=None)(other), array(8) + 1)
@@ -130,7 +131,9 @@ def test_a_prefix_that_does_not_match_names_the_argument(
 ) -> None:
     f = filter_jit(lambda model, batch: plus(batch), in_shardings=make(split))
     for _ in range(2):
-        with pytest.raises(ValueError, match=f"in_shardings(.|\n)*{name}|{name}(.|\n)*in_shardings"):
+        with pytest.raises(
+            ValueError, match=f"in_shardings(.|\n)*{name}|{name}(.|\n)*in_shardings"
+        ):
             f([array(8), array(8)], {"x": array(8), "y": array(8)})
 
 
@@ -148,7 +151,9 @@ def test_a_single_sharding_holds_for_every_result(split: Sharding) -> None:
     for _ in range(3):
         first, rest, text, none = f(array(16))
         assert has(first, split) and has(rest["y"], split)
-        assert_same((first, rest, text, none), (array(16) + 1, {"n": 16, "y": array(16) * 2}, "s", None))
+        assert_same(
+            (first, rest, text, none), (array(16) + 1, {"n": 16, "y": array(16) * 2}, "s", None)
+        )
 
 
 def test_a_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:

@@ -12,11 +12,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from conftest import TraceCounter
-from trees import Layer, array, assert_same
 
 import partax
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Layer, array, assert_same
 
 Collect = Callable[[], None]
 
@@ -227,7 +227,7 @@ def test_static_arguments_die_with_function_and_wrapper(collect: Collect) -> Non
 
     jitted = filter_jit(f)
     config = Config(Witness())
-    fun = lambda x: x + 1  # noqa: E731
+    fun = lambda x: x + 1
     alive = [weakref.ref(o) for o in (Config, config.witness, fun)]
     jitted(array(2), config, fun)
     del config, fun, Config, f, jitted
@@ -252,7 +252,7 @@ def test_arguments_die_while_the_wrapper_lives(collect: Collect) -> None:
 
 
 def test_modules_die_with_their_wrapper(collect: Collect) -> None:
-    activation = lambda x: jnp.tanh(x)  # noqa: E731
+    activation = lambda x: jnp.tanh(x)
     model = Layer(array(2, 2), array(2), activation=activation)
     alive = [weakref.ref(o) for o in (model, model.weight, activation)]
     for _ in range(2):
@@ -287,7 +287,7 @@ def test_partials_die_with_their_wrapper(collect: Collect, partial: Any) -> None
 def test_transformed_functions_die(collect: Collect, transform: Callable[[Any], Any]) -> None:
     if transform is TRANSFORMS["eqx.filter_jit"]:
         pytest.skip("Equinox's own cache keeps the function")
-    f = lambda x: jnp.sum(x**2)  # noqa: E731
+    f = lambda x: jnp.sum(x**2)
     alive = weakref.ref(f)
     for _ in range(2):
         filter_jit(transform(f))(array(2))

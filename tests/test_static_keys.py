@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
-from trees import Bag, Cell, Colour, Config, Layer, Model, Pair, Tray, array, assert_same, double
 
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same, double
 
 
 class Number(enum.IntEnum):

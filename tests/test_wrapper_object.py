@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import TraceCounter
-from trees import Layer, Model, array, assert_same, double, make_model
 
 import partax
+from conftest import TraceCounter
 from partax import filter_jit
+from trees import Layer, Model, array, assert_same, double, make_model
 
 
 def plain(x: jax.Array, n: int = 2, *rest: Any, name: str = "s", **options: Any) -> jax.Array:

@@ -150,8 +150,6 @@ def _leaf_sort(obj: Any) -> str:
         return "float"
     if isinstance(obj, int):
         return "int"
-    if hasattr(type(obj), "__jax_array__"):
-        return "array_protocol"
     return "other"
 
 

@@ -350,7 +350,7 @@ def filter_jit(
       TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared, the message has its path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
-    if cache_size < 1:
+    if not isinstance(cache_size, int) or cache_size < 1:
         raise ValueError(f"found cache_size={cache_size!r}, expected a positive number of static keys")
     options = _Options(
         _check_donate(donate),
