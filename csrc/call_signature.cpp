@@ -12,6 +12,17 @@ namespace {
   throw PythonError{};
 }
 
+// The plain function whose `__defaults__` fill the parameters, or empty.
+Ref defaults_holder(const Parameters& parameters, PyObject* function) {
+  Ref holder;
+  if (parameters.defaults == Parameters::Defaults::kOfFunction) {
+    holder = Ref::borrow(function);
+  } else if (parameters.defaults == Parameters::Defaults::kOfCallMethod) {
+    holder = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(function)), "__call__"));
+  }
+  return holder && PyFunction_Check(holder.get()) ? holder : Ref();
+}
+
 std::string quoted(PyObject* name) {
   const char* utf8 = PyUnicode_AsUTF8(name);
   if (utf8 == nullptr) throw PythonError{};
@@ -96,8 +107,9 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
     }
   }
 
-  PyObject* defaults = parameters.live_defaults ? PyFunction_GetDefaults(function) : nullptr;
-  PyObject* keyword_defaults = parameters.live_defaults ? PyFunction_GetKwDefaults(function) : nullptr;
+  const Ref holder = defaults_holder(parameters, function);
+  PyObject* defaults = holder ? PyFunction_GetDefaults(holder.get()) : nullptr;
+  PyObject* keyword_defaults = holder ? PyFunction_GetKwDefaults(holder.get()) : nullptr;
   const std::size_t num_defaults = defaults == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(defaults));
   for (std::size_t i = 0; i < named; ++i) {
     if (slots[i] != nullptr) continue;
@@ -113,7 +125,7 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
     if (value != nullptr) {
       owned_.push_back(Ref::borrow(value));
       slots[i] = value;
-    } else if (parameters.live_defaults || !parameters.optional[i]) {
+    } else if (holder || !parameters.optional[i]) {
       bad_call(parameters, "missing a required argument: " + quoted(parameters.names[i].get()));
     }
   }

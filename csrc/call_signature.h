@@ -28,7 +28,8 @@ struct Parameters {
   bool var_positional = true;
   bool var_keyword = true;
   std::string var_positional_name = "args";
-  bool live_defaults = false;  // a plain function, whose defaults are read at each call
+  enum class Defaults : std::uint8_t { kUnknown, kOfFunction, kOfCallMethod };
+  Defaults defaults = Defaults::kUnknown;  // where the defaults are read at each call
 
   std::size_t index_of(PyObject* name) const;  // names.size() if there is none
 };

@@ -14,6 +14,9 @@ namespace {
 
 void mix(std::size_t& seed, std::size_t value) noexcept { seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31); }
 
+// Equinox stores its marker of an absent field in instances that it rebuilds.
+Ref present(Ref value) { return value.get() == hooks().missing.get() ? Ref() : std::move(value); }
+
 }  // namespace
 
 Ref sorted_keys(PyObject* dict) {
@@ -38,9 +41,13 @@ OneLevel flatten_registered(PyObject* node) {
   return result;
 }
 
-void Flattener::tree(PyObject* root) { walk(root); }
+void Flattener::tree(PyObject* root) {
+  TypeTable::instance().epoch();  // classes may have been registered since the last walk
+  walk(root);
+}
 
 void Flattener::call(PyObject* const* values, std::size_t count, const std::vector<std::string>& names) {
+  TypeTable::instance().epoch();
   const std::size_t index = open(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
     try {
@@ -127,7 +134,6 @@ void Flattener::walk(PyObject* object) {
 // Walks `count` children; consecutive static leaves become one run.
 template <typename Item>
 void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index) {
-  const bool is_registered = spec_.nodes[index].kind == Kind::kRegistered;
   std::size_t previous = 0;  // the node of the child before, if it was a static leaf or a run; else 0
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t child = spec_.nodes.size();
@@ -135,8 +141,14 @@ void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::
       const Ref owned = item(i);
       walk(owned.get());
     } catch (WalkError& error) {
-      error.prepend(is_registered ? registered_segment(parent, static_cast<Py_ssize_t>(i))
-                                  : index_segment(static_cast<Py_ssize_t>(i)));
+      const Node& node = spec_.nodes[index];
+      if (node.kind == Kind::kRegistered) {
+        error.prepend(registered_segment(parent, static_cast<Py_ssize_t>(i)));
+      } else if (node.kind == Kind::kNamedTuple && i < node.info->child_names.size()) {
+        error.prepend(attribute_segment(node.info->child_names[i].get()));
+      } else {
+        error.prepend(index_segment(static_cast<Py_ssize_t>(i)));
+      }
       throw;
     }
     const bool is_static = spec_.nodes[child].kind == Kind::kStaticLeaf;
@@ -228,7 +240,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   open(info.kind, children, &info);
   for (std::size_t i = 0; i < statics; ++i) {
     try {
-      add_static(values[children + i], Unhashable::kRefuse);
+      add_static(present(values[children + i]), Unhashable::kRefuse);
     } catch (WalkError& error) {
       error.prepend(attribute_segment(info.static_names[i].get()));
       throw;
@@ -243,7 +255,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
       PyObject* value = PyDict_GetItemWithError(reader.dict(), name);
       if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
       try {
-        add_static(Ref::borrow(value), Unhashable::kRefuse);
+        add_static(present(Ref::borrow(value)), Unhashable::kRefuse);
       } catch (WalkError& error) {
         error.prepend(attribute_segment(name));
         throw;
@@ -278,6 +290,13 @@ void Flattener::registered(PyObject* object, std::size_t index) {
     Ref treedef = Ref::steal(PyObject_CallOneArg(hooks().one_level.get(), object));
     if (!treedef) throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
     spec_.treedefs.push_back(std::move(treedef));
+  }
+  if (options_.keyed) {
+    std::vector<std::string> segments;
+    for (std::size_t i = 0; i < count; ++i) {
+      segments.push_back(registered_segment(object, static_cast<Py_ssize_t>(i)));
+    }
+    spec_.segments.push_back(std::move(segments));
   }
   sequence(
       count, [&](std::size_t i) { return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i)); }, object, index);

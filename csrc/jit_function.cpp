@@ -467,7 +467,7 @@ PyType_Slot cache_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(cache_trav
 PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(CallCacheObject), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
 
-// (function name, names, optional, positional-only, positional, name of *args, **kwargs?, live defaults?) from Python.
+// (function name, names, optional, positional-only, positional, name of *args, **kwargs?, defaults) from Python.
 Parameters read_parameters(PyObject* description) {
   Parameters parameters;
   const char* function = nullptr;
@@ -475,7 +475,7 @@ Parameters read_parameters(PyObject* description) {
   Py_ssize_t positional_only = 0, positional = 0;
   const char* var_positional = nullptr;
   int var_keyword = 0, live = 0;
-  if (!PyArg_ParseTuple(description, "sO!O!nnspp", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
+  if (!PyArg_ParseTuple(description, "sO!O!nnspi", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
                         &positional_only, &positional, &var_positional, &var_keyword, &live)) {
     throw PythonError{};
   }
@@ -491,7 +491,7 @@ Parameters read_parameters(PyObject* description) {
   parameters.var_positional = *var_positional != '\0';
   parameters.var_positional_name = var_positional;
   parameters.var_keyword = var_keyword != 0;
-  parameters.live_defaults = live != 0;
+  parameters.defaults = static_cast<Parameters::Defaults>(live);
   return parameters;
 }
 
@@ -738,14 +738,29 @@ Ref items_of(const TreeSpec& spec, const std::vector<std::string>& names) {
 
 }  // namespace
 
-Ref PreparedCall::static_items() const { return items_of(entry_->key, names_); }
+Ref PreparedCall::static_items() const {
+  TreeSpec spec;
+  LeafBuffer leaves;
+  FlattenOptions options;
+  options.abstract = abstract_;
+  options.keyed = true;
+  Flattener(spec, leaves, options).call(call_->values(), call_->size(), names_);
+  return items_of(spec, names_);
+}
 
 Ref PreparedCall::static_items_of(PyObject* args, PyObject* kwargs) const {
   PreparedCall other(jit_.get(), false);
   other.bind(args, kwargs);
-  TreeSpec spec;
-  Flattener(spec, *other.leaves_, FlattenOptions()).call(other.call_->values(), other.call_->size(), other.names_);
-  return items_of(spec, other.names_);
+  return other.static_items();
+}
+
+void PreparedCall::detach() noexcept {
+  call_.reset();
+  leaves_.reset();
+  leaf_tuple_.reset();
+  borrowed_.clear();
+  std::vector<Ref> dropped;
+  dropped.swap(arguments_);
 }
 
 }  // namespace partax

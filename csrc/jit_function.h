@@ -71,8 +71,11 @@ class PreparedCall {
 
   // The same program's call with other arguments, or null if their static part differs.
   std::unique_ptr<PreparedCall> rebind(PyObject* args, PyObject* kwargs) const;
-  // [(path, value)] of every static value that a call with other arguments has.
+  // [(path, value)] of every static value of this call, or of one with other arguments.
+  Ref static_items() const;
   Ref static_items_of(PyObject* args, PyObject* kwargs) const;
+  // Lets go of the arguments; only `rebind` and `static_items_of` may follow.
+  void detach() noexcept;
 
   PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
   PyObject* target() const noexcept { return entry_->value.get(); }
@@ -81,9 +84,6 @@ class PreparedCall {
   Ref run(PyObject* callable) const;
   // Rebuilds a result that consists of one output node.
   Ref result(PyObject* returned) const;
-  // [(path, value)] of every static value.
-  Ref static_items() const;
-
  private:
   PreparedCall(PyObject* jit, bool abstract);
   void bind(PyObject* args, PyObject* kwargs);

@@ -258,7 +258,7 @@ class Matcher {
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
-    if (object == nullptr) return statics_[index].absent();
+    if (object == nullptr || object == hooks().missing.get()) return statics_[index].absent();
     return static_value(index, object);
   }
 

@@ -45,6 +45,7 @@ TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leave
   TreeSpec spec;
   FlattenOptions options;
   options.rebuildable = true;
+  options.keyed = true;
   try {
     try {
       Flattener(spec, leaves, options).tree(tree);
@@ -139,6 +140,7 @@ class ObjectTable {
 };
 
 const char* node_kind(const py::object& object) {
+  TypeTable::instance().epoch();
   const TypeInfo& info = TypeTable::instance().find(object.ptr());
   if (info.kind != Kind::kStaticLeaf) return kind_name(info.kind);
   return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
@@ -318,6 +320,7 @@ PYBIND11_MODULE(_core, module) {
              return call.rebind(args.ptr(), kwargs.ptr());
            },
            py::arg("args"), py::arg("kwargs"))
+      .def("detach", &PreparedCall::detach)
       .def("static_items", [](const PreparedCall& call) { return give(call.static_items()); })
       .def("static_items_of",
            [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {

@@ -100,10 +100,11 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const char* w
   }
   if (alike) return;
   const Node& node = prefix.spec.nodes[0];
-  throw WalkError::diagnosed(PyExc_ValueError,
-                             std::string("found a `") + type_name(object) + "`, expected the structure of " + what +
-                                 ", which has a `" + node.info->type->tp_name + "` with " +
-                                 std::to_string(node.arity) + " children here; make both alike");
+  const std::string expected = node.info == nullptr ? std::string("None")
+                                                    : std::string("a `") + node.info->type->tp_name + "` with " +
+                                                          std::to_string(node.arity) + " children";
+  throw WalkError::diagnosed(PyExc_ValueError, "found a `" + type_name(object) + "`, expected the structure of " +
+                                                   what + ", which has " + expected + " here; make both alike");
 }
 
 enum class Parts : std::uint8_t { kBoth, kTaken, kRest };

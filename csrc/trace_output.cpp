@@ -99,7 +99,7 @@ class CallLeaves final : public LeafSource {
     PyObject* input = inputs_[static_cast<std::size_t>(~source)];
     if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return Ref::borrow(input);
     const LeafSort sort = TypeTable::instance().find(input).sort;
-    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer) return Ref::borrow(input);
+    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract) return Ref::borrow(input);
     const Ref inputs = inputs_.tuple();
     return Ref::checked(PyObject_CallFunctionObjArgs(hooks().to_device.get(), input, inputs.get(), nullptr));
   }

@@ -108,6 +108,7 @@ struct Describer {
   void* context;
   bool all_statics;
   std::size_t at = 0;
+  std::size_t next_registered = 0;
 
   void report(const std::string& path, std::size_t index) const {
     visit(context, path, static_cast<std::ptrdiff_t>(index));
@@ -148,25 +149,39 @@ struct Describer {
         return;
       case Kind::kRegistered:
         if (all_statics) report(path + ".<aux data>", node.first_static);
-        [[fallthrough]];
+        walk_registered(path, node);
+        return;
+      case Kind::kNamedTuple:
+        walk_sequence(node, [&](std::size_t i) {
+          const std::vector<Ref>& names = node.info->child_names;
+          return path + (i < names.size() ? attribute_segment(names[i].get()) : index_segment(static_cast<Py_ssize_t>(i)));
+        });
+        return;
       default:
-        walk_sequence(path, node, nullptr);
+        walk_sequence(node, [&](std::size_t i) { return path + index_segment(static_cast<Py_ssize_t>(i)); });
     }
   }
 
-  void walk_sequence(const std::string& path, const Node& node, const std::vector<std::string>* roots) {
+  void walk_registered(const std::string& path, const Node& node) {
+    const std::size_t mine = next_registered++;
+    walk_sequence(node, [&](std::size_t i) {
+      if (mine < spec.segments.size() && i < spec.segments[mine].size()) return path + spec.segments[mine][i];
+      return path + "[<flat index " + std::to_string(i) + ">]";
+    });
+  }
+
+  // `child_path(i)` gives the path of child i.
+  template <typename ChildPath>
+  void walk_sequence(const Node& node, ChildPath&& child_path) {
     std::uint32_t i = 0;
     while (i < node.arity) {
       const Node& child = spec.nodes[at];
       const std::uint32_t count = child.kind == Kind::kStaticRun ? child.arity : 1;
       for (std::uint32_t j = 0; j < count; ++j) {
-        std::string child_path = roots != nullptr && i + j < roots->size()
-                                     ? (*roots)[i + j]
-                                     : path + index_segment(static_cast<Py_ssize_t>(i + j));
         if (child.kind == Kind::kStaticRun) {
-          report(child_path, child.first_static + j);
+          report(child_path(i + j), child.first_static + j);
         } else {
-          walk(child_path);
+          walk(child_path(i + j));
         }
       }
       if (child.kind == Kind::kStaticRun) ++at;
@@ -178,7 +193,9 @@ struct Describer {
     if (spec.nodes.empty()) return;
     if (spec.nodes[0].kind == Kind::kCall) {
       at = 1;
-      walk_sequence("", spec.nodes[0], &roots);
+      walk_sequence(spec.nodes[0], [&](std::size_t i) {
+        return i < roots.size() ? roots[i] : "arguments" + index_segment(static_cast<Py_ssize_t>(i));
+      });
     } else {
       walk(roots.empty() ? std::string("tree") : roots[0]);
     }

@@ -30,6 +30,7 @@ struct TreeSpec {
   std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
   std::size_t hash = 0;
+  std::vector<std::vector<std::string>> segments;  // if made keyed: the paths of the children of each kRegistered node
   std::vector<Ref> treedefs;  // if made rebuildable: the one-level treedef of each kRegistered node, in order
 
   std::size_t num_static_leaves() const noexcept;

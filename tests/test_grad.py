@@ -216,6 +216,12 @@ def test_aux_may_be_anything(name):
     assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(aux))
 
 
+def test_a_list_of_value_and_aux_is_a_pair_too():
+    grad, aux = partax.filter_grad(lambda x: [jnp.sum(x), "aux"], has_aux=True)(jnp.ones(2))
+    np.testing.assert_allclose(grad, [1.0, 1.0])
+    assert aux == "aux"
+
+
 @pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
 def test_no_positional_argument_is_a_type_error(transform):
     wrapped = transform(lambda x: jnp.sum(x))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import partax
 from partax import _core
 from reference import assert_exact, count_nodes, dynamic_leaves, static_key, to_jax
 from trees import SAMPLES, Bag, Cell, Colour, Config, Layer, Pair, Tray, array, over_samples
@@ -286,7 +287,9 @@ def test_a_leaf_type_that_is_registered_later_becomes_a_node() -> None:
 
     late = Late(array(1))
     assert _core.flatten(late)[0] == []
+    assert partax.filter(late, partax.is_array) is None
     jax.tree_util.register_pytree_node(Late, lambda n: ((n.x,), None), lambda _, c: Late(*c))
+    assert partax.filter(late, partax.is_array).x is late.x
     leaves, spec = _core.flatten(late)
     assert leaves == [late.x]
     assert spec.dynamic_paths() == [path for path, _ in dynamic_leaves(late)]

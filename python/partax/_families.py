@@ -156,10 +156,10 @@ def _leaf_sort(obj: Any) -> str:
 def describe(obj: Any) -> Description:
     """Describes the type of `obj` for the native type table."""
     cls = type(obj)
+    if isinstance(obj, tuple) and hasattr(cls, "_fields") and cls not in (registered_nodes() or ()):
+        return ("named_tuple", tuple(cls._fields), (), None)
     if _REGISTRY.is_node(cls):
         return _describe_node(obj)
-    if isinstance(obj, tuple) and hasattr(cls, "_fields"):
-        return ("named_tuple", (), (), None)
     return (_leaf_sort(obj), (), (), _frozen_fields(cls))
 
 
@@ -172,7 +172,7 @@ def _is_inexact(dtype: Any) -> bool:
 
 
 def _no_arguments(fun: Any) -> tuple[Any, ...]:
-    return (_display_name(fun), (), (), 0, 0, "args", True, False)
+    return (_display_name(fun), (), (), 0, 0, "args", True, 0)
 
 
 def _display_name(fun: Any) -> str:
@@ -192,7 +192,6 @@ def call_parameters(fun: Any) -> tuple[Any, ...]:
     named = positional + [p for p in parameters if p.kind is kinds.KEYWORD_ONLY]
     if len(named) > 64:
         return _no_arguments(fun)
-    plain = isinstance(fun, types.FunctionType) and not hasattr(fun, "__wrapped__") and not hasattr(fun, "__signature__")
     return (
         _display_name(fun),
         tuple(p.name for p in named),
@@ -201,8 +200,21 @@ def call_parameters(fun: Any) -> tuple[Any, ...]:
         len(positional),
         next((p.name for p in parameters if p.kind is kinds.VAR_POSITIONAL), ""),
         any(p.kind is kinds.VAR_KEYWORD for p in parameters),
-        plain,
+        _live_defaults(fun),
     )
+
+
+def _live_defaults(fun: Any) -> int:
+    """Whose `__defaults__` the parameters have: 1 the callable's, 2 those of its class's `__call__`, 0 unknown."""
+
+    def is_plain(function: Any) -> bool:
+        wraps = hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+        return isinstance(function, types.FunctionType) and not wraps
+
+    if is_plain(fun):
+        return 1
+    wraps = hasattr(fun, "__wrapped__") or hasattr(fun, "__signature__") or isinstance(fun, type)
+    return 2 if not wraps and is_plain(getattr(type(fun), "__call__", None)) else 0
 
 
 def install() -> None:

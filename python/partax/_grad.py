@@ -18,6 +18,7 @@ class _GradFunction:
         self._fun = fun
         self._has_aux = has_aux
         self._with_value = with_value
+        functools.update_wrapper(self, fun, updated=())
 
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
         key = jax.tree_util.GetAttrKey("__wrapped__")
@@ -27,13 +28,9 @@ class _GradFunction:
     def tree_unflatten(cls, aux: tuple[bool, bool], children: tuple[Any, ...]) -> "_GradFunction":
         return cls(children[0], *aux)
 
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        return self._fun
-
     def __getattr__(self, name: str) -> Any:
         if name in ("__name__", "__qualname__"):
-            return getattr(self._fun, name, None) or getattr(type(self._fun), name)
+            return getattr(type(self._fun), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
@@ -74,19 +71,6 @@ class _GradFunction:
             return (value, gradient) if self._with_value else gradient
         aux = combine(arrays, other[0])
         return ((value, aux), gradient) if self._with_value else (gradient, aux)
-
-
-def _delegate_attributes() -> None:
-    """Lets `__doc__`, `__module__` and `__annotations__` of instances be the wrapped callable's."""
-
-    def delegated(name: str) -> property:
-        return property(lambda self: getattr(self._fun, name, None))
-
-    for name in ("__doc__", "__annotations__"):
-        setattr(_GradFunction, name, delegated(name))
-
-
-_delegate_attributes()
 
 
 def _make(

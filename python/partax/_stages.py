@@ -1,5 +1,8 @@
 """A call taken apart: traced, lowered, compiled ahead of time, or only its shapes."""
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -7,36 +10,40 @@ import jax
 from partax import _core
 
 
-def _quietly(call: _core.PreparedCall, wrapper: Any, step: Any) -> Any:
-    """Runs one step of a call without the warning about donated buffers, where the wrapper's options say so."""
-    import warnings
-
+@contextlib.contextmanager
+def _quiet(wrapper: Any) -> Iterator[None]:
+    """Without the warning about donated buffers, where the wrapper's options say so."""
     with warnings.catch_warnings():
         if wrapper._options.silences_warnings:
             warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        return call.run(step)
+        yield
+
+
+class _Program:
+    """What is kept of a call whose program is used later: its static part, not its arrays."""
+
+    def __init__(self, wrapper: Any, call: _core.PreparedCall):
+        self.wrapper = wrapper
+        self.call = call
+        self.statics: dict[str, Any] = dict(call.static_items())
 
 
 class Traced:
     """A traced call: what `jax.stages.Traced` is, for the user's own arguments.
 
     Attributes:
-      jaxpr: the traced program on the array leaves.
       out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
 
-    def __init__(self, wrapper: Any, call: _core.PreparedCall, traced: Any):
-        self._wrapper = wrapper
-        self._call = call
+    def __init__(self, program: _Program, traced: Any, out_info: Any):
+        self._program = program
         self._traced = traced
+        self.out_info = out_info
 
     @property
     def jaxpr(self) -> Any:
+        """The traced program on the array leaves."""
         return self._traced.jaxpr
-
-    @property
-    def out_info(self) -> Any:
-        return _abstract_result(self._call, self._traced.out_info)
 
     def lower(self, **options: Any) -> "Lowered":
         """Lowers the program; options as of `jax.stages.Traced.lower`.
@@ -44,22 +51,21 @@ class Traced:
         Returns:
           The `Lowered` program.
         """
-        lowered = _quietly(self._call, self._wrapper, lambda _target, _leaves: self._traced.lower(**options))
-        return Lowered(self._wrapper, self._call, lowered)
+        with _quiet(self._program.wrapper):
+            return Lowered(self._program, self._traced.lower(**options), self.out_info)
 
 
 class Lowered:
-    """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments."""
+    """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments.
 
-    def __init__(self, wrapper: Any, call: _core.PreparedCall, lowered: Any):
-        self._wrapper = wrapper
-        self._call = call
+    Attributes:
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+    """
+
+    def __init__(self, program: _Program, lowered: Any, out_info: Any):
+        self._program = program
         self._lowered = lowered
-
-    @property
-    def out_info(self) -> Any:
-        """The result with `jax.ShapeDtypeStruct`s for its arrays."""
-        return _abstract_result(self._call, self._lowered.out_info)
+        self.out_info = out_info
 
     def as_text(self, *args: Any, **kwargs: Any) -> str:
         """The program as text; arguments as of `jax.stages.Lowered.as_text`.
@@ -97,15 +103,14 @@ class Lowered:
         Raises:
           jax.errors.JaxRuntimeError: XLA does not know an option.
         """
-        return Compiled(self._wrapper, self._call, self._lowered.compile(compiler_options=compiler_options))
+        return Compiled(self._program, self._lowered.compile(compiler_options=compiler_options))
 
 
 class Compiled:
     """A compiled call. It is called with the user's own arguments, whose static part must be the one it has."""
 
-    def __init__(self, wrapper: Any, call: _core.PreparedCall, compiled: Any):
-        self._wrapper = wrapper
-        self._call = call
+    def __init__(self, program: _Program, compiled: Any):
+        self._program = program
         self._compiled = compiled
 
     def as_text(self) -> str:
@@ -145,26 +150,23 @@ class Compiled:
           TypeError: the static part differs from the one that was compiled, or an array's shape or dtype does; the
             message has the path.
         """
-        call = self._call.rebind(args, kwargs)
+        call = self._program.call.rebind(args, kwargs)
         if call is None:
-            _raise_static_difference(self._call, self._call.static_items_of(args, kwargs))
+            raise _static_difference(self._program.statics, dict(self._program.call.static_items_of(args, kwargs)))
         return call.result(self._compiled(*call.leaves))
 
 
-def _raise_static_difference(compiled: _core.PreparedCall, called: list[tuple[str, Any]]) -> None:
+def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:
     """Says where the static part of a call differs from the compiled one."""
-    before, now = dict(compiled.static_items()), dict(called)
     for path, value in before.items():
         if path in now and not _core.static_equal(value, now[path]):
-            raise TypeError(
+            return TypeError(
                 f"`{path}`: compiled with {value!r}, called with {now[path]!r}; static values are part of the program: "
                 "lower and compile again for the new value"
             )
     changed = sorted(set(before) ^ set(now))
     where = f" (at {', '.join(changed[:5])})" if changed else ""
-    raise TypeError(
-        f"the arguments have another structure than the compiled ones{where}: lower and compile again for it"
-    )
+    return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
 
 
 def _abstract(value: Any) -> Any:
@@ -189,8 +191,13 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
     Returns:
       The `Traced` call.
     """
-    call = _core.PreparedCall(self, args, kwargs, True)
-    return Traced(self, call, _quietly(call, self, lambda target, leaves: target.trace(*leaves)))
+    with _quiet(self):
+        call = _core.PreparedCall(self, args, kwargs, True)
+        traced = call.run(lambda target, leaves: target.trace(*leaves))
+    out_info = _abstract_result(call, traced.out_info)
+    program = _Program(self, call)
+    call.detach()
+    return Traced(program, traced, out_info)
 
 
 def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:
