@@ -1,5 +1,7 @@
 #include "call_cache.h"
 
+#include <algorithm>
+
 namespace partax {
 namespace {
 
@@ -10,6 +12,20 @@ void delete_handle(PyObject* capsule) noexcept {
 }
 
 }  // namespace
+
+Entry::~Entry() {
+  for (const std::weak_ptr<OutputSlot>& output : outputs) {
+    if (const std::shared_ptr<OutputSlot> slot = output.lock()) slot->output.reset();
+  }
+}
+
+void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
+  if (outputs.size() == outputs.capacity()) {
+    const auto gone = [](const std::weak_ptr<OutputSlot>& output) { return output.expired(); };
+    outputs.erase(std::remove_if(outputs.begin(), outputs.end(), gone), outputs.end());
+  }
+  outputs.push_back(slot);
+}
 
 StaticTable::~StaticTable() {
   if (self_) *self_ = nullptr;

@@ -7,11 +7,18 @@
 
 #include "call_signature.h"
 #include "python_api.h"
+#include "trace_output.h"
 #include "tree_spec.h"
 
 namespace partax {
 
 struct Entry {
+  Entry() = default;
+  ~Entry();  // empties the slots of its outputs
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  void add_output(const std::shared_ptr<OutputSlot>& slot);
+
   TreeSpec key;  // sealed
   CallShape shape;
   std::size_t hash = 0;
@@ -19,6 +26,7 @@ struct Entry {
   Ref value;                         // the jitted target; empty while it is being made
   std::size_t traces = 0;
   std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
+  std::vector<std::weak_ptr<OutputSlot>> outputs;
   bool in_table = false;
   std::list<std::shared_ptr<Entry>>::iterator recency;
 };

@@ -207,7 +207,7 @@ bool may_forward(PyObject* tracer) {
   return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1;
 }
 
-Ref pack_output(PyObject* result, const Entry& entry, PyObject* const* inputs, std::size_t num_inputs,
+Ref pack_output(PyObject* result, Entry& entry, PyObject* const* inputs, std::size_t num_inputs,
                 PyObject* options) {
   TreeSpec spec;
   LeafBuffer arrays;
@@ -258,7 +258,10 @@ Ref pack_output(PyObject* result, const Entry& entry, PyObject* const* inputs, s
   for (std::size_t i = 0; i < results.size(); ++i) {
     PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), results[i].release());
   }
-  return make_output_node(std::move(output), std::move(children));
+  auto slot = std::make_shared<OutputSlot>();
+  slot->output = std::move(output);
+  entry.add_output(slot);
+  return make_output_node(std::move(slot), std::move(children));
 }
 
 // ---- Slots of the wrapper.

@@ -284,12 +284,12 @@ PYBIND11_MODULE(_core, module) {
       "output_info",
       [](const py::object& node) {
         if (!is_output_node(node.ptr())) return py::tuple(py::make_tuple(py::list(), py::none()));
-        const TraceOutput& output = output_of(node.ptr());
+        const std::shared_ptr<const TraceOutput> output = output_of(node.ptr());
         py::list forwarded;
-        for (const std::int32_t source : output.source) {
+        for (const std::int32_t source : output->source) {
           if (source < 0) forwarded.append(~source);
         }
-        return py::tuple(py::make_tuple(forwarded, output.shardings ? py::reinterpret_borrow<py::object>(output.shardings.get())
+        return py::tuple(py::make_tuple(forwarded, output->shardings ? py::reinterpret_borrow<py::object>(output->shardings.get())
                                                           : py::none()));
       },
       py::arg("node"));

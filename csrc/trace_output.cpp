@@ -8,7 +8,7 @@ namespace {
 // The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
 struct Handle {
   PyObject_HEAD
-  std::shared_ptr<const TraceOutput>* output;
+  std::shared_ptr<OutputSlot>* slot;
 };
 
 struct OutputNode {
@@ -32,7 +32,7 @@ void free_heap_object(PyObject* self) noexcept {
 }
 
 void handle_dealloc(PyObject* self) noexcept {
-  delete as<Handle>(self)->output;
+  delete as<Handle>(self)->slot;
   free_heap_object(self);
 }
 
@@ -40,16 +40,18 @@ PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     if (Py_TYPE(other) != handle_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
     bool equal = self == other;
-    const Ref& mine = (*as<Handle>(self)->output)->shardings;
-    const Ref& theirs = (*as<Handle>(other)->output)->shardings;
-    if (!equal && mine && theirs) equal = checked_int(PyObject_RichCompareBool(mine.get(), theirs.get(), Py_EQ)) == 1;
+    const std::shared_ptr<const TraceOutput> mine = (*as<Handle>(self)->slot)->output;
+    const std::shared_ptr<const TraceOutput> theirs = (*as<Handle>(other)->slot)->output;
+    if (!equal && mine && theirs && mine->shardings && theirs->shardings) {
+      equal = checked_int(PyObject_RichCompareBool(mine->shardings.get(), theirs->shardings.get(), Py_EQ)) == 1;
+    }
     return PyBool_FromLong(equal == (op == Py_EQ));
   });
 }
 
 Py_hash_t handle_hash(PyObject* self) noexcept {
-  const TraceOutput& output = **as<Handle>(self)->output;
-  return output.shardings ? 1 : static_cast<Py_hash_t>(reinterpret_cast<std::size_t>(self) >> 4);
+  (void)self;  // handles may become equal by their shardings, and none is ever in a large table
+  return 1;
 }
 
 void node_dealloc(PyObject* self) noexcept {
@@ -132,26 +134,31 @@ Ref register_trace_output_types() {
   return result;
 }
 
-Ref make_output_node(std::shared_ptr<const TraceOutput> output, Ref results) {
-  auto held = std::make_unique<std::shared_ptr<const TraceOutput>>(std::move(output));
+Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
+  auto held = std::make_unique<std::shared_ptr<OutputSlot>>(std::move(slot));
   Ref handle = Ref::checked(handle_type->tp_alloc(handle_type, 0));
-  as<Handle>(handle.get())->output = held.release();
+  as<Handle>(handle.get())->slot = held.release();
   return make_node(handle.get(), std::move(results));
 }
 
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
 
-const TraceOutput& output_of(PyObject* node) noexcept {
-  return **as<Handle>(as<OutputNode>(node)->handle)->output;
+std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
+  std::shared_ptr<const TraceOutput> output = (*as<Handle>(as<OutputNode>(node)->handle)->slot)->output;
+  if (!output) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
+    throw PythonError{};
+  }
+  return output;
 }
 
 Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
 
 Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   if (!is_output_node(returned)) return Ref::borrow(returned);
-  const TraceOutput& output = output_of(returned);
-  CallLeaves leaves(output, as<OutputNode>(returned)->results, inputs);
-  return rebuild(output.spec, leaves);
+  const std::shared_ptr<const TraceOutput> output = output_of(returned);
+  CallLeaves leaves(*output, as<OutputNode>(returned)->results, inputs);
+  return rebuild(output->spec, leaves);
 }
 
 }  // namespace partax

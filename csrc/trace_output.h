@@ -16,13 +16,19 @@ struct TraceOutput {
   Ref shardings;  // explicit out_shardings, one for each result, or null
 };
 
+// Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.
+struct OutputSlot {
+  std::shared_ptr<const TraceOutput> output;
+};
+
 // Creates the opaque node types and returns (handle type, node type, flatten, unflatten) for jax's registry.
 Ref register_trace_output_types();
 
 // The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
-Ref make_output_node(std::shared_ptr<const TraceOutput> output, Ref results);
+Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
 bool is_output_node(PyObject* object) noexcept;
-const TraceOutput& output_of(PyObject* node) noexcept;
+// Raises if the entry of the trace is gone.
+std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children, for jax.jit's out_shardings.
 Ref with_children(PyObject* node, Ref children);
 

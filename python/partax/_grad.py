@@ -56,7 +56,7 @@ class _GradFunction:
             out = self._fun(combine(part, fixed), *rest, **kwargs)
             if not self._has_aux:
                 return out, None
-            if not isinstance(out, tuple) or len(out) != 2:
+            if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(
                     f"{self.__name__}() was to return (value, aux), as has_aux=True says, but returned a "
                     f"`{type(out).__name__}`"
