@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -124,6 +125,50 @@ def test_methods_miss_arguments_by_name_too() -> None:
     with pytest.raises(TypeError, match="'second'"):
         m(array(2))
     assert_same(m(array(2), second=array(2)), array(2) * 3)
+
+
+class Scale(eqx.Module):
+    weight: jax.Array
+    tick: Any = eqx.field(static=True)
+
+    def __call__(self, x: jax.Array, n: int = 2) -> jax.Array:
+        self.tick()
+        return self.weight * x * n
+
+    method = __call__
+
+
+class Plain:
+    def __init__(self, tick: Any) -> None:
+        self.tick = tick
+
+    def __call__(self, x: jax.Array, n: int = 2) -> jax.Array:
+        self.tick()
+        return array(2) * x * n
+
+    method = __call__
+
+
+KINDS: dict[str, Any] = {
+    "module": lambda tick: Scale(array(2), tick),
+    "bound method of a module": lambda tick: Scale(array(2), tick).method,
+    "callable object": Plain,
+    "bound method": lambda tick: Plain(tick).method,
+    "partial": lambda tick: functools.partial(Plain(tick).method),
+    "jax partial": lambda tick: jax.tree_util.Partial(Scale.method, Scale(array(2), tick)),
+    "wrapper": lambda tick: filter_jit(Plain(tick).method),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_share_the_trace_whatever_is_called(traces: TraceCounter, kind: str) -> None:
+    f = filter_jit(KINDS[kind](traces.tick))
+    x = array(2)
+    for y in (f(x, 2), f(x), f(x, n=2), f(x=x), f(n=2, x=x)):
+        assert_same(y, array(2) * x * 2)
+    assert traces.count == 1
+    assert_same(f(x, n=3), array(2) * x * 3)
+    assert traces.count == 2
 
 
 def test_mutable_defaults_are_read_at_each_call(traces: TraceCounter) -> None:

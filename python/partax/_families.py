@@ -164,7 +164,10 @@ def describe(obj: Any) -> Description:
 
 
 def _one_level(node: Any) -> Any:
-    return jax.tree.structure(node, is_leaf=lambda child: child is not node)
+    """The treedef of a node whose children are leaves, by which the node is rebuilt."""
+    # Everything but the root, which is asked about first, is a leaf; also the node itself where it is its own child.
+    is_root = iter((True,))
+    return jax.tree.structure(node, is_leaf=lambda _: not next(is_root, False))
 
 
 def _is_inexact(dtype: Any) -> bool:

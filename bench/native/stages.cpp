@@ -1,0 +1,133 @@
+#include "stages.h"
+
+#include "call_cache.h"
+#include "flatten.h"
+#include "match.h"
+#include "rebuild.h"
+#include "static_value.h"
+#include "timing.h"
+
+namespace partax::bench {
+namespace {
+
+const std::vector<std::string> kRoots = {"tree"};
+
+TreeSpec spec_of(PyObject* object) {
+  LeafBuffer leaves;
+  return bench::spec_of(object, leaves);
+}
+
+// As a call with a changed argument does: with the hash, without what only rebuilding needs.
+void flatten(benchmark::State& state, const Tree& tree) {
+  time_per_node(state, tree.nodes, [&] {
+    TreeSpec spec;
+    LeafBuffer leaves;
+    Flattener(spec, leaves, FlattenOptions()).tree(tree.object.get());
+    benchmark::DoNotOptimize(spec.hash);
+  });
+}
+
+void match(benchmark::State& state, const TreeSpec& sealed, PyObject* object, std::size_t nodes) {
+  time_per_node(state, nodes, [&] {
+    LeafBuffer leaves;
+    expect(match_tree(sealed, object, leaves), "the tree matches its spec");
+  });
+}
+
+void match_same(benchmark::State& state, const Tree& tree) {
+  match(state, spec_of(tree.object.get()).sealed(nullptr), tree.object.get(), tree.nodes);
+}
+
+// No static value is the identical object, unless Python shares it.
+void match_copy(benchmark::State& state, const Tree& tree) {
+  match(state, spec_of(tree.object.get()).sealed(nullptr), tree.copy.get(), tree.nodes);
+}
+
+// The hash of every static value; the rest of the spec's hash is part of `flatten`.
+void hash(benchmark::State& state, const Tree& tree) {
+  const TreeSpec spec = spec_of(tree.object.get());
+  std::vector<Ref> values;
+  for (const StaticValue& value : spec.statics) {
+    if (!value.absent()) values.push_back(value.value());
+  }
+  time_per_node(state, tree.nodes, [&] {
+    for (const Ref& value : values) benchmark::DoNotOptimize(static_hash(value.get(), Unhashable::kCompare));
+  });
+}
+
+// A key against the spec of a tree built anew.
+void equality(benchmark::State& state, const Tree& tree) {
+  const TreeSpec sealed = spec_of(tree.object.get()).sealed(nullptr);
+  const TreeSpec fresh = spec_of(tree.copy.get());
+  time_per_node(state, tree.nodes, [&] { expect(sealed.equals(fresh, kRoots), "both specs are equal"); });
+}
+
+class BufferLeaves final : public LeafSource {
+ public:
+  explicit BufferLeaves(const LeafBuffer& leaves) : leaves_(leaves) {}
+  Ref leaf(std::size_t index) override { return Ref::borrow(leaves_[index]); }
+
+ private:
+  const LeafBuffer& leaves_;
+};
+
+void rebuild(benchmark::State& state, const Tree& tree) {
+  LeafBuffer leaves;
+  const TreeSpec spec = bench::spec_of(tree.object.get(), leaves);
+  BufferLeaves source(leaves);
+  time_per_node(state, tree.nodes, [&] {
+    const Ref object = partax::rebuild(spec, source);
+    benchmark::DoNotOptimize(object.get());
+  });
+}
+
+// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many entries.
+void find(benchmark::State& state, const Tree& tree, std::size_t entries) {
+  StaticTable table(entries);
+  std::vector<TreeSpec> specs;
+  for (std::size_t i = 0; i < entries; ++i) {
+    const Ref number = Ref::checked(PyLong_FromSize_t(1000 + i));
+    const Ref key = Ref::checked(PyTuple_Pack(2, tree.object.get(), number.get()));
+    specs.push_back(spec_of(key.get()));
+    table.insert(specs.back(), CallShape());
+  }
+  std::size_t next = 0;
+  time_per_node(state, specs.front().num_nodes(), [&] {
+    const EntryPtr entry = table.find(specs[next], CallShape(), kRoots);
+    expect(entry != nullptr, "the table has every key");
+    next = next + 1 == entries ? 0 : next + 1;
+  });
+}
+
+template <typename Stage>
+void add(const char* stage_name, const Tree& tree, Stage stage) {
+  const std::string name = std::string(stage_name) + "/" + tree.name;
+  benchmark::RegisterBenchmark(name.c_str(), [stage, &tree](benchmark::State& state) {
+    reported(state, [&] { stage(state, tree); });
+  });
+}
+
+// Of trees as large as users' arguments; of the others a thousand entries would take long to make.
+bool is_for_table(const Tree& tree) { return tree.name == "arrays_10" || tree.name == "mlp_8"; }
+
+}  // namespace
+
+void register_stages(const std::vector<Tree>& trees) {
+  for (const Tree& tree : trees) {
+    add("flatten", tree, flatten);
+    add("match", tree, match_same);
+    if (tree.statics != 0) {
+      add("match_copy", tree, match_copy);
+      add("hash", tree, hash);
+    }
+    add("equality", tree, equality);
+    add("rebuild", tree, rebuild);
+    if (is_for_table(tree)) {
+      add("find_1", tree, [](auto& state, const Tree& key) { find(state, key, 1); });
+      add("find_100", tree, [](auto& state, const Tree& key) { find(state, key, 100); });
+      add("find_1000", tree, [](auto& state, const Tree& key) { find(state, key, 1000); });
+    }
+  }
+}
+
+}  // namespace partax::bench
