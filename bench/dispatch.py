@@ -27,11 +27,12 @@ try:
     import jax
     import jax.numpy as jnp
     import optax
-    import partax
     import rich.box
     import rich.console
     import rich.table
     import tqdm
+
+    import partax
     import workloads as work
     from interleave import (
         Effort,

@@ -26,16 +26,17 @@ try:
     import jax.numpy as jnp
     import numpy as np
     import optax
-    import partax
     import rich.box
     import rich.console
     import rich.table
-    import workloads as work
-    from interleave import Timing, take_turns
     from matplotlib.figure import Figure
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
     from tqdm import tqdm
+
+    import partax
+    import workloads as work
+    from interleave import Timing, take_turns
     from workloads import EQUINOX, FLOOR, FORMS, JAX_JIT, PARTAX
 except ImportError as error:
     sys.exit(f'This demo needs {error.name}: run pip install "partax[demo]"')

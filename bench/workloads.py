@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+
 import partax
 
 FLOOR = "floor"

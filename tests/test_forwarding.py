@@ -71,9 +71,7 @@ def test_the_frozen_half_of_a_model(traces: TraceCounter) -> None:
         new = step(trained, frozen, array(3))
         assert new.layers[-1].weight is not mlp.layers[-1].weight
         assert not np.array_equal(new.layers[-1].weight, mlp.layers[-1].weight)
-        for old, kept in zip(
-            arrays(frozen), arrays(eqx.filter(new, spec, inverse=True)), strict=True
-        ):
+        for old, kept in zip(arrays(frozen), arrays(eqx.filter(new, spec, inverse=True)), strict=True):
             assert kept is old
         assert type(new) is eqx.nn.MLP and new.activation is mlp.activation
         mlp = new

@@ -193,9 +193,7 @@ def test_eval_shape_keeps_statics_and_structure() -> None:
     out = step.eval_shape(VECTOR, 3)
     assert out == (VECTOR, "s", 3)
     assert step.eval_shape(array(4), name="t") == (Shape((4,), jnp.float32), "t", 4)
-    cell = filter_jit(lambda c: (c, [c.weight @ c.weight.T])).eval_shape(
-        Cell(Shape((2, 3), jnp.float32), mode="m")
-    )
+    cell = filter_jit(lambda c: (c, [c.weight @ c.weight.T])).eval_shape(Cell(Shape((2, 3), jnp.float32), mode="m"))
     assert type(cell[0]) is Cell and cell[0].mode == "m" and cell[0].bias is None
     assert cell[0].weight == Shape((2, 3), jnp.float32)
     assert cell[1] == [Shape((2, 2), jnp.float32)]

@@ -132,7 +132,10 @@ def test_evicted_keys_free_their_statics(collect: Collect) -> None:
     alive: list[weakref.ref[Any]] = []
     for i in range(40):
         witness = Witness()
-        fun = lambda x, i=i: x * i
+
+        def fun(x: jax.Array, i: int = i) -> jax.Array:
+            return x * i
+
         alive += [weakref.ref(witness), weakref.ref(fun)]
         assert f(array(2), (i, witness), fun)[1] == (i, witness)
     del witness, fun

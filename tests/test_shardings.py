@@ -83,9 +83,7 @@ def test_prefixes_go_into_containers_and_modules(split: Sharding, everywhere: Sh
 
 
 def test_a_sharding_over_a_module_leaves_its_statics_alone(everywhere: Sharding) -> None:
-    f = filter_jit(
-        lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere
-    )
+    f = filter_jit(lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere)
     weight, y = f(make_model(), array(3))
     assert has(weight, everywhere) and has(y, everywhere)
     np.testing.assert_allclose(y, make_model()(array(3)), rtol=1e-6)
@@ -126,14 +124,10 @@ def test_explicit_in_shardings_move_numpy_arrays(split: Sharding) -> None:
         (lambda s: (None, (s, s)), "batch"),
     ],
 )
-def test_a_prefix_that_does_not_match_names_the_argument(
-    split: Sharding, make: Any, name: str
-) -> None:
+def test_a_prefix_that_does_not_match_names_the_argument(split: Sharding, make: Any, name: str) -> None:
     f = filter_jit(lambda model, batch: plus(batch), in_shardings=make(split))
     for _ in range(2):
-        with pytest.raises(
-            ValueError, match=f"in_shardings(.|\n)*{name}|{name}(.|\n)*in_shardings"
-        ):
+        with pytest.raises(ValueError, match=f"in_shardings(.|\n)*{name}|{name}(.|\n)*in_shardings"):
             f([array(8), array(8)], {"x": array(8), "y": array(8)})
 
 
@@ -151,9 +145,7 @@ def test_a_single_sharding_holds_for_every_result(split: Sharding) -> None:
     for _ in range(3):
         first, rest, text, none = f(array(16))
         assert has(first, split) and has(rest["y"], split)
-        assert_same(
-            (first, rest, text, none), (array(16) + 1, {"n": 16, "y": array(16) * 2}, "s", None)
-        )
+        assert_same((first, rest, text, none), (array(16) + 1, {"n": 16, "y": array(16) * 2}, "s", None))
 
 
 def test_a_prefix_of_the_result(split: Sharding, everywhere: Sharding) -> None:
@@ -235,9 +227,7 @@ def test_shardings_are_kept(split: Sharding, everywhere: Sharding, traces: Trace
     assert f.cache_info().static_keys == 1
 
 
-def test_a_train_step_keeps_a_replicated_model_and_a_split_batch(
-    split: Sharding, everywhere: Sharding
-) -> None:
+def test_a_train_step_keeps_a_replicated_model_and_a_split_batch(split: Sharding, everywhere: Sharding) -> None:
     @filter_jit(donate=("model",))
     def step(model: Any, batch: jax.Array) -> Any:
         def loss(model: Any) -> jax.Array:

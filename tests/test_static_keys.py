@@ -170,7 +170,7 @@ def test_equal_values_share_one_trace(traces: TraceCounter, place: Place, make: 
 
 
 AUX_EQUAL: dict[str, Callable[[], Any]] = {
-    "tuple": lambda: tuple([1, (2.0, float("nan")), "x"]),
+    "tuple": lambda: tuple([1, (2.0, float("nan")), "x"]),  # noqa: C409 - a literal might be one object
     "list": lambda: [1, [2, (3,)], {"k": [4]}],
     "dict": lambda: {"a": [1], "b": {2, 3}},
     "set": lambda: {1, 2, "three"},
@@ -297,9 +297,7 @@ def check_mutations(traces: TraceCounter, value: Any, call: Any, kind: str) -> N
 @pytest.mark.parametrize("inside", INSIDE.values(), ids=INSIDE.keys())
 @pytest.mark.parametrize("kind", MUTABLE)
 @pytest.mark.parametrize("node", ["module field", "registered node", "dataclass field"])
-def test_mutated_aux_data_is_a_new_key(
-    traces: TraceCounter, kind: str, inside: Any, node: str
-) -> None:
+def test_mutated_aux_data_is_a_new_key(traces: TraceCounter, kind: str, inside: Any, node: str) -> None:
     value = MUTABLE[kind][0]()
     tree = PLACES[node][0](inside(value))
     f = filter_jit(lambda t: (traces.tick(), repr(value))[1])

@@ -73,9 +73,7 @@ class Plain:
 # --- names
 
 
-@pytest.mark.parametrize(
-    "name", ["__name__", "__qualname__", "__doc__", "__module__", "__annotations__"]
-)
+@pytest.mark.parametrize("name", ["__name__", "__qualname__", "__doc__", "__module__", "__annotations__"])
 def test_names_are_those_of_the_function(name: str) -> None:
     assert getattr(jitted, name) == getattr(plain, name)
     assert getattr(filter_jit(jitted), name) == getattr(plain, name)
@@ -241,9 +239,7 @@ def test_as_an_argument_its_arrays_are_traced(traces: TraceCounter) -> None:
     for i in range(3):
         model = make_model(start=i)
         np.testing.assert_allclose(f(filter_jit(model), array(3)), model(array(3)), rtol=1e-6)
-        np.testing.assert_allclose(
-            f(Module(array(3, start=i)).method, array(3)), array(3, start=i) * array(3)
-        )
+        np.testing.assert_allclose(f(Module(array(3, start=i)).method, array(3)), array(3, start=i) * array(3))
     assert traces.count == 2
 
 

@@ -78,12 +78,8 @@ def _tray_with_keys(t: Tray) -> tuple[Any, Any]:
     return ((key("top"), t.top), (key("bottom"), t.bottom)), t.label
 
 
-jax.tree_util.register_pytree_node(
-    Bag, lambda b: (b.items, b.label), lambda label, items: Bag(*items, label=label)
-)
-jax.tree_util.register_pytree_with_keys(
-    Tray, _tray_with_keys, lambda label, c: Tray(*c, label=label)
-)
+jax.tree_util.register_pytree_node(Bag, lambda b: (b.items, b.label), lambda label, items: Bag(*items, label=label))
+jax.tree_util.register_pytree_with_keys(Tray, _tray_with_keys, lambda label, c: Tray(*c, label=label))
 
 
 class Layer(eqx.Module):
@@ -221,9 +217,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "mixed": _mixed,
 }
 
-over_samples = pytest.mark.parametrize(
-    "make", [pytest.param(make, id=name) for name, make in SAMPLES.items()]
-)
+over_samples = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SAMPLES.items()])
 
 
 def is_array(x: Any) -> bool:

@@ -1,7 +1,7 @@
 // Microbenchmarks of partax's native stages, in nanoseconds per node of the tree.
 //
-//   cmake -S . -B build/bench -DPARTAX_BUILD_BENCH=ON -DPython_EXECUTABLE=$(which python) \
-//         -Dpybind11_DIR=$(python -m pybind11 --cmakedir)
+//   export pybind11_DIR=$(python -m pybind11 --cmakedir)
+//   cmake -S . -B build/bench -DPARTAX_BUILD_BENCH=ON -DPython_EXECUTABLE=$(which python)
 //   cmake --build build/bench --target partax_bench
 //   build/bench/bench/native/partax_bench [--benchmark_filter=flatten] [--benchmark_repetitions=5]
 //
@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <iostream>
+#include <stdexcept>
 
 #include "interpreter.h"
 #include "peers.h"
@@ -31,8 +32,8 @@ bool wants_own_format(int argc, char** argv) {
   return false;
 }
 
-int run(bool own_format) {
-  const Interpreter python;
+// Needs a running interpreter.
+void run_benchmarks(bool own_format) {
   const std::vector<Tree> trees = make_trees();
   Peers peers;
   peers.register_flatten(trees);
@@ -44,6 +45,20 @@ int run(bool own_format) {
     benchmark::RunSpecifiedBenchmarks(&reporter);
   }
   benchmark::ClearRegisteredBenchmarks();
+}
+
+int run(bool own_format) {
+  try {
+    const Interpreter python;
+    try {
+      run_benchmarks(own_format);
+    } catch (...) {
+      throw std::runtime_error(current_error());
+    }
+  } catch (const std::exception& error) {
+    std::cerr << "partax_bench: " << error.what() << "\n";
+    return 1;
+  }
   return failures == 0 ? 0 : 1;
 }
 
@@ -55,10 +70,5 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   setenv("JAX_PLATFORMS", "cpu", 0);
-  try {
-    return partax::bench::run(own_format);
-  } catch (const std::exception& error) {
-    std::cerr << "partax_bench: " << error.what() << "\n";
-    return 1;
-  }
+  return partax::bench::run(own_format);
 }

@@ -55,16 +55,16 @@ void Peers::register_flatten(const std::vector<Tree>& trees) {
   using Flatten = Ref (Peers::*)(const Tree&) const;
   const std::pair<const char*, Flatten> peers[] = {{"jax_flatten/", &Peers::flatten_with_jax},
                                                    {"optree_flatten/", &Peers::flatten_with_optree}};
-  for (const Tree& tree : trees) {
-    teach_optree(tree);
-    for (const auto& peer : peers) {
-      benchmark::RegisterBenchmark((peer.first + tree.name).c_str(),
-                                   [this, &tree, flatten = peer.second](benchmark::State& state) {
-                                     reported(state, [&] {
-                                       expect_leaves(tree, (this->*flatten)(tree));
-                                       time_per_node(state, tree.nodes, [&] { (this->*flatten)(tree); });
-                                     });
-                                   });
+  for (const Tree& tree : trees) teach_optree(tree);
+  for (const auto& [name, flatten] : peers) {
+    for (const Tree& tree : trees) {
+      const auto run = [this, &tree, flatten = flatten](benchmark::State& state) {
+        reported(state, [&] {
+          expect_leaves(tree, (this->*flatten)(tree));
+          time_per_node(state, tree.nodes, [&] { (this->*flatten)(tree); });
+        });
+      };
+      benchmark::RegisterBenchmark((name + tree.name).c_str(), run);
     }
   }
 }

@@ -22,7 +22,7 @@ class Peers {
   Ref flatten_with_optree(const Tree& tree) const;
 
   std::unordered_set<const PyTypeObject*> taught_;  // module types that optree knows
-  Ref registry_;  // jax's default one
+  Ref registry_;                                    // jax's default one
   Ref jax_flatten_;
   Ref optree_flatten_;
   Ref optree_keywords_;   // ("namespace",)

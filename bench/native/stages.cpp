@@ -75,14 +75,18 @@ void rebuild(benchmark::State& state, const Tree& tree) {
   LeafBuffer leaves;
   const TreeSpec spec = bench::spec_of(tree.object.get(), leaves);
   BufferLeaves source(leaves);
+  LeafBuffer again;
+  expect(match_tree(spec.sealed(nullptr), partax::rebuild(spec, source).get(), again), "the rebuilt tree is the same");
   time_per_node(state, tree.nodes, [&] {
     const Ref object = partax::rebuild(spec, source);
     benchmark::DoNotOptimize(object.get());
   });
 }
 
-// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many entries.
-void find(benchmark::State& state, const Tree& tree, std::size_t entries) {
+// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many entries: a call whose hash is
+// known already.
+template <std::size_t entries>
+void find(benchmark::State& state, const Tree& tree) {
   StaticTable table(entries);
   std::vector<TreeSpec> specs;
   for (std::size_t i = 0; i < entries; ++i) {
@@ -99,35 +103,36 @@ void find(benchmark::State& state, const Tree& tree, std::size_t entries) {
   });
 }
 
-template <typename Stage>
-void add(const char* stage_name, const Tree& tree, Stage stage) {
-  const std::string name = std::string(stage_name) + "/" + tree.name;
-  benchmark::RegisterBenchmark(name.c_str(), [stage, &tree](benchmark::State& state) {
-    reported(state, [&] { stage(state, tree); });
-  });
+using Stage = void (*)(benchmark::State&, const Tree&);
+
+void add(const char* stage_name, Stage stage, const std::vector<Tree>& trees, bool (*applies)(const Tree&)) {
+  for (const Tree& tree : trees) {
+    if (!applies(tree)) continue;
+    const std::string name = std::string(stage_name) + "/" + tree.name;
+    benchmark::RegisterBenchmark(
+        name.c_str(), [stage, &tree](benchmark::State& state) { reported(state, [&] { stage(state, tree); }); });
+  }
 }
 
-// Of trees as large as users' arguments; of the others a thousand entries would take long to make.
+bool always(const Tree&) { return true; }
+
+bool has_statics(const Tree& tree) { return tree.statics != 0; }
+
+// Trees as large as users' arguments; of larger ones a thousand entries would take long to make.
 bool is_for_table(const Tree& tree) { return tree.name == "arrays_10" || tree.name == "mlp_8"; }
 
 }  // namespace
 
 void register_stages(const std::vector<Tree>& trees) {
-  for (const Tree& tree : trees) {
-    add("flatten", tree, flatten);
-    add("match", tree, match_same);
-    if (tree.statics != 0) {
-      add("match_copy", tree, match_copy);
-      add("hash", tree, hash);
-    }
-    add("equality", tree, equality);
-    add("rebuild", tree, rebuild);
-    if (is_for_table(tree)) {
-      add("find_1", tree, [](auto& state, const Tree& key) { find(state, key, 1); });
-      add("find_100", tree, [](auto& state, const Tree& key) { find(state, key, 100); });
-      add("find_1000", tree, [](auto& state, const Tree& key) { find(state, key, 1000); });
-    }
-  }
+  add("flatten", flatten, trees, always);
+  add("match", match_same, trees, always);
+  add("match_copy", match_copy, trees, has_statics);
+  add("hash", hash, trees, has_statics);
+  add("equality", equality, trees, always);
+  add("rebuild", rebuild, trees, always);
+  add("find_1", find<1>, trees, is_for_table);
+  add("find_100", find<100>, trees, is_for_table);
+  add("find_1000", find<1000>, trees, is_for_table);
 }
 
 }  // namespace partax::bench

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from partax import _core
 from partax._jax_private import concrete_array_type, ref_types, registered_nodes
@@ -116,7 +117,9 @@ def _describe_dataclass(obj: Any) -> Description | None:
         return None
     if not _identical([value for _, value in pairs], [values[name] for name in children]):
         return None
-    return ("dataclass", children, statics, _frozen_fields(cls)) if _identical(aux, [values[n] for n in statics]) else None
+    if not _identical(aux, [values[name] for name in statics]):
+        return None
+    return ("dataclass", children, statics, _frozen_fields(cls))
 
 
 def _is_native_dataclass(cls: type) -> bool:
@@ -134,7 +137,7 @@ def _describe_node(obj: Any) -> Description:
 
 
 def _leaf_sort(obj: Any) -> str:
-    if isinstance(obj, jax.core.Tracer):
+    if isinstance(obj, Tracer):
         return "tracer"
     if isinstance(obj, jax.Array):
         return "jax_array"
@@ -168,6 +171,12 @@ def _one_level(node: Any) -> Any:
     # Everything but the root, which is asked about first, is a leaf; also the node itself where it is its own child.
     is_root = iter((True,))
     return jax.tree.structure(node, is_leaf=lambda _: not next(is_root, False))
+
+
+def _treedef_of(cls: type, aux: Any, num_children: int) -> Any:
+    """The treedef of a node of `cls` with this aux data, whose children are leaves."""
+    leaf = jax.tree.structure(0)
+    return jax.tree_util.PyTreeDef.from_node_data_and_children(_REGISTRY, (cls, aux), [leaf] * num_children)
 
 
 def _is_inexact(dtype: Any) -> bool:
@@ -217,7 +226,8 @@ def _live_defaults(fun: Any) -> int:
     if is_plain(fun):
         return 1
     wraps = hasattr(fun, "__wrapped__") or hasattr(fun, "__signature__") or isinstance(fun, type)
-    return 2 if not wraps and is_plain(getattr(type(fun), "__call__", None)) else 0
+    method = getattr(type(fun), "__call__", None)  # noqa: B004 - not whether there is one, but which
+    return 2 if not wraps and is_plain(method) else 0
 
 
 def install() -> None:
@@ -226,6 +236,7 @@ def install() -> None:
         describe=describe,
         registry=_REGISTRY,
         one_level=_one_level,
+        treedef_of=_treedef_of,
         jax_array=jax.Array,
         jax_array_type=concrete_array_type(),
         treedef_type=jax.tree_util.PyTreeDef,

@@ -100,9 +100,9 @@ def filter_grad(fun: Callable[..., Any] | None = None, *, has_aux: bool = False,
       has_aux: whether `fun` returns `(scalar, aux)`; `aux` may be anything.
 
     Returns:
-      A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure of
-      the first argument, with None for everything that is not a floating or complex array of JAX or NumPy. Without
-      `fun`, a decorator.
+      A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
+      of the first argument, with None for everything that is not a floating or complex array of JAX or NumPy.
+      Without `fun`, a decorator.
 
     Raises:
       ValueError: `argnums` was given.

@@ -32,7 +32,7 @@ def concrete_array_type() -> type:
 
 def ref_types() -> tuple[type, ...]:
     """The types of mutable array references, which jax.jit traces though they are no `jax.Array`."""
-    public = getattr(jax, "Ref", None) or getattr(jax.ref, "Ref", None)
+    public = getattr(jax, "Ref", None) or getattr(getattr(jax, "ref", None), "Ref", None)
     if isinstance(public, type):
         return (public,)
     try:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 import jax
+import numpy as np
+from jax.core import Tracer
 from jax.sharding import PartitionSpec, Sharding
 
 from partax import _core, _stages
@@ -221,8 +223,9 @@ def build_target(
 
 def _to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
     """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays."""
+    value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
     for array in inputs:
-        if isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
+        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
             continue
         sharding = array.sharding
         if isinstance(sharding, jax.sharding.NamedSharding):
@@ -326,11 +329,11 @@ def filter_jit(
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 
     Args:
-      fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed function.
-        Its arguments may be any pytrees. Without it, a decorator.
-      donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself; `"all-except-first"`;
-        or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax warn about donated buffers
-        that it could not use. An array that is returned as it came is not donated.
+      fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed
+        function. Its arguments may be any pytrees. Without it, a decorator.
+      donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself;
+        `"all-except-first"`; or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax
+        warn about donated buffers that it could not use. An array that is returned as it came is not donated.
       inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`.
       keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
       compiler_options: options of the XLA compiler, as in `jax.jit`.
@@ -340,14 +343,15 @@ def filter_jit(
       cache_size: how many static keys to keep; the least recently used goes first.
 
     Returns:
-      A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays come
-      back as they are, and arrays that are inputs are the very same objects. It shares its traces with every wrapper of an
-      equal callable with equal options, and is a pytree of the callable.
+      A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
+      come back as they are, and arrays that are inputs are the very same objects. It shares its traces with every
+      wrapper of an equal callable with equal options, and is a pytree of the callable.
 
     Raises:
       ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
         positive.
-      TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared, the message has its path.
+      TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared; the message has its
+        path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
     if not isinstance(cache_size, int) or cache_size < 1:

@@ -22,8 +22,8 @@ def partition(
 
     Args:
       pytree: any pytree.
-      filter_spec: which leaves to take: a predicate on leaves, a bool, or a prefix of `pytree` with predicates and bools
-        as its leaves. The built-in predicates run without a Python call.
+      filter_spec: which leaves to take: a predicate on leaves, a bool, or a prefix of `pytree` with predicates and
+        bools as its leaves. The built-in predicates run without a Python call.
       replace: what stands in each tree for the leaves that went into the other.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
 

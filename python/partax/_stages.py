@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from partax import _core
 
 
 @contextlib.contextmanager
-def _quiet(wrapper: Any) -> Iterator[None]:
+def _quiet(wrapper: Any) -> Generator[None]:
     """Without the warning about donated buffers, where the wrapper's options say so."""
     with warnings.catch_warnings():
         if wrapper._options.silences_warnings:

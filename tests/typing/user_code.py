@@ -1,0 +1,117 @@
+"""Guards what a type checker sees of partax: this file is checked (pyright, strict), never run.
+
+`assert_type` fails the check where the type is another; `# pyright: ignore[rule]` where the error is missing.
+"""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import jax
+
+from partax import (
+    CacheInfo,
+    Compiled,
+    Lowered,
+    Traced,
+    apply_updates,
+    combine,
+    filter,
+    filter_grad,
+    filter_jit,
+    filter_value_and_grad,
+    is_array,
+    is_inexact_array,
+    partition,
+)
+
+
+class Model:
+    scale: jax.Array
+
+    @filter_jit
+    def __call__(self, x: jax.Array, *, times: int = 1) -> jax.Array:
+        return self.scale * x * times
+
+    @filter_jit(donate=("x",))
+    def in_place(self, x: jax.Array) -> jax.Array:
+        return self.scale * x
+
+
+class Affine:
+    def __call__(self, x: jax.Array, *, times: int = 1) -> jax.Array:
+        return x * times
+
+
+@filter_jit
+def bare(x: jax.Array, n: int = 1) -> tuple[jax.Array, int]:
+    return x, n
+
+
+@filter_jit(donate="all-except-first", inline=True, cache_size=16)
+def with_options(model: Model, state: dict[str, jax.Array], *, train: bool) -> dict[str, jax.Array]:
+    return state
+
+
+def the_signature_survives(model: Model, x: jax.Array) -> None:
+    assert_type(bare(x, 2), tuple[jax.Array, int])
+    assert_type(bare(x, n=2), tuple[jax.Array, int])
+    assert_type(with_options(model, {"x": x}, train=True), dict[str, jax.Array])
+    bare()  # pyright: ignore[reportCallIssue]
+    bare(x, "two")  # pyright: ignore[reportArgumentType]
+    bare(x, m=2)  # pyright: ignore[reportCallIssue]
+    with_options(model, {"x": x})  # pyright: ignore[reportCallIssue]
+
+
+def methods_are_bound(model: Model, x: jax.Array) -> None:
+    assert_type(model.in_place(x), jax.Array)
+    assert_type(Model.in_place(model, x), jax.Array)
+    assert_type(model.in_place.cache_info(), CacheInfo)
+    model.in_place()  # pyright: ignore[reportCallIssue]
+    model.in_place("x")  # pyright: ignore[reportArgumentType]
+
+
+def callables_of_other_kinds(x: jax.Array) -> None:
+    assert_type(filter_jit(Affine())(x, times=2), jax.Array)
+    assert_type(filter_jit(lambda: 1)(), int)
+    assert_type(filter_jit(bare)(x), tuple[jax.Array, int])
+
+
+def what_a_wrapper_has(x: jax.Array) -> None:
+    assert_type(bare.__name__, str)
+    assert_type(bare.cache_info().traces, int)
+    assert_type(bare.trace(x), Traced)
+    assert_type(bare.lower(jax.ShapeDtypeStruct((), "float32"), n=2), Lowered)
+    assert_type(bare.lower(x).compile(), Compiled)
+    assert_type(bare.lower(x).as_text(), str)
+    assert_type(bare.__wrapped__(x), tuple[jax.Array, int])
+    bare.clear_cache()
+
+
+def wrong_options(x: jax.Array) -> None:
+    filter_jit(bare, cache_size="many")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    filter_jit(bare, donates="all")  # pyright: ignore[reportCallIssue]
+
+
+def gradients(model: Model, x: jax.Array) -> None:
+    def loss(model: Model, x: jax.Array) -> jax.Array:
+        return model(x).sum()
+
+    @filter_value_and_grad(has_aux=True)
+    def with_aux(model: Model, x: jax.Array) -> tuple[jax.Array, str]:
+        return loss(model, x), "aux"
+
+    gradient: Model = filter_grad(loss)(model, x)
+    (value, aux), gradient = with_aux(model, x)
+    model = apply_updates(model, gradient)
+    print(value, aux)
+
+
+def splitting(model: Model, x: jax.Array) -> None:
+    arrays, static = partition(model, is_array)
+    inexact = filter(model, is_inexact_array, inverse=True, is_leaf=lambda node: node is None)
+    again: Any = combine(arrays, static, inexact)
+    assert_type(is_array(x), bool)
+    print(again)
