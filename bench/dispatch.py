@@ -111,9 +111,7 @@ def identity(effort: Effort, name: str, budget: float) -> Row:
 def identity_of_module(effort: Effort, name: str, budget: float) -> Row:
     forms = work.four_forms(lambda _: lambda model: model, work.Scale(jnp.ones(())))
     loops = {
-        form: repeated(
-            f.fn, *f.state, wait_for=same_value if form == FLOOR else lambda out: out.factor
-        )
+        form: repeated(f.fn, *f.state, wait_for=same_value if form == FLOOR else lambda out: out.factor)
         for form, f in forms.items()
     }
     return as_row(name, effort.timings(loops), budget)
@@ -234,13 +232,8 @@ def first_call(effort: Effort, name: str, budget: float) -> Row:
 def import_time(effort: Effort, name: str, budget: float) -> Row:
     def importing(module: str) -> float:
         # Timed in the child, after jax: the start of a process is far noisier than the difference.
-        code = (
-            "import time, jax; begin = time.perf_counter(); "
-            f"import {module}; print(time.perf_counter() - begin)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
+        code = f"import time, jax; begin = time.perf_counter(); import {module}; print(time.perf_counter() - begin)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         return float(done.stdout)
 
     modules = {EQUINOX: "equinox", PARTAX: "partax"}
@@ -268,9 +261,7 @@ def long_computation(effort: Effort, name: str, budget: float) -> Row:
 
     for form in FORMS:
         until_it_returns(form)
-    timings = take_turns(
-        {form: partial(until_it_returns, form) for form in FORMS}, effort.slow_rounds(9)
-    )
+    timings = take_turns({form: partial(until_it_returns, form) for form in FORMS}, effort.slow_rounds(9))
     completion = Timing(tuple(total[PARTAX][1:])).median
     return as_row(name, timings, budget, "ms", f"until it returns, of {completion * 1e3:.0f} ms")
 

@@ -76,9 +76,7 @@ class Digits:
 def load(seed: int) -> Digits:
     data: Any = load_digits()
     images, labels = data.data, data.target
-    train, test = train_test_split(
-        np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=seed
-    )
+    train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=seed)
     x, y = (images / 16).astype(np.float32), labels.astype(np.int32)
     return Digits(x[train], y[train], x[test], y[test])
 
@@ -94,9 +92,7 @@ def make_step(
     """The train step, with gradients and updates from the library that `form` stands for."""
     library = work.LIBRARIES[form]
 
-    def step(
-        model: eqx.nn.MLP, opt_state: Any, x: jax.Array, y: jax.Array
-    ) -> tuple[eqx.nn.MLP, Any, jax.Array]:
+    def step(model: eqx.nn.MLP, opt_state: Any, x: jax.Array, y: jax.Array) -> tuple[eqx.nn.MLP, Any, jax.Array]:
         traces[form] += 1  # Runs under tracing only.
         loss, grads = library.value_and_grad(cross_entropy)(model, x, y)
         updates, opt_state = optimizer.update(grads, opt_state)
@@ -168,9 +164,7 @@ class Contender:
 def compare(expected: list[np.ndarray], found: dict[str, list[np.ndarray]]) -> tuple[bool, str]:
     """Whether all forms ended with the parameters of the training run, and a line that says so."""
     off = {
-        LABELS[form]: max(
-            float(np.max(np.abs(a - b))) for a, b in zip(expected, arrays, strict=True)
-        )
+        LABELS[form]: max(float(np.max(np.abs(a - b))) for a, b in zip(expected, arrays, strict=True))
         for form, arrays in found.items()
     }
     if not any(off.values()):
@@ -242,9 +236,7 @@ def option_parser() -> argparse.ArgumentParser:
     add("--batch-size", type=whole_number(1, 1437), default=32, help="images in a step")
     add("--steps", type=whole_number(2 * BLOCK, 1_000_000), default=1500, help="steps of a run")
     add("--seed", type=whole_number(0, 2**31 - 1), default=0, help="weights, split and batches")
-    parser.add_argument(
-        "--plot", metavar="FILE.png", type=png_file, help="draw the loss curve and the step times"
-    )
+    parser.add_argument("--plot", metavar="FILE.png", type=png_file, help="draw the loss curve and the step times")
     return parser
 
 
@@ -260,9 +252,7 @@ def main() -> int:
     def batches() -> Iterator[Batch]:
         return islice(digits.batches(options.batch_size, options.seed), steps)
 
-    model = work.mlp(
-        depth=options.depth, width=options.width, in_size=64, out_size=10, seed=options.seed
-    )
+    model = work.mlp(depth=options.depth, width=options.width, in_size=64, out_size=10, seed=options.seed)
     optimizer = optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, steps))
     opt_state = work.adam_state(optimizer, model)
 

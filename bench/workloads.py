@@ -58,9 +58,7 @@ LIBRARIES = {
     FLOOR: _BY_HAND,
     JAX_JIT: _BY_HAND,
     EQUINOX: Library(eqx.filter_value_and_grad, eqx.partition, eqx.combine, eqx.apply_updates),
-    PARTAX: Library(
-        partax.filter_value_and_grad, partax.partition, partax.combine, partax.apply_updates
-    ),
+    PARTAX: Library(partax.filter_value_and_grad, partax.partition, partax.combine, partax.apply_updates),
 }
 
 
@@ -147,9 +145,7 @@ def scalar_of_little(model: Any, opt_state: Any, x: jax.Array) -> jax.Array:
     return jnp.sum(x) + opt_state[0].count
 
 
-def train_step(
-    library: Library, optimizer: optax.GradientTransformation
-) -> Callable[..., tuple[Any, Any]]:
+def train_step(library: Library, optimizer: optax.GradientTransformation) -> Callable[..., tuple[Any, Any]]:
     """One Adam step on the whole model."""
 
     def step(model: eqx.nn.MLP, opt_state: Any, x: jax.Array) -> tuple[Any, Any]:

@@ -56,7 +56,7 @@ PyObject* StaticTable::callback() {
   return callback_.get();
 }
 
-EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape, const std::vector<std::string>& names) {
+EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
   const std::size_t hash = spec.hash ^ shape.hash();
   // Comparing runs user code, which may change this table: the candidates are copied first.
   std::vector<EntryPtr> candidates;
@@ -64,7 +64,7 @@ EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape, const s
   for (auto it = range.first; it != range.second; ++it) candidates.push_back(it->second);
   for (const EntryPtr& entry : candidates) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
-    if (!entry->key.equals(spec, names)) continue;
+    if (!entry->key.equals(spec)) continue;
     if (!entry->in_table) continue;
     touch(*entry);
     return entry;

@@ -27,6 +27,7 @@ struct Entry {
   std::size_t traces = 0;
   std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
   std::vector<std::weak_ptr<OutputSlot>> outputs;
+  std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
   bool in_table = false;
   std::list<std::shared_ptr<Entry>>::iterator recency;
 };
@@ -39,8 +40,8 @@ class StaticTable {
   StaticTable(const StaticTable&) = delete;
   StaticTable& operator=(const StaticTable&) = delete;
 
-  // The entry of an equal key, which becomes the most recent one; or null. `names` are the roots for error paths.
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape, const std::vector<std::string>& names);
+  // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape);
   // Adds an entry without a value; drops the least recently used one if there are too many.
   EntryPtr insert(const TreeSpec& spec, const CallShape& shape);
   // The entry used last, or null.

@@ -46,7 +46,7 @@ void Flattener::tree(PyObject* root) {
   walk(root);
 }
 
-void Flattener::call(PyObject* const* values, std::size_t count, const std::vector<std::string>& names) {
+void Flattener::call(PyObject* const* values, std::size_t count) {
   TypeTable::instance().epoch();
   const std::size_t index = open(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
@@ -56,9 +56,9 @@ void Flattener::call(PyObject* const* values, std::size_t count, const std::vect
       } catch (const PythonError&) {
         throw WalkError::from_user_code("reading");
       }
-    } catch (const WalkError& error) {
-      error.raise(i < names.size() ? names[i] : "arguments[" + std::to_string(i) + "]");
-      throw PythonError{};
+    } catch (WalkError& error) {
+      error.set_origin(i);
+      throw;
     }
   }
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);

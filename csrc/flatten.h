@@ -27,8 +27,8 @@ class Flattener {
 
   // The whole of one tree.
   void tree(PyObject* root);
-  // The values of a call; `names` are the roots of their paths. Raises the Python exception itself.
-  void call(PyObject* const* values, std::size_t count, const std::vector<std::string>& names);
+  // The values of a call; the origin of an error is the value's index.
+  void call(PyObject* const* values, std::size_t count);
 
  private:
   void walk(PyObject* object);

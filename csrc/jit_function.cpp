@@ -31,9 +31,27 @@ StaticTable& shared_caches() {
   return *table;
 }
 
-[[noreturn]] void raise_located(const WalkError& error) {
-  error.raise("");
+using Names = std::vector<std::string>;
+
+// Flattens the values of a call; `names()` gives the roots of their paths, for errors only.
+template <typename GetNames>
+void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options, PyObject* const* values,
+                  std::size_t count, GetNames&& names) {
+  try {
+    Flattener(spec, leaves, options).call(values, count);
+  } catch (const WalkError& error) {
+    error.raise(names().at(error.origin()));
+    throw PythonError{};
+  }
+}
+
+[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const Names& names) {
+  error.raise(static_path(spec, names, error.origin()));
   throw PythonError{};
+}
+
+Names names_of(const CallFrame& frame) {
+  return value_names(frame.cache.parameters, frame.call.shape(), frame.call.has_callable());
 }
 
 // ---- The stages of a call.
@@ -58,7 +76,7 @@ Ref leaf_owners(const TreeSpec& spec) {
   return owners;
 }
 
-Ref string_tuple(const std::vector<std::string>& strings) {
+Ref string_tuple(const Names& strings) {
   Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(strings.size())));
   for (std::size_t i = 0; i < strings.size(); ++i) {
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), unicode(strings[i]).release());
@@ -67,7 +85,7 @@ Ref string_tuple(const std::vector<std::string>& strings) {
 }
 
 // Python makes the jax.jit target, and may trace it to know which arguments it must not donate.
-void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves, const std::vector<std::string>& names) {
+void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref owners = leaf_owners(entry.key);
   const Ref tuple = leaves.tuple();
   const Ref values = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(frame.call.size())));
@@ -75,7 +93,7 @@ void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves, cons
     PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(frame.call.values()[i]));
   }
   const Ref built = Ref::checked(PyObject_CallFunctionObjArgs(
-      hooks().build_target.get(), frame.cache.options.get(), frame.jit.function, string_tuple(names).get(),
+      hooks().build_target.get(), frame.cache.options.get(), frame.jit.function, string_tuple(names_of(frame)).get(),
       values.get(), owners.get(), tuple.get(), frame.call.has_callable() ? Py_True : Py_False, nullptr));
   PyObject *target = nullptr, *pinned = nullptr;
   if (!PyArg_ParseTuple(built.get(), "OO!", &target, &PyBytes_Type, &pinned)) throw PythonError{};
@@ -87,24 +105,22 @@ void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves, cons
 // The entry of a call that differs from the last one. Fills `leaves`.
 EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   CallCache& cache = frame.cache;
-  const std::vector<std::string> names =
-      value_names(cache.parameters, frame.call.shape(), frame.call.has_callable());
   TreeSpec spec;
   FlattenOptions options;
   options.abstract = frame.abstract;
-  Flattener(spec, leaves, options).call(frame.call.values(), frame.call.size(), names);
+  flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
   EntryPtr entry;
   try {
-    entry = cache.table.find(spec, frame.call.shape(), names);
+    entry = cache.table.find(spec, frame.call.shape());
     if (entry && entry->value) return entry;
     if (!entry) entry = cache.table.insert(spec, frame.call.shape());
   } catch (const WalkError& error) {
-    raise_located(error);
+    raise_at_static(error, spec, names_of(frame));
   }
   is_new = true;
   frame.entry = entry.get();
   try {
-    build_target(frame, *entry, leaves, names);
+    build_target(frame, *entry, leaves);
   } catch (...) {
     if (entry->traces == 0) cache.table.erase(*entry);
     throw;
@@ -114,13 +130,22 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
 
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   CallCache& cache = frame.cache;
-  EntryPtr entry = cache.table.latest();
-  if (entry && entry->value && entry->epoch == TypeTable::instance().epoch() &&
-      entry->shape == frame.call.shape() &&
-      match_call(entry->key, frame.call.values(), frame.call.size(), leaves, frame.abstract)) {
+  const auto matches = [&](const Entry& entry) {
+    return entry.value && entry.epoch == TypeTable::instance().epoch() && entry.shape == frame.call.shape() &&
+           match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract);
+  };
+  const EntryPtr latest = cache.table.latest();
+  if (!latest) return look_up(frame, leaves, is_new);
+  if (matches(*latest)) return latest;
+  // Calls that alternate or go round between static keys are known without hashing.
+  EntryPtr entry = latest->successor.lock();
+  if (entry && entry->in_table && matches(*entry)) {
+    if (entry->in_table) cache.table.touch(*entry);
     return entry;
   }
-  return look_up(frame, leaves, is_new);
+  entry = look_up(frame, leaves, is_new);
+  latest->successor = entry;
+  return entry;
 }
 
 void ensure_cache(JitFunction& jit);  // below, with the shared caches
@@ -167,7 +192,7 @@ void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {
       std::string path;
     } search{i, "an argument"};
     each_leaf(
-        frame.entry->key, value_names(frame.cache.parameters, frame.call.shape(), frame.call.has_callable()),
+        frame.entry->key, names_of(frame),
         [](void* context, const std::string& path, std::ptrdiff_t index) {
           auto* wanted = static_cast<Search*>(context);
           if (index < 0 && wanted->left-- == 0) wanted->path = path;
@@ -578,19 +603,19 @@ namespace {
 
 // Finds the cache of an equal callable with equal options, or makes one.
 void ensure_cache(JitFunction& jit) {
-  if (jit.cache != nullptr) return;
   if (jit.function == nullptr) {
     released(nullptr);
     throw PythonError{};
   }
+  if (jit.cache != nullptr) return;
   const Ref key = Ref::checked(PyObject_GetAttrString(jit.options, "key"));
   TreeSpec spec;
   LeafBuffer leaves;
   PyObject* const values[] = {jit.function, key.get()};
-  const std::vector<std::string> names = {"fun", "options"};
-  Flattener(spec, leaves, FlattenOptions()).call(values, 2, names);
+  const auto names = [] { return Names{"fun", "options"}; };
+  flatten_call(spec, leaves, FlattenOptions(), values, 2, names);
   try {
-    EntryPtr entry = shared_caches().find(spec, CallShape(), names);
+    EntryPtr entry = shared_caches().find(spec, CallShape());
     Ref cache = entry ? entry->value : Ref();
     if (!cache) {
       cache = make_cache(jit.function, jit.options);
@@ -600,7 +625,7 @@ void ensure_cache(JitFunction& jit) {
     jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
     if (jit.cache == nullptr) jit.cache = cache.release();
   } catch (const WalkError& error) {
-    raise_located(error);
+    raise_at_static(error, spec, names());
   }
 }
 
@@ -622,19 +647,18 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
     throw PythonError{};
   }
   // The trace sees the values of this very call; the key must still describe them.
-  const std::vector<std::string> names =
-      value_names(frame->cache.parameters, frame->call.shape(), frame->call.has_callable());
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions options;
   options.abstract = frame->abstract;
   options.rebuildable = true;
-  Flattener(spec, arrays, options).call(frame->call.values(), frame->call.size(), names);
+  const auto names = [&] { return names_of(*frame); };
+  flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
   bool unchanged = false;
   try {
-    unchanged = frame->entry->key.equals(spec, names);
+    unchanged = frame->entry->key.equals(spec);
   } catch (const WalkError& error) {
-    raise_located(error);
+    raise_at_static(error, spec, names());
   }
   if (!unchanged) {
     PyErr_SetString(PyExc_RuntimeError,
@@ -722,7 +746,7 @@ Ref PreparedCall::result(PyObject* returned) const { return user_result(returned
 
 namespace {
 
-Ref items_of(const TreeSpec& spec, const std::vector<std::string>& names) {
+Ref items_of(const TreeSpec& spec, const Names& names) {
   struct Collector {
     const TreeSpec& spec;
     Ref list;
@@ -747,7 +771,7 @@ Ref PreparedCall::static_items() const {
   FlattenOptions options;
   options.abstract = abstract_;
   options.keyed = true;
-  Flattener(spec, leaves, options).call(call_->values(), call_->size(), names_);
+  flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names_; });
   return items_of(spec, names_);
 }
 

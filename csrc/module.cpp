@@ -100,6 +100,11 @@ std::string spec_repr(const Spec& spec) {
          " dynamic and " + std::to_string(spec.loose.num_static_leaves()) + " static leaves)";
 }
 
+[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const std::string& root) {
+  error.raise(static_path(spec, {root}, error.origin()));
+  throw PythonError{};
+}
+
 // Runs what may throw a WalkError about one bare value.
 template <typename Body>
 auto located(const char* root, Body&& body) {
@@ -116,13 +121,14 @@ class ObjectTable {
  public:
   explicit ObjectTable(std::size_t max_size) : table_(max_size) {}
   py::object get(const py::object& tree) {
-    const EntryPtr entry = find(tree);
+    LeafBuffer leaves;
+    const EntryPtr entry = find(flatten_tree(tree.ptr(), "tree", leaves));
     return entry ? py::reinterpret_borrow<py::object>(entry->value.get()) : py::none();
   }
   void set(const py::object& tree, const py::object& value) {
     LeafBuffer leaves;
     const TreeSpec spec = flatten_tree(tree.ptr(), "tree", leaves);
-    EntryPtr entry = located("", [&] { return table_.find(spec, CallShape(), {"tree"}); });
+    EntryPtr entry = find(spec);
     if (!entry) entry = table_.insert(spec, CallShape());
     entry->value = Ref::borrow(value.ptr());
   }
@@ -130,10 +136,12 @@ class ObjectTable {
   void clear() { table_.clear(); }
 
  private:
-  EntryPtr find(const py::object& tree) {
-    LeafBuffer leaves;
-    const TreeSpec spec = flatten_tree(tree.ptr(), "tree", leaves);
-    return located("", [&] { return table_.find(spec, CallShape(), {"tree"}); });
+  EntryPtr find(const TreeSpec& spec) {
+    try {
+      return table_.find(spec, CallShape());
+    } catch (const WalkError& error) {
+      raise_at_static(error, spec, "tree");
+    }
   }
 
   StaticTable table_;
@@ -206,7 +214,11 @@ PYBIND11_MODULE(_core, module) {
       .def(
           "__eq__",
           [](const Spec& spec, const Spec& other) {
-            return located("", [&] { return spec.sealed.equals(other.loose, {"tree"}); });
+            try {
+              return spec.sealed.equals(other.loose);
+            } catch (const WalkError& error) {
+              raise_at_static(error, other.loose, other.root);
+            }
           },
           py::is_operator())
       .def("__repr__", &spec_repr);

@@ -177,7 +177,7 @@ auto raising(const char* root, Body&& body) {
   }
 }
 
-bool same_structure(const TreeSpec& a, const TreeSpec& b) { return a.equals(b, {"tree"}); }
+bool same_structure(const TreeSpec& a, const TreeSpec& b) { return a.equals(b); }
 
 // `trees` holds no None; the first decides the kind.
 Ref combine_nodes(const std::vector<PyObject*>& trees, PyObject* is_leaf, int depth) {

@@ -14,6 +14,9 @@ class WalkError {
   static WalkError from_user_code(std::string doing);
 
   void prepend(std::string segment) { segments_.push_back(std::move(segment)); }
+  // Which value of a call, or which static value of a spec, the path starts at.
+  void set_origin(std::size_t index) { origin_ = index; }
+  std::size_t origin() const noexcept { return origin_; }
   // True for an exception such as KeyboardInterrupt, which nothing may swallow.
   bool is_interrupt() const;
   // Sets the Python exception; `root` is the name of the walked object.
@@ -24,6 +27,7 @@ class WalkError {
   Ref exception_;
   std::string message_;
   std::vector<std::string> segments_;
+  std::size_t origin_ = 0;
 };
 
 // Path segments.

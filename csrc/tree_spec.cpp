@@ -3,23 +3,6 @@
 #include <unordered_set>
 
 namespace partax {
-namespace {
-
-std::string static_path(const TreeSpec& spec, const std::vector<std::string>& names, std::size_t index) {
-  struct Search {
-    std::ptrdiff_t index;
-    std::string found;
-  } search{static_cast<std::ptrdiff_t>(index), "the arguments"};
-  const auto visit = [](void* context, const std::string& path, std::ptrdiff_t at) {
-    auto* wanted = static_cast<Search*>(context);
-    if (at == wanted->index) wanted->found = path;
-  };
-  each_static(spec, names, visit, &search);
-  return search.found;
-}
-
-}  // namespace
-
 std::size_t TreeSpec::num_static_leaves() const noexcept {
   std::size_t count = 0;
   for (const Node& node : nodes) {
@@ -73,7 +56,7 @@ TreeSpec TreeSpec::weakened(const TreeSpec& other) const {
   return copy;
 }
 
-bool TreeSpec::equals(const TreeSpec& other, const std::vector<std::string>& names) const {
+bool TreeSpec::equals(const TreeSpec& other) const {
   if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node &a = nodes[i], &b = other.nodes[i];
@@ -85,7 +68,7 @@ bool TreeSpec::equals(const TreeSpec& other, const std::vector<std::string>& nam
     try {
       if (!statics[i].equals(other.statics[i])) return false;
     } catch (WalkError& error) {
-      error.prepend(static_path(other, names, i));
+      error.set_origin(i);
       throw;
     }
   }
@@ -215,6 +198,19 @@ void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, Le
   };
   std::pair<LeafVisitor, void*> inner{visit, context};
   Describer{spec, only_static, &inner, true}.start(roots);
+}
+
+std::string static_path(const TreeSpec& spec, const std::vector<std::string>& roots, std::size_t index) {
+  struct Search {
+    std::ptrdiff_t index;
+    std::string found;
+  } search{static_cast<std::ptrdiff_t>(index), "the arguments"};
+  const auto visit = [](void* context, const std::string& path, std::ptrdiff_t at) {
+    auto* wanted = static_cast<Search*>(context);
+    if (at == wanted->index) wanted->found = path;
+  };
+  each_static(spec, roots, visit, &search);
+  return search.found;
 }
 
 }  // namespace partax

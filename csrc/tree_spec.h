@@ -39,8 +39,8 @@ struct TreeSpec {
   TreeSpec sealed(PyObject* on_death) const;
   // A copy whose static values and types are held weakly where `other` (a sealed spec) knows them already.
   TreeSpec weakened(const TreeSpec& other) const;
-  // True if both are the same static part. May run user code; raises WalkError with the path below `names`.
-  bool equals(const TreeSpec& other, const std::vector<std::string>& names) const;
+  // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
+  bool equals(const TreeSpec& other) const;
   int traverse(visitproc visit, void* arg) const;
 
   template <typename Visit>
@@ -62,5 +62,8 @@ using LeafVisitor = void (*)(void* context, const std::string& path, std::ptrdif
 void each_leaf(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
 // Visits every static value in order: leaves, and fields, keys and aux data with the path of their node.
 void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
+
+// The path of one static value.
+std::string static_path(const TreeSpec& spec, const std::vector<std::string>& roots, std::size_t index);
 
 }  // namespace partax

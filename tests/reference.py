@@ -70,9 +70,7 @@ def canonical(value: Any, path: str = "value", *, compared_only: bool = False) -
     """A hashable that equals another one exactly if the two static values are the same."""
 
     def inner(items: Any) -> tuple[Hashable, ...]:
-        return tuple(
-            canonical(x, f"{path}[{i}]", compared_only=compared_only) for i, x in enumerate(items)
-        )
+        return tuple(canonical(x, f"{path}[{i}]", compared_only=compared_only) for i, x in enumerate(items))
 
     kind = type(value)
     if isinstance(value, jax.Array | np.ndarray):
@@ -127,9 +125,7 @@ def abstract(x: Any) -> Hashable:
 
 def to_jax(tree: Any) -> Any:
     """The tree as jax.jit gives it back: NumPy arrays and scalars have become jax arrays."""
-    return jax.tree.map(
-        lambda x: jnp.asarray(x) if isinstance(x, np.ndarray | np.generic) else x, tree
-    )
+    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray | np.generic) else x, tree)
 
 
 class JitModel:

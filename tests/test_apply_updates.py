@@ -129,9 +129,7 @@ def test_a_weak_update_keeps_the_parameter_s_dtype():
 def test_works_under_tracing():
     @jax.jit
     def step(w, u):
-        out = partax.apply_updates(
-            {"w": w, "frozen": w, "name": "n"}, {"w": u, "frozen": None, "name": None}
-        )
+        out = partax.apply_updates({"w": w, "frozen": w, "name": "n"}, {"w": u, "frozen": None, "name": None})
         assert out["frozen"] is w
         assert out["name"] == "n"
         return out["w"]

@@ -168,7 +168,7 @@ def test_mapped_and_returned_trees_are_the_same_key(traces: TraceCounter, make: 
 @pytest.mark.parametrize(
     "value",
     [None, True, 1, 1.5, 2j, "s", b"b", object(), (), [], {}, Plain, double, {1, 2}, slice(1, 2)],
-    ids=repr,
+    ids=lambda v: type(v).__name__,
 )
 def test_results_that_are_not_arrays_come_back_as_given(value: Any) -> None:
     f = filter_jit(lambda x: (value, {"x": x + 1, "value": [value]}))

@@ -195,9 +195,7 @@ def test_truthiness_of_a_predicate_s_answer_counts():
     assert partax.filter([1, 2], lambda x: np.bool_(x == 1)) == [1, None]
 
 
-@pytest.mark.parametrize(
-    "replace", [0, "gone", jnp.ones(1), object()], ids=["0", "str", "array", "object"]
-)
+@pytest.mark.parametrize("replace", [0, "gone", jnp.ones(1), object()], ids=["0", "str", "array", "object"])
 def test_replace_stands_where_a_leaf_was_taken_out(replace):
     tree = [jnp.ones(2), 1, {"a": None}]
     kept, rest = partax.partition(tree, partax.is_array, replace=replace)
@@ -383,9 +381,7 @@ def test_works_under_tracing_and_keeps_the_tracers():
 
 
 def test_shardings_are_kept():
-    sharding = jax.sharding.NamedSharding(
-        jax.make_mesh((1,), ("data",)), jax.sharding.PartitionSpec("data")
-    )
+    sharding = jax.sharding.NamedSharding(jax.make_mesh((1,), ("data",)), jax.sharding.PartitionSpec("data"))
     tree = [jax.device_put(jnp.ones(4), sharding), "s"]
     kept, rest = partax.partition(tree, partax.is_array)
     assert partax.combine(kept, rest)[0].sharding == sharding

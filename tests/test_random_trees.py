@@ -96,9 +96,7 @@ hashables = st.recursive(
 aux_data = st.one_of(
     hashables,
     st.lists(hashables, max_size=2),
-    st.dictionaries(st.sampled_from("ab"), hashables, max_size=2).map(
-        lambda d: dict(sorted(d.items()))
-    ),
+    st.dictionaries(st.sampled_from("ab"), hashables, max_size=2).map(lambda d: dict(sorted(d.items()))),
     st.sets(atoms, max_size=2),
 )
 static_leaves = st.one_of(
@@ -108,9 +106,7 @@ static_leaves = st.one_of(
     st.sets(atoms, max_size=2),
     st.binary(max_size=2).map(bytearray),
 )
-leaves = st.one_of(
-    st.sampled_from(sorted(ARRAYS)).map(Array), static_leaves.map(Static), st.just(Node("none", ()))
-)
+leaves = st.one_of(st.sampled_from(sorted(ARRAYS)).map(Array), static_leaves.map(Static), st.just(Node("none", ())))
 dict_keys = st.one_of(
     st.lists(st.sampled_from(["b", "a", "", "a b", "'"]), unique=True, max_size=3),
     st.lists(st.sampled_from([3, -1, 0.5, True]), unique=True, max_size=3),
@@ -207,9 +203,7 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
     if isinstance(recipe, Array):
         return draw(st.one_of(leaves, st.sampled_from(sorted(ARRAYS)).map(Array)))
     if isinstance(recipe, Static):
-        near = [
-            Array("numpy scalar") if is_dynamic(x) else Static(x) for x in lookalikes(recipe.value)
-        ]
+        near = [Array("numpy scalar") if is_dynamic(x) else Static(x) for x in lookalikes(recipe.value)]
         near = [x for x in near if not isinstance(getattr(x, "value", None), tuple | list)]
         return draw(st.one_of(st.sampled_from(near), leaves) if near else leaves)
     if recipe.children and draw(st.booleans()):
@@ -249,9 +243,7 @@ BODIES = {
 }
 
 EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "100"))
-thorough = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 quick = settings(thorough, max_examples=4 * EXAMPLES)
 
 
@@ -332,9 +324,7 @@ def test_paths_are_jax_s_key_paths(recipe: Any) -> None:
 
 
 @quick
-@given(
-    recipes.flatmap(lambda r: st.tuples(st.just(r), st.one_of(variants(r), st.just(r), recipes)))
-)
+@given(recipes.flatmap(lambda r: st.tuples(st.just(r), st.one_of(variants(r), st.just(r), recipes))))
 def test_specs_match_exactly_where_the_model_s_keys_do(pair: tuple[Any, Any]) -> None:
     left, right = build(pair[0], 1), build(pair[1], 2)
     same = static_key(left) == static_key(right)

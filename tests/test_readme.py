@@ -40,19 +40,13 @@ def python_blocks(text: str) -> Iterator[Block]:
         if fence[1] != "python":
             continue
         shown = None
-        if (
-            below is not None
-            and below[1] == "text"
-            and not text[fence.end() : below.start()].strip()
-        ):
+        if below is not None and below[1] == "text" and not text[fence.end() : below.start()].strip():
             shown = below[2]
         yield Block(fence[2], text.count("\n", 0, fence.start(2)) + 1, shown)
 
 
 def check(expected: str, actual: str, where: str) -> None:
-    matches = doctest.OutputChecker().check_output(
-        expected.strip() + "\n", actual.strip() + "\n", OPTIONS
-    )
+    matches = doctest.OutputChecker().check_output(expected.strip() + "\n", actual.strip() + "\n", OPTIONS)
     assert matches, f"{where}: the README shows\n{expected.strip()}\nbut it is\n{actual.strip()}"
 
 

@@ -273,9 +273,7 @@ def test_types_that_come_and_go_do_not_confuse_the_type_table() -> None:
     for i in range(200):
         kind = type("Kind", (), {"x": i})
         if i % 2:
-            jax.tree_util.register_pytree_node(
-                kind, lambda k: ((1,), 2), lambda aux, c, k=kind: k()
-            )
+            jax.tree_util.register_pytree_node(kind, lambda k: ((1,), 2), lambda aux, c, k=kind: k())
         assert _core.node_kind(kind()) == ("registered" if i % 2 else "static_leaf")
         del kind
 

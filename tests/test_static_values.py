@@ -106,9 +106,7 @@ def test_other_objects_need_the_same_hash_and_a_true_equality() -> None:
     assert not _core.static_equal(Loud(eq=NotImplemented), Loud(eq=NotImplemented))
 
 
-@pytest.mark.parametrize(
-    "eq", [np.array([True, True]), RuntimeError("no")], ids=["array", "raises"]
-)
+@pytest.mark.parametrize("eq", [np.array([True, True]), RuntimeError("no")], ids=["array", "raises"])
 def test_an_equality_that_gives_no_bool_is_a_type_error(eq: Any) -> None:
     with pytest.raises(TypeError) as caught:
         _core.static_equal(Loud(eq), Loud(eq))

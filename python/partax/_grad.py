@@ -73,9 +73,7 @@ class _GradFunction:
         return ((value, aux), gradient) if self._with_value else (gradient, aux)
 
 
-def _make(
-    fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, options: dict[str, Any]
-) -> Any:
+def _make(fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, options: dict[str, Any]) -> Any:
     if options:
         if "argnums" in options:
             raise ValueError(

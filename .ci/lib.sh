@@ -1,0 +1,125 @@
+# What .ci/run and .ci/full share. Sourced; expects nothing but bash, git, Python, pip and a C++ compiler.
+
+set -euo pipefail
+exec </dev/null
+export CI=true
+export JAX_PLATFORMS=cpu
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
+# What the caller has set up must not reach the interpreters under test.
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/partax-ci.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+
+failures=()
+summary=()
+
+# step "title" command...: runs it, times it, and goes on whatever comes of it. `finish` tells the outcome.
+step() {
+  local title=$1 begin=$SECONDS status=0
+  shift
+  printf '\n=== %s\n' "$title"
+  # A subshell of its own with errexit: in a condition the shell would ignore failures within "$@".
+  set +e
+  (
+    set -e
+    "$@"
+  )
+  status=$?
+  set -e
+  if ((status != 0)); then failures+=("$title"); fi
+  summary+=("$(printf '%5d s  %s  %s' $((SECONDS - begin)) "$( ((status == 0)) && echo ok || echo FAILED)" "$title")")
+}
+
+note() {
+  printf '\n=== %s\n' "$1"
+  summary+=("      -  --  $1")
+}
+
+finish() {
+  printf '\n=== Summary, %d s in all\n' "$SECONDS"
+  printf '%s\n' "${summary[@]}"
+  if ((${#failures[@]} > 0)); then
+    printf '\n%d failed: ' "${#failures[@]}"
+    printf '%s; ' "${failures[@]}"
+    printf '\n'
+    exit 1
+  fi
+}
+
+# A copy of the checkout as a fresh clone would have it, with changes that are not committed yet.
+clean_checkout() {
+  mkdir -p "$1"
+  (
+    cd "$ROOT"
+    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+      if [[ -e $file ]]; then printf '%s\0' "$file"; fi
+    done | tar --null --files-from=- --create | tar --extract --directory="$1"
+  )
+}
+
+# interpreter 3.12: prints the path of that Python; fails where there is none.
+interpreter() {
+  local candidate prefixes=()
+  if command -v pyenv >/dev/null; then prefixes=("$(pyenv root)"/versions/"$1".*/bin/); fi
+  for candidate in "python$1" "${prefixes[@]/%/python}"; do
+    # A launcher may be there for a Python that is not.
+    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version.split(".")[:2] != sys.argv[1].split("."))' \
+      "$1" 2>/dev/null; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      return 0
+    fi
+  done
+  return 1
+}
+
+# readme_command pytest: the command of the README that ends with this word.
+readme_command() {
+  grep -m 1 -E "^python3 -m venv .* $1\$" "$ROOT/README.md"
+}
+
+# dev_tools PYTHON NAME...: installs these of the project's `dev` extra, in the versions that it names.
+dev_tools() {
+  local python=$1 requirements
+  shift
+  requirements=$("$python" - "$ROOT/pyproject.toml" "$@" <<'PY'
+import re, sys, tomllib
+
+with open(sys.argv[1], "rb") as file:
+    extra = tomllib.load(file)["project"]["optional-dependencies"]["dev"]
+print(*(entry for entry in extra if re.split(r"[\[<>=]", entry)[0] in sys.argv[2:]), sep="\n")
+PY
+  )
+  xargs "$python" -m pip install --quiet <<<"$requirements"
+}
+
+# warnings_build PYTHON COMPILER: compiles with warnings as errors; PYTHON has pybind11, cmake and ninja.
+warnings_build() {
+  local python=$1 compiler=$2 bin build
+  bin=$(dirname "$python")
+  build="$WORK/warnings-$compiler"
+  # -O1 suffices for the warnings that follow the flow of values.
+  "$bin/cmake" -S "$ROOT" -B "$build" -G Ninja -DCMAKE_MAKE_PROGRAM="$bin/ninja" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPARTAX_WERROR=ON -DPython_EXECUTABLE="$python" \
+    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" >"$build.log" || { cat "$build.log"; return 1; }
+  "$bin/cmake" --build "$build"
+}
+
+# sanitized_install PYTHON DIRECTORY: partax under AddressSanitizer and UBSan, to be put in front of the installed one.
+sanitized_install() {
+  "$1" -m pip install --quiet --no-deps --target "$2" -C cmake.define.PARTAX_SANITIZE=address,undefined \
+    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O1 -g" -C install.strip=false -C build-dir="$WORK/build/{wheel_tag}-sanitized" \
+    "$ROOT"
+}
+
+# sanitized_python PYTHON DIRECTORY ARGUMENT...: runs it with what `sanitized_install` installed.
+sanitized_python() {
+  local python=$1 directory=$2 libraries
+  shift 2
+  # The runtime has to come first in a process that was not linked with it, and libstdc++ before it catches exceptions.
+  libraries="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
+  # Python itself, numpy and jaxlib keep memory until the end; our own leaks are what tests/test_memory.py looks for.
+  env PYTHONPATH="$directory" LD_PRELOAD="$libraries" ASAN_OPTIONS=detect_leaks=0 \
+    UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc "$python" "$@"
+}
