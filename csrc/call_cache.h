@@ -23,7 +23,7 @@ struct Entry {
   CallShape shape;
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
-  Ref value;                         // the jitted target; empty while it is being made
+  Ref value;  // the jitted target; empty while it is being made
   std::size_t traces = 0;
   std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
   std::vector<std::weak_ptr<OutputSlot>> outputs;

@@ -164,7 +164,8 @@ std::vector<std::string> value_names(const Parameters& parameters, const CallSha
     if (utf8 == nullptr) throw PythonError{};
     result.emplace_back(utf8);
   }
-  for (std::size_t i = 0; i < shape.num_extra; ++i) result.push_back(parameters.var_positional_name + index_segment(static_cast<Py_ssize_t>(i)));
+  for (std::size_t i = 0; i < shape.num_extra; ++i)
+    result.push_back(parameters.var_positional_name + index_segment(static_cast<Py_ssize_t>(i)));
   for (const Ref& name : shape.keywords) {
     const char* utf8 = PyUnicode_AsUTF8(name.get());
     if (utf8 == nullptr) throw PythonError{};

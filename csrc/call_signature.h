@@ -9,9 +9,9 @@ namespace partax {
 
 // Which arguments a call gave: with the values, all that tells one way of calling from another.
 struct CallShape {
-  std::uint64_t given = 0;            // bit i: parameter i has a value
-  std::uint32_t num_extra = 0;        // values taken by *args
-  std::vector<Ref> keywords;          // names of the values taken by **kwargs, sorted
+  std::uint64_t given = 0;      // bit i: parameter i has a value
+  std::uint32_t num_extra = 0;  // values taken by *args
+  std::vector<Ref> keywords;    // names of the values taken by **kwargs, sorted
   bool operator==(const CallShape& other) const;
   std::size_t hash() const;
 };
@@ -20,8 +20,8 @@ struct CallShape {
 struct Parameters {
   static constexpr std::size_t kMaxNamed = 64;
 
-  std::string function;     // its name, for messages
-  std::vector<Ref> names;   // interned; positional ones first, then keyword-only
+  std::string function;    // its name, for messages
+  std::vector<Ref> names;  // interned; positional ones first, then keyword-only
   std::vector<bool> optional;
   std::size_t num_positional_only = 0;
   std::size_t num_positional = 0;

@@ -7,12 +7,15 @@ namespace partax {
 namespace {
 
 [[noreturn]] void changed_while_walking() {
-  throw WalkError::diagnosed(PyExc_RuntimeError,
-                             "the container changed size while partax was walking it, expected it to stay as it is for "
-                             "the length of a call; do not mutate arguments from `__eq__`, `__hash__` or other threads");
+  throw WalkError::diagnosed(
+      PyExc_RuntimeError,
+      "the container changed size while partax was walking it, expected it to stay as it is for "
+      "the length of a call; do not mutate arguments from `__eq__`, `__hash__` or other threads");
 }
 
-void mix(std::size_t& seed, std::size_t value) noexcept { seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31); }
+void mix(std::size_t& seed, std::size_t value) noexcept {
+  seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31);
+}
 
 // Equinox stores its marker of an absent field in instances that it rebuilds.
 Ref present(Ref value) { return value.get() == hooks().missing.get() ? Ref() : std::move(value); }
@@ -33,7 +36,8 @@ OneLevel flatten_registered(PyObject* node) {
   Ref pair = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level", node));
   if (!pair) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
   if (!PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) {
-    throw WalkError::diagnosed(PyExc_TypeError, "jax does not know `" + type_name(node) + "` as a pytree node any more");
+    throw WalkError::diagnosed(PyExc_TypeError,
+                               "jax does not know `" + type_name(node) + "` as a pytree node any more");
   }
   OneLevel result;
   result.children = Ref::checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence"));
@@ -114,7 +118,8 @@ void Flattener::walk(PyObject* object) {
     if (truth == 1) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
   }
   const TypeInfo& info = TypeTable::instance().find(object);
-  if (info.kind == Kind::kStaticLeaf) return leaf(object, options_.every_leaf || is_dynamic_sort(info.sort, options_.abstract));
+  if (info.kind == Kind::kStaticLeaf)
+    return leaf(object, options_.every_leaf || is_dynamic_sort(info.sort, options_.abstract));
   if (info.kind == Kind::kNone) {
     if (options_.none_is_leaf) return leaf(object, true);
     open(Kind::kNone, 0, nullptr);
@@ -299,7 +304,8 @@ void Flattener::registered(PyObject* object, std::size_t index) {
     spec_.segments.push_back(std::move(segments));
   }
   sequence(
-      count, [&](std::size_t i) { return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i)); }, object, index);
+      count, [&](std::size_t i) { return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i)); }, object,
+      index);
 }
 
 }  // namespace partax

@@ -14,7 +14,7 @@ struct FlattenOptions {
   bool keyed = false;        // store the path segments of the children of registered nodes
   bool every_leaf = false;   // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
-  bool one_level = false;  // the children of the root are leaves, whatever they are
+  bool one_level = false;       // the children of the root are leaves, whatever they are
   PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
 };
 

@@ -228,12 +228,9 @@ class Tracers final : public LeafSource {
   std::size_t count_;
 };
 
-bool may_forward(PyObject* tracer) {
-  return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1;
-}
+bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
-Ref pack_output(PyObject* result, Entry& entry, PyObject* const* inputs, std::size_t num_inputs,
-                PyObject* options) {
+Ref pack_output(PyObject* result, Entry& entry, PyObject* const* inputs, std::size_t num_inputs, PyObject* options) {
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -439,11 +436,10 @@ PyGetSetDef jit_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMemberDef jit_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef jit_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
+                             {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
+                             {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
+                             {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot jit_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                            {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
@@ -457,10 +453,10 @@ PyType_Slot jit_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Cal
                            {Py_tp_members, jit_members},
                            {0, nullptr}};
 
-PyType_Spec jit_spec = {"partax._core.JitFunction", sizeof(JitFunction), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                            Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                        jit_slots};
+PyType_Spec jit_spec = {
+    "partax._core.JitFunction", sizeof(JitFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    jit_slots};
 
 // ---- Slots of the shared cache.
 
@@ -580,7 +576,8 @@ PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noex
 }
 
 PyMethodDef flatten_method = {"flatten_jit", flatten_jit, METH_O, nullptr};
-PyMethodDef unflatten_method = {"unflatten_jit", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
+PyMethodDef unflatten_method = {"unflatten_jit",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
                                 METH_FASTCALL, nullptr};
 
 }  // namespace
@@ -671,8 +668,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   const std::vector<Ref> values = rebuild_call(spec, tracers);
   const bool has_callable = frame->call.has_callable();
   PyObject* callable = has_callable ? values[0].get() : frame->jit.function;
-  const Ref result =
-      call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
+  const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
   Ref packed = pack_output(result.get(), *frame->entry, leaves, count, frame->cache.options.get());
   ++frame->entry->traces;
   return packed;

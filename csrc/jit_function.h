@@ -84,6 +84,7 @@ class PreparedCall {
   Ref run(PyObject* callable) const;
   // Rebuilds a result that consists of one output node.
   Ref result(PyObject* returned) const;
+
  private:
   PreparedCall(PyObject* jit, bool abstract);
   void bind(PyObject* args, PyObject* kwargs);

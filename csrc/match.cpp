@@ -206,8 +206,8 @@ class Matcher {
     // First all that runs no user code; then the rest, on references of our own.
     bool all_identical = true;
     for (std::size_t i = 0; i < statics; ++i) {
-      all_identical = all_identical && values[children + i] != nullptr &&
-                      values[children + i] == identity_[node.first_static + i];
+      all_identical =
+          all_identical && values[children + i] != nullptr && values[children + i] == identity_[node.first_static + i];
     }
     bool only_leaves = true;
     for (std::size_t i = 0, at = at_; i < children; ++i, ++at) {

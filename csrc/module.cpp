@@ -226,9 +226,8 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "static_equal",
       [](const py::object& a, const py::object& b) {
-        return located("value", [&] {
-          return StaticValue::loose(Ref::borrow(a.ptr())).sealed(nullptr).equals(b.ptr());
-        });
+        return located("value",
+                       [&] { return StaticValue::loose(Ref::borrow(a.ptr())).sealed(nullptr).equals(b.ptr()); });
       },
       py::arg("a"), py::arg("b"));
   module.def(
@@ -267,8 +266,8 @@ PYBIND11_MODULE(_core, module) {
       "broadcast_prefix",
       [](const py::object& prefix, const py::object& tree, const py::object& is_prefix_leaf,
          const std::string& prefix_name, const std::string& tree_name) {
-        return give(broadcast_prefix(prefix.ptr(), tree.ptr(), is_prefix_leaf.ptr(), prefix_name.c_str(),
-                                     tree_name.c_str()));
+        return give(
+            broadcast_prefix(prefix.ptr(), tree.ptr(), is_prefix_leaf.ptr(), prefix_name.c_str(), tree_name.c_str()));
       },
       py::arg("prefix"), py::arg("tree"), py::arg("is_prefix_leaf"), py::arg("prefix_name"), py::arg("tree_name"));
 
@@ -292,7 +291,8 @@ PYBIND11_MODULE(_core, module) {
         return give(make_jit_function(function.ptr(), options.ptr()));
       },
       py::arg("function"), py::arg("options"));
-  module.def("on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); }, py::arg("callback"));
+  module.def(
+      "on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); }, py::arg("callback"));
   module.def(
       "output_info",
       [](const py::object& node) {
@@ -302,8 +302,8 @@ PYBIND11_MODULE(_core, module) {
         for (const std::int32_t source : output->source) {
           if (source < 0) forwarded.append(~source);
         }
-        return py::tuple(py::make_tuple(forwarded, output->shardings ? py::reinterpret_borrow<py::object>(output->shardings.get())
-                                                          : py::none()));
+        return py::tuple(py::make_tuple(
+            forwarded, output->shardings ? py::reinterpret_borrow<py::object>(output->shardings.get()) : py::none()));
       },
       py::arg("node"));
   module.def(
@@ -323,23 +323,27 @@ PYBIND11_MODULE(_core, module) {
            py::arg("jit"), py::arg("args"), py::arg("kwargs"), py::arg("abstract"))
       .def_property_readonly("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
       .def("same_key", &PreparedCall::same_key, py::arg("other"))
-      .def("run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
-           py::arg("callable"))
-      .def("result",
-           [](const PreparedCall& call, const py::object& returned) { return give(call.result(returned.ptr())); },
-           py::arg("returned"))
-      .def("rebind",
-           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
-             return call.rebind(args.ptr(), kwargs.ptr());
-           },
-           py::arg("args"), py::arg("kwargs"))
+      .def(
+          "run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
+          py::arg("callable"))
+      .def(
+          "result",
+          [](const PreparedCall& call, const py::object& returned) { return give(call.result(returned.ptr())); },
+          py::arg("returned"))
+      .def(
+          "rebind",
+          [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
+            return call.rebind(args.ptr(), kwargs.ptr());
+          },
+          py::arg("args"), py::arg("kwargs"))
       .def("detach", &PreparedCall::detach)
       .def("static_items", [](const PreparedCall& call) { return give(call.static_items()); })
-      .def("static_items_of",
-           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
-             return give(call.static_items_of(args.ptr(), kwargs.ptr()));
-           },
-           py::arg("args"), py::arg("kwargs"));
+      .def(
+          "static_items_of",
+          [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
+            return give(call.static_items_of(args.ptr(), kwargs.ptr()));
+          },
+          py::arg("args"), py::arg("kwargs"));
 
   module.def("configure", &configure);
 }

@@ -177,20 +177,33 @@ void TypeTable::refresh_registrations() {
 
 const char* kind_name(Kind kind) noexcept {
   switch (kind) {
-    case Kind::kDynamicLeaf: return "dynamic_leaf";
+    case Kind::kDynamicLeaf:
+      return "dynamic_leaf";
     case Kind::kStaticLeaf:
-    case Kind::kStaticRun: return "static_leaf";
-    case Kind::kNone: return "none";
-    case Kind::kTuple: return "tuple";
-    case Kind::kList: return "list";
-    case Kind::kDict: return "dict";
-    case Kind::kOrderedDict: return "ordered_dict";
-    case Kind::kDefaultDict: return "default_dict";
-    case Kind::kNamedTuple: return "named_tuple";
-    case Kind::kModule: return "module";
-    case Kind::kDataclass: return "dataclass";
-    case Kind::kRegistered: return "registered";
-    case Kind::kCall: return "call";
+    case Kind::kStaticRun:
+      return "static_leaf";
+    case Kind::kNone:
+      return "none";
+    case Kind::kTuple:
+      return "tuple";
+    case Kind::kList:
+      return "list";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kOrderedDict:
+      return "ordered_dict";
+    case Kind::kDefaultDict:
+      return "default_dict";
+    case Kind::kNamedTuple:
+      return "named_tuple";
+    case Kind::kModule:
+      return "module";
+    case Kind::kDataclass:
+      return "dataclass";
+    case Kind::kRegistered:
+      return "registered";
+    case Kind::kCall:
+      return "call";
   }
   return "unknown";
 }

@@ -142,7 +142,8 @@ struct Splitter {
   Pair by_prefix(PyObject* prefix, PyObject* tree, int depth) const {
     if (prefix == Py_None && tree == Py_None) return {Ref::borrow(Py_None), Ref::borrow(Py_None)};
     if (!is_node(prefix)) {
-      if (PyBool_Check(prefix) || (PyCallable_Check(prefix) && !is_dynamic(prefix, false))) return by_leaf(prefix, tree);
+      if (PyBool_Check(prefix) || (PyCallable_Check(prefix) && !is_dynamic(prefix, false)))
+        return by_leaf(prefix, tree);
       throw WalkError::diagnosed(PyExc_ValueError, "found a `" + type_name(prefix) +
                                                        "` in the filter, expected a bool or a function (leaf) -> "
                                                        "bool at every leaf of it");

@@ -125,8 +125,7 @@ class Rebuilder {
       PyObject* names = hooks().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
         const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
-        const Ref value =
-            spec_.statics[index].absent() ? Ref::borrow(hooks().missing.get()) : static_value(index);
+        const Ref value = spec_.statics[index].absent() ? Ref::borrow(hooks().missing.get()) : static_value(index);
         checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
       }
     }

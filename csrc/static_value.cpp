@@ -97,7 +97,9 @@ std::size_t mix(std::size_t seed, std::size_t value) noexcept {
   return (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 29);
 }
 
-std::size_t pointer_hash(const void* pointer) noexcept { return mix(0x51ED270B, reinterpret_cast<std::size_t>(pointer)); }
+std::size_t pointer_hash(const void* pointer) noexcept {
+  return mix(0x51ED270B, reinterpret_cast<std::size_t>(pointer));
+}
 
 template <typename Bits>
 std::size_t bits_hash(const Bits& bits) noexcept {

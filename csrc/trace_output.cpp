@@ -87,7 +87,8 @@ PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noe
 }
 
 PyMethodDef flatten_method = {"flatten_output", flatten_node, METH_O, nullptr};
-PyMethodDef unflatten_method = {"unflatten_output", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
+PyMethodDef unflatten_method = {"unflatten_output",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
                                 METH_FASTCALL, nullptr};
 
 class CallLeaves final : public LeafSource {
@@ -101,7 +102,8 @@ class CallLeaves final : public LeafSource {
     PyObject* input = inputs_[static_cast<std::size_t>(~source)];
     if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return Ref::borrow(input);
     const LeafSort sort = TypeTable::instance().find(input).sort;
-    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract) return Ref::borrow(input);
+    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract)
+      return Ref::borrow(input);
     const Ref inputs = inputs_.tuple();
     return Ref::checked(PyObject_CallFunctionObjArgs(hooks().to_device.get(), input, inputs.get(), nullptr));
   }

@@ -137,7 +137,8 @@ struct Describer {
       case Kind::kNamedTuple:
         walk_sequence(node, [&](std::size_t i) {
           const std::vector<Ref>& names = node.info->child_names;
-          return path + (i < names.size() ? attribute_segment(names[i].get()) : index_segment(static_cast<Py_ssize_t>(i)));
+          return path +
+                 (i < names.size() ? attribute_segment(names[i].get()) : index_segment(static_cast<Py_ssize_t>(i)));
         });
         return;
       default:

@@ -57,7 +57,8 @@ inline std::size_t first_key(const Node& node) noexcept {
   return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
 }
 
-// Visits every leaf in order: visit(path, static index or -1 for a dynamic leaf). `roots` names the children of a kCall.
+// Visits every leaf in order: visit(path, static index or -1 for a dynamic leaf). `roots` names the children of a
+// kCall.
 using LeafVisitor = void (*)(void* context, const std::string& path, std::ptrdiff_t static_index);
 void each_leaf(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
 // Visits every static value in order: leaves, and fields, keys and aux data with the path of their node.

@@ -160,15 +160,21 @@ KINDS: dict[str, Any] = {
 }
 
 
+# Their defaults belong to a function that partax does not look into, which fills them in itself: given or not given are
+# two keys, and a default that is changed later is never stale.
+DEFERRING = {"bound method of a module", "partial", "jax partial"}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_defaults_share_the_trace_whatever_is_called(traces: TraceCounter, kind: str) -> None:
     f = filter_jit(KINDS[kind](traces.tick))
     x = array(2)
     for y in (f(x, 2), f(x), f(x, n=2), f(x=x), f(n=2, x=x)):
         assert_same(y, array(2) * x * 2)
-    assert traces.count == 1
+    expected = 2 if kind in DEFERRING else 1
+    assert traces.count == expected
     assert_same(f(x, n=3), array(2) * x * 3)
-    assert traces.count == 2
+    assert traces.count == expected + 1
 
 
 def test_mutable_defaults_are_read_at_each_call(traces: TraceCounter) -> None:

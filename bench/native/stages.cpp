@@ -10,8 +10,6 @@
 namespace partax::bench {
 namespace {
 
-const std::vector<std::string> kRoots = {"tree"};
-
 TreeSpec spec_of(PyObject* object) {
   LeafBuffer leaves;
   return bench::spec_of(object, leaves);
@@ -59,7 +57,7 @@ void hash(benchmark::State& state, const Tree& tree) {
 void equality(benchmark::State& state, const Tree& tree) {
   const TreeSpec sealed = spec_of(tree.object.get()).sealed(nullptr);
   const TreeSpec fresh = spec_of(tree.copy.get());
-  time_per_node(state, tree.nodes, [&] { expect(sealed.equals(fresh, kRoots), "both specs are equal"); });
+  time_per_node(state, tree.nodes, [&] { expect(sealed.equals(fresh), "both specs are equal"); });
 }
 
 class BufferLeaves final : public LeafSource {
@@ -97,7 +95,7 @@ void find(benchmark::State& state, const Tree& tree) {
   }
   std::size_t next = 0;
   time_per_node(state, specs.front().num_nodes(), [&] {
-    const EntryPtr entry = table.find(specs[next], CallShape(), kRoots);
+    const EntryPtr entry = table.find(specs[next], CallShape());
     expect(entry != nullptr, "the table has every key");
     next = next + 1 == entries ? 0 : next + 1;
   });
