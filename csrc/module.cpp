@@ -1,4 +1,6 @@
 // Registration only: what partax._core exposes.
+#include <pybind11/pybind11.h>
+
 #include "flatten.h"
 #include "jit_function.h"
 #include "match.h"

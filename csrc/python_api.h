@@ -1,9 +1,9 @@
-// The only include of Python.h and pybind11: owning references, checked calls, error plumbing.
+// The only include of Python.h: owning references, checked calls, error plumbing. pybind11 is for module.cpp alone, since
+// it would take most of the time that each file needs to compile.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <pybind11/pybind11.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -92,8 +92,6 @@ inline void set_python_error() noexcept {
   try {
     throw;
   } catch (const PythonError&) {
-  } catch (pybind11::error_already_set& error) {
-    error.restore();
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
