@@ -441,7 +441,10 @@ PyMemberDef jit_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFu
                              {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
                              {nullptr, 0, 0, 0, nullptr}};
 
-PyType_Slot jit_slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+constexpr char kJitDoc[] = "What `filter_jit` returns: called as the wrapped callable is, and a pytree of it.";
+
+PyType_Slot jit_slots[] = {{Py_tp_doc, const_cast<char*>(kJitDoc)},
+                           {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                            {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
                            {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},
                            {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},

@@ -224,7 +224,8 @@ PYBIND11_MODULE(_core, module) {
           },
           py::is_operator())
       .def("__repr__", &spec_repr);
-  module.def("flatten", &flatten, py::arg("tree"), py::arg("root") = "tree");
+  module.def("flatten", &flatten, "The dynamic leaves of a tree, and its static part.", py::arg("tree"),
+             py::arg("root") = "tree");
   module.def(
       "static_equal",
       [](const py::object& a, const py::object& b) {
@@ -238,7 +239,7 @@ PYBIND11_MODULE(_core, module) {
         return located("value", [&] { return static_hash(value.ptr(), Unhashable::kRefuse); });
       },
       py::arg("value"));
-  module.def("node_kind", &node_kind, py::arg("object"));
+  module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
 
   py::class_<ObjectTable>(module, "StaticTable", "Objects by static part: bounded, least recently used first out.")
       .def(py::init<std::size_t>(), py::arg("max_size"))
@@ -315,7 +316,7 @@ PYBIND11_MODULE(_core, module) {
         return give(with_children(node.ptr(), Ref::borrow(children.ptr())));
       },
       py::arg("node"), py::arg("children"));
-  module.def("clear_shared_caches", &clear_shared_caches);
+  module.def("clear_shared_caches", &clear_shared_caches, "Forgets the caches that wrappers made anew would find.");
 
   py::class_<PreparedCall>(module, "PreparedCall", "A call that is run step by step.")
       .def(py::init([](const py::object& jit, const py::tuple& args, const py::dict& kwargs, bool abstract) {
@@ -347,7 +348,7 @@ PYBIND11_MODULE(_core, module) {
           },
           py::arg("args"), py::arg("kwargs"));
 
-  module.def("configure", &configure);
+  module.def("configure", &configure, "Sets what the native stages need from Python and jax.");
 }
 
 }  // namespace partax

@@ -117,13 +117,17 @@ class CallLeaves final : public LeafSource {
 }  // namespace
 
 Ref register_trace_output_types() {
-  static PyType_Slot handle_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
+  static constexpr char kHandleDoc[] = "What one trace returned beside its arrays.";
+  static constexpr char kNodeDoc[] = "The arrays that a target returned, with what is needed to rebuild the result.";
+  static PyType_Slot handle_slots[] = {{Py_tp_doc, const_cast<char*>(kHandleDoc)},
+                                       {Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
                                        {Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
                                        {Py_tp_hash, reinterpret_cast<void*>(handle_hash)},
                                        {0, nullptr}};
   static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
-  static PyType_Slot node_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {0, nullptr}};
+  static PyType_Slot node_slots[] = {
+      {Py_tp_doc, const_cast<char*>(kNodeDoc)}, {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {0, nullptr}};
   static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
   Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));

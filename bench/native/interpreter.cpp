@@ -13,7 +13,7 @@ namespace py = pybind11;
 namespace partax::bench {
 namespace {
 
-pybind11::scoped_interpreter start_python() {
+py::scoped_interpreter start_python() {
   PyImport_AppendInittab("_core", &PyInit__core);
   PyConfig config;
   PyConfig_InitPythonConfig(&config);
@@ -21,7 +21,7 @@ pybind11::scoped_interpreter start_python() {
   config.install_signal_handlers = 0;  // ctrl-C ends the program, though Python code runs rarely
   // As if that executable ran: Python then finds its virtual environment.
   PyConfig_SetBytesString(&config, &config.program_name, PARTAX_PYTHON_EXECUTABLE);
-  return pybind11::scoped_interpreter(&config, 0, nullptr, false);
+  return py::scoped_interpreter(&config, 0, nullptr, false);
 }
 
 py::module_ import(const char* name) {
@@ -58,6 +58,8 @@ std::string current_error() {
     throw;
   } catch (const WalkError& error) {
     error.raise("tree");
+  } catch (py::error_already_set& error) {
+    error.restore();
   } catch (...) {
     set_python_error();
   }

@@ -1,5 +1,7 @@
 #include "trees.h"
 
+#include <pybind11/pybind11.h>
+
 #include <functional>
 
 #include "flatten.h"
