@@ -34,4 +34,7 @@ class FieldReader {
   Ref dict_;
 };
 
+// Makes `dict` the instance dictionary of a new object, past a __setattr__ of its class.
+void set_instance_dict(PyObject* object, PyObject* dict);
+
 }  // namespace partax

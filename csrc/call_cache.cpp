@@ -50,7 +50,7 @@ PyObject* StaticTable::callback() {
     self_ = std::make_shared<StaticTable*>(this);
     auto handle = std::make_unique<std::shared_ptr<StaticTable*>>(self_);
     Ref capsule = Ref::checked(PyCapsule_New(handle.get(), kCapsuleName, delete_handle));
-    handle.release();
+    (void)handle.release();  // the capsule's now
     callback_ = Ref::checked(PyCFunction_New(&method, capsule.get()));
   }
   return callback_.get();

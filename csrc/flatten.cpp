@@ -298,6 +298,7 @@ void Flattener::registered(PyObject* object, std::size_t index) {
   }
   if (options_.keyed) {
     std::vector<std::string> segments;
+    segments.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       segments.push_back(registered_segment(object, static_cast<Py_ssize_t>(i)));
     }

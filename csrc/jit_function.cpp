@@ -27,7 +27,7 @@ CallCache& cache_of(const JitFunction& jit) noexcept { return *reinterpret_cast<
 // The caches of callables by their static part. It keeps no callable alive: functions and classes are held weakly, and
 // their cache goes when they do.
 StaticTable& shared_caches() {
-  static StaticTable* const table = new StaticTable(1 << 14);
+  static auto* const table = new StaticTable(1 << 14);
   return *table;
 }
 
@@ -134,7 +134,7 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
     return entry.value && entry.epoch == TypeTable::instance().epoch() && entry.shape == frame.call.shape() &&
            match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract);
   };
-  const EntryPtr latest = cache.table.latest();
+  EntryPtr latest = cache.table.latest();
   if (!latest) return look_up(frame, leaves, is_new);
   if (matches(*latest)) return latest;
   // Calls that alternate or go round between static keys are known without hashing.
@@ -349,7 +349,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
 }
 
 // What a wrapper tells of its callable. The attributes are the callable's own unless set on the wrapper.
-enum { kName, kQualname, kDoc, kModule, kAnnotations, kNumDelegated };
+enum : std::uint8_t { kName, kQualname, kDoc, kModule, kAnnotations, kNumDelegated };
 PyObject* delegated[kNumDelegated] = {};
 
 PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {

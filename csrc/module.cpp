@@ -159,6 +159,7 @@ const char* node_kind(const py::object& object) {
 void configure(const py::kwargs& given) {
   const std::pair<const char*, Ref Hooks::*> slots[] = {
       {"describe", &Hooks::describe},
+      {"default_dict", &Hooks::default_dict},
       {"registry", &Hooks::registry},
       {"one_level", &Hooks::one_level},
       {"treedef_of", &Hooks::treedef_of},
@@ -175,7 +176,7 @@ void configure(const py::kwargs& given) {
       {"call_parameters", &Hooks::call_parameters},
   };
   for (const auto& [key, value] : given) {
-    const std::string name = py::cast<std::string>(key);
+    const auto name = py::cast<std::string>(key);
     bool known = false;
     for (const auto& [slot, member] : slots) {
       if (name != slot) continue;

@@ -8,7 +8,7 @@
 namespace partax {
 
 Hooks& hooks() {
-  static Hooks* const instance = new Hooks();  // never destroyed: the interpreter may be gone by then
+  static auto* const instance = new Hooks();  // never destroyed: the interpreter may be gone by then
   return *instance;
 }
 
@@ -88,7 +88,7 @@ bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
     info.kind = Kind::kDict;
   } else if (type == &PyODict_Type) {
     info.kind = Kind::kOrderedDict;
-  } else if (std::strcmp(type->tp_name, "collections.defaultdict") == 0 && !(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+  } else if (reinterpret_cast<PyObject*>(type) == hooks().default_dict.get()) {
     info.kind = Kind::kDefaultDict;
   } else if (type == &PyBool_Type || type == &PyLong_Type) {
     info.sort = LeafSort::kBoolOrInt;
@@ -107,7 +107,7 @@ bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
 TypeTable::TypeTable() : impl_(new Impl()) {}
 
 TypeTable& TypeTable::instance() {
-  static TypeTable* const table = new TypeTable();
+  static auto* const table = new TypeTable();
   return *table;
 }
 

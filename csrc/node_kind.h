@@ -55,6 +55,7 @@ using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 // What C++ needs from Python and jax; filled once by partax._families.
 struct Hooks {
   Ref describe;         // (object) -> description of its type
+  Ref default_dict;     // collections.defaultdict
   Ref registry;         // jax.tree_util.default_registry
   Ref one_level;        // (node) -> one-level treedef, with `unflatten`
   Ref treedef_of;       // (type, aux data, number of children) -> one-level treedef

@@ -265,6 +265,7 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
     Flat first;
     flatten_into(first, present[0], options);
     std::vector<Ref> leaves;
+    leaves.reserve(first.leaves.size());
     for (std::size_t i = 0; i < first.leaves.size(); ++i) leaves.push_back(Ref::borrow(first.leaves[i]));
     for (std::size_t t = 1; t < present.size(); ++t) {
       Flat other;

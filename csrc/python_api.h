@@ -1,5 +1,5 @@
-// The only include of Python.h: owning references, checked calls, error plumbing. pybind11 is for module.cpp alone, since
-// it would take most of the time that each file needs to compile.
+// The only include of Python.h: owning references, checked calls, error plumbing. pybind11 is for module.cpp alone,
+// since it would take most of the time that each file needs to compile.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -81,7 +81,7 @@ inline void restore_exception(Ref exception) noexcept {
   PyErr_SetRaisedException(exception.release());
 #else
   PyObject* value = exception.release();
-  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(value));
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value));
   Py_INCREF(type);
   PyErr_Restore(type, value, PyException_GetTraceback(value));
 #endif

@@ -135,7 +135,7 @@ class Rebuilder {
       if (value.get() == hooks().missing.get()) continue;
       checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
     }
-    checked_int(PyObject_GenericSetDict(object.get(), dict.get(), nullptr));
+    set_instance_dict(object.get(), dict.get());
     return object;
   }
 

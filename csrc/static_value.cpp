@@ -138,7 +138,7 @@ Ref field(PyObject* value, PyObject* name) {
 // The parts of a composite value as (segment-less) list; segments are only made for errors, by `describe`.
 template <typename Visit>
 void each_item(PyObject* value, Form form, Visit&& visit) {
-  const auto located = [&](Ref item, auto&& segment) {
+  const auto located = [&](const Ref& item, auto&& segment) {
     try {
       visit(item);
     } catch (WalkError& error) {
@@ -424,7 +424,7 @@ class Sealer {
 
  private:
   Ref hold_type(PyTypeObject* type) const {
-    PyObject* object = reinterpret_cast<PyObject*>(type);
+    auto* object = reinterpret_cast<PyObject*>(type);
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return Ref::borrow(object);
     return Ref::checked(PyWeakref_NewRef(object, on_death_));
   }

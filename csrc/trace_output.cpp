@@ -99,7 +99,7 @@ class CallLeaves final : public LeafSource {
   Ref leaf(std::size_t index) override {
     const std::int32_t source = output_.source[index];
     if (source >= 0) return Ref::borrow(PyTuple_GET_ITEM(results_, source));
-    PyObject* input = inputs_[static_cast<std::size_t>(~source)];
+    PyObject* input = inputs_[~static_cast<std::size_t>(source)];
     if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return Ref::borrow(input);
     const LeafSort sort = TypeTable::instance().find(input).sort;
     if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract)

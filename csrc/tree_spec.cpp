@@ -33,7 +33,7 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
     copy.identity.push_back(copy.statics.back().identity());
   }
   for (const TypeInfoPtr& info : infos) {
-    PyObject* type = reinterpret_cast<PyObject*>(info->type);
+    auto* type = reinterpret_cast<PyObject*>(info->type);
     copy.types.push_back(info->type->tp_flags & Py_TPFLAGS_HEAPTYPE ? Ref::checked(PyWeakref_NewRef(type, on_death))
                                                                     : Ref::borrow(type));
   }
@@ -111,8 +111,7 @@ struct Describer {
       case Kind::kStaticLeaf:
         report(path, node.first_static);
         return;
-      case Kind::kStaticRun:
-        return;  // reported by its sequence
+      case Kind::kStaticRun:  // reported by its sequence
       case Kind::kNone:
         return;
       case Kind::kDict:

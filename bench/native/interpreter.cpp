@@ -6,7 +6,7 @@
 
 #include "tree_path.h"
 
-extern "C" PyObject* PyInit__core();
+extern "C" PyObject* PyInit__core();  // NOLINT(bugprone-reserved-identifier): the name that Python wants
 
 namespace py = pybind11;
 
@@ -14,7 +14,7 @@ namespace partax::bench {
 namespace {
 
 py::scoped_interpreter start_python() {
-  PyImport_AppendInittab("_core", &PyInit__core);
+  PyImport_AppendInittab("_core", &PyInit__core);  // NOLINT(bugprone-reserved-identifier)
   PyConfig config;
   PyConfig_InitPythonConfig(&config);
   config.parse_argv = 0;

@@ -7,9 +7,9 @@
 //
 // Options are those of Google Benchmark.
 #include <benchmark/benchmark.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <stdexcept>

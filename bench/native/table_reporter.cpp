@@ -52,7 +52,7 @@ void TableReporter::Finalize() {
           << (cell == cells_.end() ? std::string("-") : in_digits(cell->second.value));
     }
   }
-  out << std::endl;
+  out << "\n" << std::flush;
 }
 
 }  // namespace partax::bench

@@ -1,5 +1,6 @@
 """Tells the native stages how to read each type: as which leaf, or as which family of nodes."""
 
+import collections
 import dataclasses
 import inspect
 import sys
@@ -234,6 +235,7 @@ def install() -> None:
     """Connects the native stages with jax. Called once, when partax is imported."""
     _core.configure(
         describe=describe,
+        default_dict=collections.defaultdict,
         registry=_REGISTRY,
         one_level=_one_level,
         treedef_of=_treedef_of,
