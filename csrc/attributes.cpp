@@ -36,14 +36,4 @@ void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
   }
 }
 
-void set_instance_dict(PyObject* object, PyObject* dict) {
-#if PY_VERSION_HEX >= 0x030D0000
-  // 3.13.0's PyObject_GenericSetDict leaves the object's inline values in force, so that no attribute would be found.
-  static PyObject* const name = PyUnicode_InternFromString("__dict__");
-  checked_int(PyObject_GenericSetAttr(object, name, dict));
-#else
-  checked_int(PyObject_GenericSetDict(object, dict, nullptr));
-#endif
-}
-
 }  // namespace partax

@@ -16,11 +16,11 @@ class FieldReader {
   void read(const TypeInfo& info, PyObject** values) const {
     const std::size_t count = info.order.size();
     if (count != 0 && PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(count)) {
+      PyObject* const* names = info.order.data();
       PyObject *key, *value;
       Py_ssize_t position = 0;
       std::size_t i = 0;
-      while (PyDict_Next(dict_.get(), &position, &key, &value)) {
-        if (i >= count || key != info.order[i]) break;
+      while (i < count && PyDict_Next(dict_.get(), &position, &key, &value) != 0 && key == names[i]) {
         values[info.order_to[i++]] = value;
       }
       if (i == count) return;
@@ -33,8 +33,5 @@ class FieldReader {
 
   Ref dict_;
 };
-
-// Makes `dict` the instance dictionary of a new object, past a __setattr__ of its class.
-void set_instance_dict(PyObject* object, PyObject* dict);
 
 }  // namespace partax

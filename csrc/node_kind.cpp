@@ -7,10 +7,21 @@
 
 namespace partax {
 
-Hooks& hooks() {
-  static auto* const instance = new Hooks();  // never destroyed: the interpreter may be gone by then
-  return *instance;
-}
+namespace {
+
+// Never destroyed: the interpreter may be gone by then.
+template <typename Value>
+union Immortal {
+  constexpr Immortal() : value() {}
+  ~Immortal() {}
+  Value value;
+};
+
+Immortal<Hooks> all_hooks;
+
+}  // namespace
+
+Hooks& hooks() { return all_hooks.value; }
 
 struct TypeTable::Impl {
   std::unordered_map<PyTypeObject*, TypeInfoPtr> types;

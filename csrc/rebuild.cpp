@@ -114,7 +114,8 @@ class Rebuilder {
   Ref module(const Node& node) {
     const TypeInfo& info = *node.info;
     Ref object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_tuple(), nullptr));
-    Ref dict = Ref::checked(PyDict_New());
+    // Filled in place, so that instances of one class share the keys of their dictionaries.
+    const Ref dict = Ref::checked(PyObject_GenericGetDict(object.get(), nullptr));
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
       if (child.get() == hooks().missing.get()) continue;
@@ -135,7 +136,6 @@ class Rebuilder {
       if (value.get() == hooks().missing.get()) continue;
       checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
     }
-    set_instance_dict(object.get(), dict.get());
     return object;
   }
 
