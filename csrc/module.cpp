@@ -6,8 +6,10 @@
 #include "match.h"
 #include "partition.h"
 #include "predicates.h"
+#include "prepared_call.h"
 #include "python_api.h"
 #include "rebuild.h"
+#include "trace.h"
 #include "trace_output.h"
 
 namespace py = pybind11;

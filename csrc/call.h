@@ -1,0 +1,70 @@
+// One call: its frame, the cache of its callable, and how the entry of its static part is found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "call_cache.h"
+#include "call_signature.h"
+#include "flatten.h"
+#include "leaf_buffer.h"
+#include "python_api.h"
+
+namespace partax {
+
+// What all wrappers of equal callables with equal options share.
+struct CallCache {
+  CallCache(Parameters named, Ref of, std::size_t max_size)
+      : parameters(std::move(named)), options(std::move(of)), table(max_size) {}
+
+  Parameters parameters;
+  Ref options;
+  StaticTable table;
+  std::size_t hits = 0;
+  std::size_t misses = 0;
+};
+
+// A call under way, innermost first; where a trace finds the user's arguments.
+struct CallFrame {
+  CallFrame(PyObject* function, CallCache& cache, const BoundCall& call, bool abstract) noexcept;
+  ~CallFrame();
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
+  // The call that runs now in this thread, or null.
+  static CallFrame* innermost() noexcept;
+
+  PyObject* function;  // the wrapped callable
+  CallCache& cache;
+  const BoundCall& call;
+  Entry* entry = nullptr;
+  CallFrame* outer;
+  Ref on_exit;  // called without arguments when the call ends
+  bool abstract;
+  bool traced = false;
+};
+
+// The roots of the paths of a call's values.
+using Names = std::vector<std::string>;
+Names names_of(const CallFrame& frame);
+
+// Flattens the values of a call; `names()` gives the roots of their paths, for errors only. Raises PythonError.
+template <typename GetNames>
+void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options, PyObject* const* values,
+                  std::size_t count, GetNames&& names) {
+  try {
+    Flattener(spec, leaves, options).call(values, count);
+  } catch (const WalkError& error) {
+    error.raise(names().at(error.origin()));
+    throw PythonError{};
+  }
+}
+
+[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const Names& names);
+
+// The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
+EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
+
+// A target may fail on an argument before it traces. If so, replaces the exception by one with the argument's path.
+void explain_failure(const CallFrame& frame, const LeafBuffer& leaves);
+
+}  // namespace partax

@@ -1,0 +1,113 @@
+#include "prepared_call.h"
+
+#include "match.h"
+#include "trace_output.h"
+
+namespace partax {
+
+PreparedCall::PreparedCall(PyObject* jit, bool abstract)
+    : jit_(Ref::borrow(jit)), leaves_(std::make_unique<LeafBuffer>()), abstract_(abstract) {}
+
+void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) arguments_.push_back(Ref::borrow(PyTuple_GET_ITEM(args, i)));
+  const std::size_t num_args = arguments_.size();
+  if (PyDict_GET_SIZE(kwargs) > 0) {
+    keyword_names_ = Ref::checked(PySequence_Tuple(kwargs));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keyword_names_.get()); ++i) {
+      arguments_.push_back(Ref::borrow(PyDict_GetItem(kwargs, PyTuple_GET_ITEM(keyword_names_.get(), i))));
+    }
+  }
+  for (const Ref& argument : arguments_) borrowed_.push_back(argument.get());
+  JitFunction& function = ready_jit(jit_.get());
+  CallCache& cache = cache_of(function);
+  call_ = std::make_unique<BoundCall>(cache.parameters, function.function,
+                                      function.callable_is_tree ? function.function : nullptr, function.self,
+                                      borrowed_.data(), num_args, keyword_names_.get());
+  names_ = value_names(cache.parameters, call_->shape(), call_->has_callable());
+}
+
+PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
+    : PreparedCall(jit, abstract) {
+  bind(args, kwargs);
+  JitFunction& function = ready_jit(jit_.get());
+  CallFrame frame(function.function, cache_of(function), *call_, abstract);
+  bool is_new = false;
+  entry_ = find_entry(frame, *leaves_, is_new);
+  leaf_tuple_ = leaves_->tuple();
+}
+
+std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
+  std::unique_ptr<PreparedCall> other(new PreparedCall(jit_.get(), false));
+  other->bind(args, kwargs);
+  other->entry_ = entry_;
+  if (!(entry_->shape == other->call_->shape()) ||
+      !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false)) {
+    return nullptr;
+  }
+  other->leaf_tuple_ = other->leaves_->tuple();
+  return other;
+}
+
+Ref PreparedCall::run(PyObject* callable) const {
+  JitFunction& function = ready_jit(jit_.get());
+  CallCache& cache = cache_of(function);
+  CallFrame frame(function.function, cache, *call_, abstract_);
+  frame.entry = entry_.get();
+  Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, target(), leaf_tuple_.get(), nullptr));
+  if (!returned) {
+    if (entry_->traces == 0) cache.table.erase(*entry_);
+    explain_failure(frame, *leaves_);
+    throw PythonError{};
+  }
+  return returned;
+}
+
+Ref PreparedCall::result(PyObject* returned) const { return user_result(returned, *leaves_); }
+
+namespace {
+
+Ref items_of(const TreeSpec& spec, const Names& names) {
+  struct Collector {
+    const TreeSpec& spec;
+    Ref list;
+  } collector{spec, Ref::checked(PyList_New(0))};
+  each_static(
+      spec, names,
+      [](void* context, const std::string& path, std::ptrdiff_t index) {
+        auto* to = static_cast<Collector*>(context);
+        const Ref value = to->spec.statics[static_cast<std::size_t>(index)].value();
+        const Ref pair = Ref::checked(PyTuple_Pack(2, unicode(path).get(), value ? value.get() : Py_None));
+        checked_int(PyList_Append(to->list.get(), pair.get()));
+      },
+      &collector);
+  return collector.list;
+}
+
+}  // namespace
+
+Ref PreparedCall::static_items() const {
+  TreeSpec spec;
+  LeafBuffer leaves;
+  FlattenOptions options;
+  options.abstract = abstract_;
+  options.keyed = true;
+  flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names_; });
+  return items_of(spec, names_);
+}
+
+Ref PreparedCall::static_items_of(PyObject* args, PyObject* kwargs) const {
+  PreparedCall other(jit_.get(), false);
+  other.bind(args, kwargs);
+  return other.static_items();
+}
+
+void PreparedCall::detach() noexcept {
+  call_.reset();
+  leaves_.reset();
+  leaf_tuple_.reset();
+  borrowed_.clear();
+  std::vector<Ref> dropped;
+  dropped.swap(arguments_);
+}
+
+}  // namespace partax

@@ -1,0 +1,49 @@
+// A call that is run step by step: lowered, traced, or with a compiled program.
+#pragma once
+
+#include <memory>
+
+#include "call.h"
+#include "jit_function.h"
+#include "python_api.h"
+
+namespace partax {
+
+// The arguments of a call that is run step by step (lower, trace, eval_shape, compiled programs).
+class PreparedCall {
+ public:
+  PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract);
+
+  // The same program's call with other arguments, or null if their static part differs.
+  std::unique_ptr<PreparedCall> rebind(PyObject* args, PyObject* kwargs) const;
+  // [(path, value)] of every static value of this call, or of one with other arguments.
+  Ref static_items() const;
+  Ref static_items_of(PyObject* args, PyObject* kwargs) const;
+  // Lets go of the arguments; only `rebind` and `static_items_of` may follow.
+  void detach() noexcept;
+
+  PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
+  PyObject* target() const noexcept { return entry_->value.get(); }
+  bool same_key(const PreparedCall& other) const noexcept { return entry_ == other.entry_; }
+  // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
+  Ref run(PyObject* callable) const;
+  // Rebuilds a result that consists of one output node.
+  Ref result(PyObject* returned) const;
+
+ private:
+  PreparedCall(PyObject* jit, bool abstract);
+  void bind(PyObject* args, PyObject* kwargs);
+
+  Ref jit_;
+  std::vector<Ref> arguments_;
+  Ref keyword_names_;
+  std::vector<PyObject*> borrowed_;
+  std::unique_ptr<BoundCall> call_;
+  std::unique_ptr<LeafBuffer> leaves_;
+  EntryPtr entry_;
+  Ref leaf_tuple_;
+  std::vector<std::string> names_;
+  bool abstract_;
+};
+
+}  // namespace partax

@@ -1,0 +1,132 @@
+#include "trace.h"
+
+#include <unordered_map>
+
+#include "call.h"
+#include "rebuild.h"
+#include "trace_output.h"
+
+namespace partax {
+namespace {
+
+class Tracers final : public LeafSource {
+ public:
+  Tracers(PyObject* const* leaves, std::size_t count) : leaves_(leaves), count_(count) {}
+  Ref leaf(std::size_t index) override {
+    if (index >= count_) {
+      PyErr_SetString(PyExc_RuntimeError, "partax: a trace got fewer leaves than its arguments have");
+      throw PythonError{};
+    }
+    return Ref::borrow(leaves_[index]);
+  }
+
+ private:
+  PyObject* const* leaves_;
+  std::size_t count_;
+};
+
+bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
+
+Ref pack_output(PyObject* result, Entry& entry, PyObject* const* inputs, std::size_t num_inputs, PyObject* options) {
+  TreeSpec spec;
+  LeafBuffer arrays;
+  FlattenOptions flatten_options;
+  flatten_options.hashed = false;
+  flatten_options.rebuildable = true;
+  try {
+    try {
+      Flattener(spec, arrays, flatten_options).tree(result);
+    } catch (const PythonError&) {
+      throw WalkError::from_user_code("reading");
+    }
+  } catch (const WalkError& error) {
+    error.raise("the result");
+    throw PythonError{};
+  }
+
+  auto output = std::make_shared<TraceOutput>();
+  std::unordered_map<PyObject*, std::size_t> forwardable;
+  for (std::size_t i = 0; i < num_inputs; ++i) {
+    if (i >= entry.pinned.size() || entry.pinned[i] == 0) forwardable.emplace(inputs[i], i);
+  }
+  // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
+  Ref shardings = Ref::checked(PyObject_CallFunctionObjArgs(hooks().out_shardings.get(), options, result, nullptr));
+  Ref kept_shardings;
+  if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
+
+  std::vector<Ref> results;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    PyObject* sharding = kept_shardings ? PyTuple_GetItem(shardings.get(), static_cast<Py_ssize_t>(i)) : Py_None;
+    if (sharding == nullptr) throw PythonError{};
+    const auto input = forwardable.find(arrays[i]);
+    if (sharding == Py_None && input != forwardable.end() && may_forward(arrays[i])) {
+      output->source.push_back(~static_cast<std::int32_t>(input->second));
+      forwardable.erase(input);  // only the first appearance
+      continue;
+    }
+    output->source.push_back(static_cast<std::int32_t>(results.size()));
+    results.push_back(Ref::borrow(arrays[i]));
+    if (kept_shardings) checked_int(PyList_Append(kept_shardings.get(), sharding));
+  }
+  if (kept_shardings) output->shardings = Ref::checked(PyList_AsTuple(kept_shardings.get()));
+  const bool bare = spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
+  if (bare && !output->shardings) return results[0];
+
+  output->spec = spec.weakened(entry.key);
+  Ref children = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), results[i].release());
+  }
+  auto slot = std::make_shared<OutputSlot>();
+  slot->output = std::move(output);
+  entry.add_output(slot);
+  return make_output_node(std::move(slot), std::move(children));
+}
+
+}  // namespace
+
+Ref run_trace(PyObject* const* leaves, std::size_t count) {
+  CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr || frame->entry == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
+    throw PythonError{};
+  }
+  // The trace sees the values of this very call; the key must still describe them.
+  TreeSpec spec;
+  LeafBuffer arrays;
+  FlattenOptions options;
+  options.abstract = frame->abstract;
+  options.rebuildable = true;
+  const auto names = [&] { return names_of(*frame); };
+  flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
+  bool unchanged = false;
+  try {
+    unchanged = frame->entry->key.equals(spec);
+  } catch (const WalkError& error) {
+    raise_at_static(error, spec, names());
+  }
+  if (!unchanged) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "an argument changed while its call was being traced, expected arguments to stay as they are for "
+                    "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
+    throw PythonError{};
+  }
+  frame->traced = true;
+  Tracers tracers(leaves, count);
+  const std::vector<Ref> values = rebuild_call(spec, tracers);
+  const bool has_callable = frame->call.has_callable();
+  PyObject* callable = has_callable ? values[0].get() : frame->function;
+  const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
+  Ref packed = pack_output(result.get(), *frame->entry, leaves, count, frame->cache.options.get());
+  ++frame->entry->traces;
+  return packed;
+}
+
+bool on_call_exit(PyObject* callback) {
+  CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr || frame->on_exit) return false;
+  frame->on_exit = Ref::borrow(callback);
+  return true;
+}
+
+}  // namespace partax
