@@ -12,7 +12,7 @@ namespace {
 // Never destroyed: the interpreter may be gone by then.
 template <typename Value>
 union Immortal {
-  constexpr Immortal() : value() {}
+  constexpr Immortal() noexcept : value() {}
   ~Immortal() {}
   Value value;
 };
