@@ -120,6 +120,7 @@ sanitized_python() {
   # The runtime has to come first in a process that was not linked with it, and libstdc++ before it catches exceptions.
   libraries="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
   # Python itself, numpy and jaxlib keep memory until the end; our own leaks are what tests/test_memory.py looks for.
-  env PYTHONPATH="$directory" LD_PRELOAD="$libraries" ASAN_OPTIONS=detect_leaks=0 \
+  # A small quarantine, or freed memory that it keeps would be growth in the eyes of those tests.
+  env PYTHONPATH="$directory" LD_PRELOAD="$libraries" ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8 \
     UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc "$python" "$@"
 }
