@@ -368,8 +368,6 @@ Ref register_jit_function_types() {
 
 bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type; }
 
-void clear_shared_caches() noexcept { shared_caches().clear(); }
-
 CallCache& cache_of(const JitFunction& jit) noexcept { return *reinterpret_cast<CallCacheObject*>(jit.cache)->cache; }
 
 JitFunction& ready_jit(PyObject* object) {

@@ -23,7 +23,6 @@ Ref register_jit_function_types();
 // A wrapper of `function`; finds the cache of an equal earlier one.
 Ref make_jit_function(PyObject* function, PyObject* options);
 bool is_jit_function(PyObject* object) noexcept;
-void clear_shared_caches() noexcept;
 
 // The wrapper behind `object`, with its cache found or made.
 JitFunction& ready_jit(PyObject* object);

@@ -319,7 +319,6 @@ PYBIND11_MODULE(_core, module) {
         return give(with_children(node.ptr(), Ref::borrow(children.ptr())));
       },
       py::arg("node"), py::arg("children"));
-  module.def("clear_shared_caches", &clear_shared_caches, "Forgets the caches that wrappers made anew would find.");
 
   py::class_<PreparedCall>(module, "PreparedCall", "A call that is run step by step.")
       .def(py::init([](const py::object& jit, const py::tuple& args, const py::dict& kwargs, bool abstract) {
@@ -328,7 +327,6 @@ PYBIND11_MODULE(_core, module) {
            }),
            py::arg("jit"), py::arg("args"), py::arg("kwargs"), py::arg("abstract"))
       .def_property_readonly("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
-      .def("same_key", &PreparedCall::same_key, py::arg("other"))
       .def(
           "run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
           py::arg("callable"))

@@ -24,7 +24,6 @@ class PreparedCall {
 
   PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
   PyObject* target() const noexcept { return entry_->value.get(); }
-  bool same_key(const PreparedCall& other) const noexcept { return entry_ == other.entry_; }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
   Ref run(PyObject* callable) const;
   // Rebuilds a result that consists of one output node.
