@@ -1,5 +1,8 @@
 #include "call.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "match.h"
 
 namespace partax {
@@ -32,6 +35,31 @@ Ref string_tuple(const Names& strings) {
   return tuple;
 }
 
+// The paths of the call's array leaves.
+Ref leaf_paths(const CallFrame& frame, const TreeSpec& key) {
+  const Ref paths = Ref::checked(PyList_New(0));
+  const auto append = [](void* list, const std::string& path, std::ptrdiff_t index) {
+    if (index < 0) checked_int(PyList_Append(static_cast<PyObject*>(list), unicode(path).get()));
+  };
+  const Names names = names_of(frame);
+  bool registered = false;
+  for (const Node& node : key.nodes) registered = registered || node.kind == Kind::kRegistered;
+  if (!registered) {
+    each_leaf(key, names, append, paths.get());
+    return paths;
+  }
+  // A key has no names for the children of registered nodes.
+  TreeSpec keyed;
+  LeafBuffer leaves;
+  FlattenOptions options;
+  options.abstract = frame.abstract;
+  options.hashed = false;
+  options.keyed = true;
+  flatten_call(keyed, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
+  each_leaf(keyed, names, append, paths.get());
+  return paths;
+}
+
 // Python makes the jax.jit target, and may trace it to know which arguments it must not donate.
 void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref owners = leaf_owners(entry.key);
@@ -42,7 +70,8 @@ void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   }
   const Ref built = Ref::checked(PyObject_CallFunctionObjArgs(
       hooks().build_target.get(), frame.cache.options.get(), frame.function, string_tuple(names_of(frame)).get(),
-      values.get(), owners.get(), tuple.get(), frame.call.has_callable() ? Py_True : Py_False, nullptr));
+      values.get(), owners.get(), tuple.get(), frame.call.has_callable() ? Py_True : Py_False,
+      leaf_paths(frame, entry.key).get(), nullptr));
   PyObject *target = nullptr, *pinned = nullptr;
   if (!PyArg_ParseTuple(built.get(), "OO!", &target, &PyBytes_Type, &pinned)) throw PythonError{};
   const char* bytes = PyBytes_AS_STRING(pinned);
@@ -50,17 +79,27 @@ void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   entry.value = Ref::borrow(target);
 }
 
+// The callables of a call for which its key has equal ones.
+void add_twins(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leaves) {
+  for (std::size_t i = 0; i < key.statics.size(); ++i) {
+    PyObject* callable = spec.statics[i].identity();
+    if (key.statics[i].is_callable() && !key.statics[i].is_same_callable(callable)) leaves.add_twin(i, callable);
+  }
+}
+
 // The entry of a call that differs from the last one. Fills `leaves`.
 EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   CallCache& cache = frame.cache;
   TreeSpec spec;
-  FlattenOptions options;
-  options.abstract = frame.abstract;
+  const FlattenOptions options = flatten_options(cache, frame.call, frame.abstract);
   flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
   EntryPtr entry;
   try {
     entry = cache.table.find(spec, frame.call.shape());
-    if (entry && entry->value) return entry;
+    if (entry && entry->value) {
+      add_twins(entry->key, spec, leaves);
+      return entry;
+    }
     if (!entry) entry = cache.table.insert(spec, frame.call.shape());
   } catch (const WalkError& error) {
     raise_at_static(error, spec, names_of(frame));
@@ -74,6 +113,19 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
     throw;
   }
   return entry;
+}
+
+// Adds to jax's error about a leaked tracer which arguments are tracers.
+void note_tracers(const CallFrame& frame, const LeafBuffer& leaves, PyObject* error) {
+  const Ref paths = leaf_paths(frame, frame.entry->key);
+  std::string note = "partax: the call had a tracer at";
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (TypeTable::instance().find(leaves[i]).sort != LeafSort::kTracer) continue;
+    const char* path = PyUnicode_AsUTF8(PyList_GetItem(paths.get(), static_cast<Py_ssize_t>(i)));
+    if (path == nullptr) throw PythonError{};
+    note += std::string(" `") + path + "`";
+  }
+  const Ref added = Ref::checked(call_method(error, "add_note", unicode(note).get()));
 }
 
 }  // namespace
@@ -101,6 +153,17 @@ void raise_at_static(const WalkError& error, const TreeSpec& spec, const Names& 
   throw PythonError{};
 }
 
+FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bool abstract) {
+  FlattenOptions options;
+  options.abstract = abstract;
+  options.callables = cache.callables;
+  if (cache.rule.any()) {
+    options.rule = &cache.rule;
+    options.rule_values = cache.rule.values(value_names(cache.parameters, call.shape(), call.has_callable()));
+  }
+  return options;
+}
+
 Names names_of(const CallFrame& frame) {
   return value_names(frame.cache.parameters, frame.call.shape(), frame.call.has_callable());
 }
@@ -109,7 +172,7 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   CallCache& cache = frame.cache;
   const auto matches = [&](const Entry& entry) {
     return entry.value && entry.epoch == TypeTable::instance().epoch() && entry.shape == frame.call.shape() &&
-           match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract);
+           match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract, &cache.rule);
   };
   EntryPtr latest = cache.table.latest();
   if (!latest) return look_up(frame, leaves, is_new);
@@ -125,9 +188,45 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   return entry;
 }
 
+bool holds_callables(const TreeSpec& key) {
+  return std::any_of(key.statics.begin(), key.statics.end(), [](const auto& value) { return value.holds_callables(); });
+}
+
+bool mark_changed(const TreeSpec& known, const TreeSpec& values) {
+  bool any = false;
+  if (known.statics.size() != values.statics.size()) return any;
+  for (std::size_t i = 0; i < known.statics.size(); ++i) {
+    if (!known.statics[i].holds_callables() || values.statics[i].absent()) continue;
+    const StaticValue::Changed found = known.statics[i].changed_callables(values.statics[i].value().get());
+    for (const Ref& callable : found.changed) mark_unsteady(callable.get());
+    for (const Ref& callable : found.noting) mark_noting(callable.get());
+    any = any || !found.changed.empty() || !found.noting.empty();
+  }
+  return any;
+}
+
+void settle_key(CallFrame& frame) {
+  Entry& entry = *frame.entry;
+  if (!holds_callables(entry.key)) return;
+  const auto flattened = [&](bool hashed) {
+    TreeSpec spec;
+    LeafBuffer leaves;
+    FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
+    options.hashed = hashed;
+    flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
+    return spec;
+  };
+  if (mark_changed(entry.key, flattened(false))) frame.cache.table.rekey(entry, flattened(true));
+}
+
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {
   if (frame.traced || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
   Ref original = take_exception();
+  if (std::strcmp(Py_TYPE(original.get())->tp_name, "UnexpectedTracerError") == 0) {
+    note_tracers(frame, leaves, original.get());
+    restore_exception(std::move(original));
+    return;
+  }
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     PyObject* leaf = leaves[i];
     if (TypeTable::instance().find(leaf).sort != LeafSort::kNumpyArray &&

@@ -14,14 +14,22 @@ namespace partax {
 
 // What all wrappers of equal callables with equal options share.
 struct CallCache {
-  CallCache(Parameters named, Ref of, std::size_t max_size)
-      : parameters(std::move(named)), options(std::move(of)), table(max_size) {}
+  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, TraceRule traced)
+      : parameters(std::move(named)),
+        options(std::move(of)),
+        table(max_size),
+        callables(how),
+        rule(std::move(traced)) {}
 
   Parameters parameters;
   Ref options;
   StaticTable table;
+  Callables callables;
+  TraceRule rule;
+  std::weak_ptr<Entry> root;  // where wrappers find this cache
   std::size_t hits = 0;
   std::size_t misses = 0;
+  Ref history;  // the records of its traces, which outlive its keys; empty before the first one
 };
 
 // A call under way, innermost first; where a trace finds the user's arguments.
@@ -39,13 +47,19 @@ struct CallFrame {
   Entry* entry = nullptr;
   CallFrame* outer;
   Ref on_exit;  // called without arguments when the call ends
+  Ref record;   // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;
+  bool in_user_code = false;  // what jax does now is not for this call's own target
+  bool outdated = false;      // a trace found that the callable is not the one that its cache is of, any more
 };
 
 // The roots of the paths of a call's values.
 using Names = std::vector<std::string>;
 Names names_of(const CallFrame& frame);
+
+// How the values of a call are flattened.
+FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bool abstract);
 
 // Flattens the values of a call; `names()` gives the roots of their paths, for errors only. Raises PythonError.
 template <typename GetNames>
@@ -63,6 +77,14 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
 
 // The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
+
+// After a trace: callables that changed meanwhile, as one that counts its traces does, are known by identity from now
+// on, so that they are no new key the next time.
+void settle_key(CallFrame& frame);
+// Marks the callables of `known` that are those of `values` in another state; true if there are any.
+bool mark_changed(const TreeSpec& known, const TreeSpec& values);
+
+bool holds_callables(const TreeSpec& key);
 
 // A target may fail on an argument before it traces. If so, replaces the exception by one with the argument's path.
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves);

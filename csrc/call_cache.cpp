@@ -74,18 +74,42 @@ EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
 
 EntryPtr StaticTable::insert(const TreeSpec& spec, const CallShape& shape) {
   auto entry = std::make_shared<Entry>();
-  entry->key = spec.sealed(callback());
+  TreeSpec key = spec.sealed(callback());
   entry->shape = shape;
-  entry->hash = spec.hash ^ shape.hash();
   entry->epoch = TypeTable::instance().epoch();
   EntryPtr evicted;
   if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
-  entry->key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
-  entries_.emplace(entry->hash, entry);
+  remember_key(entry, std::move(key), spec.hash ^ shape.hash());
   recency_.push_front(entry);
   entry->recency = recency_.begin();
   entry->in_table = true;
   return entry;
+}
+
+void StaticTable::remember_key(const EntryPtr& entry, TreeSpec key, std::size_t hash) {
+  entry->key = std::move(key);
+  entry->hash = hash;
+  entry->key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
+  entries_.emplace(hash, entry);
+}
+
+void StaticTable::forget_key(Entry& entry) noexcept {
+  entry.key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
+  const auto range = entries_.equal_range(entry.hash);
+  for (auto it = range.first; it != range.second; ++it) {
+    if (it->second.get() != &entry) continue;
+    entries_.erase(it);
+    break;
+  }
+}
+
+void StaticTable::rekey(Entry& entry, const TreeSpec& spec) {
+  TreeSpec key = spec.sealed(callback());
+  if (!entry.in_table) return;
+  const EntryPtr keep = *entry.recency;
+  forget_key(entry);
+  entry.former.push_back(std::move(entry.key));
+  remember_key(keep, std::move(key), spec.hash ^ entry.shape.hash());
 }
 
 EntryPtr StaticTable::take(Entry& entry) noexcept {
@@ -94,13 +118,7 @@ EntryPtr StaticTable::take(Entry& entry) noexcept {
   entry.in_table = false;
   taken = std::move(*entry.recency);
   recency_.erase(entry.recency);
-  entry.key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
-  const auto range = entries_.equal_range(entry.hash);
-  for (auto it = range.first; it != range.second; ++it) {
-    if (it->second.get() != &entry) continue;
-    entries_.erase(it);  // `taken` still holds it
-    break;
-  }
+  forget_key(entry);
   return taken;
 }
 

@@ -12,6 +12,12 @@
 
 namespace partax {
 
+// One trace of an entry: its number among the callable's, and its calls where its result tells them from others'.
+struct EntryTrace {
+  std::size_t number;
+  std::shared_ptr<std::size_t> calls;
+};
+
 struct Entry {
   Entry() = default;
   ~Entry();  // empties the slots of its outputs
@@ -25,8 +31,12 @@ struct Entry {
   std::uint64_t epoch = 0;
   Ref value;  // the jitted target; empty while it is being made
   std::size_t traces = 0;
+  std::size_t calls = 0;
+  std::vector<EntryTrace> log;       // of its traces
   std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
   std::vector<std::weak_ptr<OutputSlot>> outputs;
+  std::unordered_map<PyObject*, Ref> owners;  // of shared caches: weak references to the callables that live
+  std::vector<TreeSpec> former;               // keys that were replaced, which a comparison may still be reading
   std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
   bool in_table = false;
   std::list<std::shared_ptr<Entry>>::iterator recency;
@@ -44,10 +54,21 @@ class StaticTable {
   EntryPtr find(const TreeSpec& spec, const CallShape& shape);
   // Adds an entry without a value; drops the least recently used one if there are too many.
   EntryPtr insert(const TreeSpec& spec, const CallShape& shape);
+  // Gives an entry another key, by which alone it is found from then on.
+  void rekey(Entry& entry, const TreeSpec& spec);
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
   void touch(Entry& entry) noexcept { recency_.splice(recency_.begin(), recency_, entry.recency); }
   void erase(Entry& entry) noexcept;
+  // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
+  template <typename Unwanted>
+  void erase_if(Unwanted&& unwanted) {
+    std::vector<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    for (auto it = recency_.begin(); it != recency_.end();) {
+      Entry& entry = **it++;
+      if (unwanted(entry)) dropped.push_back(take(entry));
+    }
+  }
   void clear() noexcept;
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }
@@ -55,12 +76,18 @@ class StaticTable {
   void each(Visit&& visit) const {
     for (const EntryPtr& entry : recency_) visit(*entry);
   }
+  template <typename Visit>
+  void each_shared(Visit&& visit) const {
+    for (const EntryPtr& entry : recency_) visit(entry);
+  }
   int traverse(visitproc visit, void* arg) const;
 
  private:
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
   EntryPtr take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  void forget_key(Entry& entry) noexcept;
+  void remember_key(const EntryPtr& entry, TreeSpec key, std::size_t hash);
 
   std::size_t max_size_;
   std::list<EntryPtr> recency_;  // most recent first

@@ -1,5 +1,7 @@
 #include "flatten.h"
 
+#include <algorithm>
+
 #include "attributes.h"
 #include "tree_path.h"
 
@@ -11,6 +13,13 @@ namespace {
       PyExc_RuntimeError,
       "the container changed size while partax was walking it, expected it to stay as it is for "
       "the length of a call; do not mutate arguments from `__eq__`, `__hash__` or other threads");
+}
+
+// Makes room for many more elements at once, but grows by a factor all the same.
+template <typename Element>
+void make_room(std::vector<Element>& elements, std::size_t more) {
+  if (more < 256 || elements.capacity() - elements.size() >= more) return;
+  elements.reserve(std::max(elements.size() + more, 2 * elements.capacity()));
 }
 
 void mix(std::size_t& seed, std::size_t value) noexcept {
@@ -47,7 +56,7 @@ OneLevel flatten_registered(PyObject* node) {
 
 void Flattener::tree(PyObject* root) {
   TypeTable::instance().epoch();  // classes may have been registered since the last walk
-  walk(root);
+  walk(root, nullptr);
 }
 
 void Flattener::call(PyObject* const* values, std::size_t count) {
@@ -56,7 +65,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     try {
       try {
-        walk(values[i]);
+        traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
+        walk(values[i], nullptr);
       } catch (const PythonError&) {
         throw WalkError::from_user_code("reading");
       }
@@ -71,8 +81,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
 std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
   mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
-  spec_.nodes.push_back(
-      Node{kind, false, static_cast<std::uint32_t>(arity), 1, static_cast<std::uint32_t>(spec_.statics.size()), info});
+  spec_.nodes.push_back(Node{kind, false, false, static_cast<std::uint32_t>(arity), 1,
+                             static_cast<std::uint32_t>(spec_.statics.size()), info});
   return spec_.nodes.size() - 1;
 }
 
@@ -85,14 +95,15 @@ void Flattener::remember(const TypeInfo& info) {
 }
 
 void Flattener::add_static(Ref value, Unhashable unhashable) {
-  if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable) : 0);
-  spec_.identity.push_back(nullptr);
+  if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable, options_.callables) : 0);
   spec_.statics.push_back(StaticValue::loose(std::move(value)));
 }
 
 void Flattener::leaf(PyObject* object, bool dynamic) {
+  if (options_.observer != nullptr) dynamic = options_.observer->leaf(object);
   if (dynamic) {
-    open(Kind::kDynamicLeaf, 0, nullptr);
+    const std::size_t index = open(Kind::kDynamicLeaf, 0, nullptr);
+    spec_.nodes[index].may_be_number = traces_more_;
     ++spec_.num_dynamic;
     leaves_.push(object);
     return;
@@ -106,10 +117,23 @@ void Flattener::leaf(PyObject* object, bool dynamic) {
   }
   mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
   spec_.nodes.push_back(
-      Node{Kind::kStaticLeaf, false, 0, 1, static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
+      Node{Kind::kStaticLeaf, false, false, 0, 1, static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
 }
 
-void Flattener::walk(PyObject* object) {
+bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
+  return options_.every_leaf || is_dynamic_sort(sort, options_.abstract) ||
+         (traces_more_ && options_.rule->holds(object));
+}
+
+void Flattener::walk(PyObject* object, const Step* step) {
+  if (options_.observer != nullptr && options_.observer->enter(step, object)) {
+    leaf(object, true);
+  } else {
+    walk_object(object);
+  }
+}
+
+void Flattener::walk_object(PyObject* object) {
   if (options_.one_level && depth_ == 1) return leaf(object, true);
   if (options_.is_leaf != nullptr) {
     Ref answer = Ref::steal(PyObject_CallOneArg(options_.is_leaf, object));
@@ -118,11 +142,11 @@ void Flattener::walk(PyObject* object) {
     if (truth == 1) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
   }
   const TypeInfo& info = TypeTable::instance().find(object);
-  if (info.kind == Kind::kStaticLeaf)
-    return leaf(object, options_.every_leaf || is_dynamic_sort(info.sort, options_.abstract));
+  if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
   if (info.kind == Kind::kNone) {
     if (options_.none_is_leaf) return leaf(object, true);
     open(Kind::kNone, 0, nullptr);
+    if (options_.observer != nullptr) options_.observer->leave();
     return;
   }
   if (++depth_ > kMaxDepth) {
@@ -134,17 +158,23 @@ void Flattener::walk(PyObject* object) {
   node(object, info, index);
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
   --depth_;
+  if (options_.observer != nullptr) options_.observer->leave();
 }
 
-// Walks `count` children; consecutive static leaves become one run.
+// Walks `count` children; consecutive leaves of one kind become one run.
 template <typename Item>
 void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index) {
-  std::size_t previous = 0;  // the node of the child before, if it was a static leaf or a run; else 0
+  const Kind kind = spec_.nodes[index].kind;
+  const TypeInfo* info = spec_.nodes[index].info;
+  if (!options_.every_leaf || options_.observer != nullptr) make_room(spec_.statics, count);
+  std::size_t previous = 0;  // the node of the child before, if it was such a leaf or a run of them; else 0
+  Kind run_kind = Kind::kStaticRun;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t child = spec_.nodes.size();
+    const std::size_t at = spec_.nodes.size();
     try {
       const Ref owned = item(i);
-      walk(owned.get());
+      const Step step{kind, info, parent, i, nullptr};
+      walk(owned.get(), &step);
     } catch (WalkError& error) {
       const Node& node = spec_.nodes[index];
       if (node.kind == Kind::kRegistered) {
@@ -156,14 +186,19 @@ void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::
       }
       throw;
     }
-    const bool is_static = spec_.nodes[child].kind == Kind::kStaticLeaf;
-    if (is_static && previous != 0) {
+    const Kind leaf_kind = spec_.nodes[at].kind;
+    const bool is_dynamic = leaf_kind == Kind::kDynamicLeaf && options_.dynamic_runs;
+    const Kind next_kind = is_dynamic ? Kind::kDynamicRun : Kind::kStaticRun;
+    if (leaf_kind != Kind::kStaticLeaf && !is_dynamic) {
+      previous = 0;
+    } else if (previous != 0 && next_kind == run_kind) {
       Node& run = spec_.nodes[previous];
-      run.arity = run.kind == Kind::kStaticRun ? run.arity + 1 : 2;
-      run.kind = Kind::kStaticRun;
+      run.arity = run.kind == run_kind ? run.arity + 1 : 2;
+      run.kind = run_kind;
       spec_.nodes.pop_back();
     } else {
-      previous = is_static ? child : 0;
+      previous = at;
+      run_kind = next_kind;
     }
   }
 }
@@ -201,19 +236,24 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
       if (info.kind == Kind::kDefaultDict) {
         add_static(Ref::checked(PyObject_GetAttrString(object, "default_factory")), Unhashable::kRefuse);
       }
-      dict_children(object, keys.get());
+      dict_children(object, keys.get(), index);
       return;
     }
     case Kind::kModule:
     case Kind::kDataclass:
       return fields(object, info, index);
+    case Kind::kStatic:
+      open(info.kind, 0, &info);
+      return add_static(Ref::borrow(object), Unhashable::kRefuse);
     default:
       return registered(object, index);
   }
 }
 
-void Flattener::dict_children(PyObject* dict, PyObject* keys) {
+void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index) {
   const Py_ssize_t size = PyList_GET_SIZE(keys);
+  const Kind kind = spec_.nodes[index].kind;
+  const TypeInfo* info = spec_.nodes[index].info;
   for (Py_ssize_t i = 0; i < size; ++i) add_static(Ref::borrow(PyList_GET_ITEM(keys, i)), Unhashable::kRefuse);
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
@@ -223,7 +263,8 @@ void Flattener::dict_children(PyObject* dict, PyObject* keys) {
         if (PyErr_Occurred() != nullptr) throw WalkError::from_user_code("looking up a key of");
         changed_while_walking();
       }
-      walk(child.get());
+      const Step step{kind, info, dict, static_cast<std::size_t>(i), key};
+      walk(child.get(), &step);
     } catch (WalkError& error) {
       error.prepend(key_segment(key));
       throw;
@@ -272,7 +313,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
       if (!values[i] && !hooks().missing) {
         throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
       }
-      walk(values[i] ? values[i].get() : hooks().missing.get());
+      const Step step{info.kind, &info, object, i, nullptr};
+      walk(values[i] ? values[i].get() : hooks().missing.get(), &step);
     } catch (WalkError& error) {
       error.prepend(attribute_segment(info.child_names[i].get()));
       throw;
@@ -297,12 +339,7 @@ void Flattener::registered(PyObject* object, std::size_t index) {
     spec_.treedefs.push_back(std::move(treedef));
   }
   if (options_.keyed) {
-    std::vector<std::string> segments;
-    segments.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      segments.push_back(registered_segment(object, static_cast<Py_ssize_t>(i)));
-    }
-    spec_.segments.push_back(std::move(segments));
+    spec_.segments.push_back(registered_segments(object, count));
   }
   sequence(
       count, [&](std::size_t i) { return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i)); }, object,

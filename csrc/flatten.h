@@ -3,19 +3,26 @@
 
 #include "leaf_buffer.h"
 #include "python_api.h"
+#include "trace_rule.h"
 #include "tree_spec.h"
+#include "walk_observer.h"
 
 namespace partax {
 
 struct FlattenOptions {
-  bool abstract = false;     // jax.ShapeDtypeStruct is a dynamic leaf
-  bool hashed = true;        // compute the hash; refuses values that cannot be static
-  bool rebuildable = false;  // make the treedefs that `rebuild` needs for registered nodes
-  bool keyed = false;        // store the path segments of the children of registered nodes
-  bool every_leaf = false;   // every leaf counts as dynamic (jax.tree.flatten)
+  bool abstract = false;  // jax.ShapeDtypeStruct is a dynamic leaf
+  Callables callables = Callables::kByStructure;
+  const TraceRule* rule = nullptr;  // leaves beside arrays that are dynamic,
+  std::vector<bool> rule_values;    // in these values of the call
+  bool hashed = true;               // compute the hash; refuses values that cannot be static
+  bool rebuildable = false;         // make the treedefs that `rebuild` needs for registered nodes
+  bool keyed = false;               // store the path segments of the children of registered nodes
+  bool every_leaf = false;          // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
   bool one_level = false;       // the children of the root are leaves, whatever they are
+  bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
   PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
+  WalkObserver* observer = nullptr;
 };
 
 // Walks trees into a spec (loose: it holds the static values themselves). Errors are WalkErrors with the path below
@@ -23,7 +30,9 @@ struct FlattenOptions {
 class Flattener {
  public:
   Flattener(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options)
-      : spec_(spec), leaves_(leaves), options_(options) {}
+      : spec_(spec), leaves_(leaves), options_(options) {
+    spec_.callables = options.callables;
+  }
 
   // The whole of one tree.
   void tree(PyObject* root);
@@ -31,10 +40,12 @@ class Flattener {
   void call(PyObject* const* values, std::size_t count);
 
  private:
-  void walk(PyObject* object);
+  void walk(PyObject* object, const Step* step);
+  void walk_object(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
-  void dict_children(PyObject* dict, PyObject* keys);
+  void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
+  bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, std::size_t index);
   std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
@@ -46,6 +57,7 @@ class Flattener {
   TreeSpec& spec_;
   LeafBuffer& leaves_;
   FlattenOptions options_;
+  bool traces_more_ = false;  // the rule applies here
   int depth_ = 0;
 };
 

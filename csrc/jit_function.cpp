@@ -2,31 +2,22 @@
 
 #include <structmember.h>
 
+#include "cache_object.h"
+#include "shared_caches.h"
 #include "trace_output.h"
 
 namespace partax {
 namespace {
 
-struct CallCacheObject {
-  PyObject_HEAD
-  CallCache* cache;
-};
-
 PyTypeObject* jit_type = nullptr;
-PyTypeObject* cache_type = nullptr;
 
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 
-// The caches of callables by their static part. It keeps no callable alive: functions and classes are held weakly, and
-// their cache goes when they do.
-StaticTable& shared_caches() {
-  static auto* const table = new StaticTable(1 << 14);
-  return *table;
-}
+// Below, with the shared caches.
+void ensure_cache(JitFunction& jit);
+void see_callable(JitFunction& jit);
 
-void ensure_cache(JitFunction& jit);  // below, with the shared caches
-
-Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, bool& outdated) {
   ensure_cache(jit);
   const Ref keep_cache = Ref::borrow(jit.cache);
   CallCache& cache = cache_of(jit);
@@ -35,18 +26,46 @@ Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject*
   LeafBuffer leaves;
   CallFrame frame(jit.function, cache, call, false);
   bool is_new = false;
-  const EntryPtr entry = find_entry(frame, leaves, is_new);
-  frame.entry = entry.get();
-  const Ref target = entry->value;
-  const Ref returned = Ref::steal(
-      PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-  if (!returned) {
-    if (is_new && entry->traces == 0) cache.table.erase(*entry);
-    explain_failure(frame, leaves);
-    throw PythonError{};
+  EntryPtr entry;
+  Ref returned;
+  try {
+    entry = find_entry(frame, leaves, is_new);
+    frame.entry = entry.get();
+    const Ref target = entry->value;
+    returned = Ref::checked(
+        PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    frame.in_user_code = true;
+  } catch (const PythonError&) {
+    frame.in_user_code = true;
+    outdated = frame.outdated;
+    if (entry && is_new && entry->traces == 0) cache.table.erase(*entry);
+    if (entry && !outdated) explain_failure(frame, leaves);
+    throw;
   }
+  ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);
+  if (frame.traced) {
+    settle_key(frame);
+    if (settle_root(frame.function, cache) && jit.seen != nullptr) see_callable(jit);
+  }
   return user_result(returned.get(), leaves);
+}
+
+void forget_cache(JitFunction& jit) noexcept {
+  delete std::exchange(jit.seen, nullptr);
+  Py_CLEAR(jit.cache);
+}
+
+Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+  bool outdated = false;
+  try {
+    return run_once(jit, args, num_args, keyword_names, outdated);
+  } catch (const PythonError&) {
+    if (!outdated) throw;
+  }
+  PyErr_Clear();
+  forget_cache(jit);
+  return run_once(jit, args, num_args, keyword_names, outdated);
 }
 
 // ---- Slots of the wrapper.
@@ -66,7 +85,7 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(jit.options);
   Py_VISIT(jit.dict);
   Py_VISIT(jit.cache);
-  return 0;
+  return jit.seen == nullptr ? 0 : jit.seen->traverse(visit, arg);
 }
 
 int jit_clear(PyObject* self) noexcept {
@@ -74,6 +93,7 @@ int jit_clear(PyObject* self) noexcept {
   Py_CLEAR(jit.function);
   Py_CLEAR(jit.self);
   Py_CLEAR(jit.dict);
+  delete std::exchange(jit.seen, nullptr);
   return 0;  // options and cache stay: it holds the wrapper only through user values, which the GC clears elsewhere
 }
 
@@ -105,6 +125,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     if (instance == nullptr || instance == Py_None || jit.self != nullptr) return Py_NewRef(self);
     Ref bound = new_jit(jit.function, instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
+    if (jit.seen != nullptr) as_jit(bound.get()).seen = std::make_unique<StaticValue>(*jit.seen).release();
     as_jit(bound.get()).dict = Py_XNewRef(jit.dict);
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();
@@ -159,17 +180,19 @@ PyObject* get_function(PyObject* self, void*) noexcept {
   return as_jit(self).function == nullptr ? released(self) : Py_NewRef(as_jit(self).function);
 }
 
+PyObject* get_cache(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    ensure_cache(as_jit(self));
+    return Py_NewRef(as_jit(self).cache);
+  });
+}
+
 PyObject* get_options(PyObject* self, void*) noexcept { return Py_NewRef(as_jit(self).options); }
 
 PyObject* cache_info(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     ensure_cache(as_jit(self));
-    const CallCache& cache = cache_of(as_jit(self));
-    std::size_t traces = 0;
-    cache.table.each([&](const Entry& entry) { traces += entry.traces; });
-    return Py_BuildValue("nnnnn", static_cast<Py_ssize_t>(cache.table.size()), static_cast<Py_ssize_t>(traces),
-                         static_cast<Py_ssize_t>(cache.hits), static_cast<Py_ssize_t>(cache.misses),
-                         static_cast<Py_ssize_t>(cache.table.max_size()));
+    return info_of(cache_of(as_jit(self))).release();
   });
 }
 
@@ -179,6 +202,7 @@ PyObject* clear_cache(PyObject* self, PyObject*) noexcept {
     CallCache& cache = cache_of(as_jit(self));
     cache.table.clear();
     cache.hits = cache.misses = 0;
+    if (cache.history) Ref::checked(PyObject_CallMethod(cache.history.get(), "cleared", nullptr));
     Py_RETURN_NONE;
   });
 }
@@ -195,6 +219,7 @@ PyGetSetDef jit_getset[] = {
     {"__wrapped__", get_wrapped, nullptr, "The wrapped callable, bound if the wrapper is.", nullptr},
     {"__self__", get_self, nullptr, "The bound instance, or None.", nullptr},
     {"_function", get_function, nullptr, "The wrapped callable, unbound.", nullptr},
+    {"_cache", get_cache, nullptr, "The cache, shared with all wrappers of equal callables.", nullptr},
     {"_options", get_options, nullptr, "The options of filter_jit.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -223,79 +248,6 @@ PyType_Spec jit_spec = {
     "partax._core.JitFunction", sizeof(JitFunction), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     jit_slots};
-
-// ---- Slots of the shared cache.
-
-int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-  const CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
-  Py_VISIT(Py_TYPE(self));
-  if (cache == nullptr) return 0;
-  Py_VISIT(cache->options.get());
-  return cache->table.traverse(visit, arg);
-}
-
-int cache_clear(PyObject* self) noexcept {
-  CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
-  if (cache == nullptr) return 0;
-  cache->table.clear();
-  return 0;
-}
-
-void cache_dealloc(PyObject* self) noexcept {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyType_Slot cache_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(cache_traverse)},
-                             {Py_tp_clear, reinterpret_cast<void*>(cache_clear)},
-                             {Py_tp_dealloc, reinterpret_cast<void*>(cache_dealloc)},
-                             {0, nullptr}};
-
-PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(CallCacheObject), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
-
-// (function name, names, optional, positional-only, positional, name of *args, **kwargs?, defaults) from Python.
-Parameters read_parameters(PyObject* description) {
-  Parameters parameters;
-  const char* function = nullptr;
-  PyObject *names = nullptr, *optional = nullptr;
-  Py_ssize_t positional_only = 0, positional = 0;
-  const char* var_positional = nullptr;
-  int var_keyword = 0, live = 0;
-  if (!PyArg_ParseTuple(description, "sO!O!nnspi", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
-                        &positional_only, &positional, &var_positional, &var_keyword, &live)) {
-    throw PythonError{};
-  }
-  parameters.function = function;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* name = Py_NewRef(PyTuple_GET_ITEM(names, i));
-    PyUnicode_InternInPlace(&name);
-    parameters.names.push_back(Ref::steal(name));
-    parameters.optional.push_back(PyTuple_GET_ITEM(optional, i) == Py_True);
-  }
-  parameters.num_positional_only = static_cast<std::size_t>(positional_only);
-  parameters.num_positional = static_cast<std::size_t>(positional);
-  parameters.var_positional = *var_positional != '\0';
-  parameters.var_positional_name = var_positional;
-  parameters.var_keyword = var_keyword != 0;
-  parameters.defaults = static_cast<Parameters::Defaults>(live);
-  return parameters;
-}
-
-Ref make_cache(PyObject* function, PyObject* options) {
-  const Ref description = Ref::checked(PyObject_CallOneArg(hooks().call_parameters.get(), function));
-  Parameters parameters = read_parameters(description.get());
-  const Ref size = Ref::checked(PyObject_GetAttrString(options, "cache_size"));
-  const std::size_t max_size = PyLong_AsSize_t(size.get());
-  if (PyErr_Occurred() != nullptr) throw PythonError{};
-  auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size);
-  Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
-  reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
-  return object;
-}
 
 // As a pytree: the children are the callable and the bound instance, the aux data the options.
 PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
@@ -326,31 +278,41 @@ PyMethodDef unflatten_method = {"unflatten_jit",
                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
                                 METH_FASTCALL, nullptr};
 
+void see_callable(JitFunction& jit) {
+  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
+  const bool by_identity = cache_of(jit).callables == Callables::kByIdentity;
+  const Callables callables = by_identity ? Callables::kByIdentity : Callables::kWrapped;
+  auto seen = std::make_unique<StaticValue>(value.sealed(nullptr, callables));
+  delete std::exchange(jit.seen, seen.release());
+}
+
 // Finds the cache of an equal callable with equal options, or makes one.
 void ensure_cache(JitFunction& jit) {
   if (jit.function == nullptr) {
     released(nullptr);
     throw PythonError{};
   }
-  if (jit.cache != nullptr) return;
-  const Ref key = Ref::checked(PyObject_GetAttrString(jit.options, "key"));
-  TreeSpec spec;
-  LeafBuffer leaves;
-  PyObject* const values[] = {jit.function, key.get()};
-  const auto names = [] { return Names{"fun", "options"}; };
-  flatten_call(spec, leaves, FlattenOptions(), values, 2, names);
+  if (jit.cache != nullptr) {
+    if (jit.seen == nullptr || jit.seen->is_plainly(jit.function)) return;
+    forget_cache(jit);
+  }
+  const TreeSpec spec = root_spec(jit.function, jit.options, callables_of(jit.options));
   try {
-    EntryPtr entry = shared_caches().find(spec, CallShape());
+    SharedCaches& caches = SharedCaches::instance();
+    EntryPtr entry = caches.find(spec);
     Ref cache = entry ? entry->value : Ref();
     if (!cache) {
       cache = make_cache(jit.function, jit.options);
-      if (!entry) entry = shared_caches().insert(spec, CallShape());
+      if (!entry) entry = caches.insert(spec);
       entry->value = cache;
     }
     jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
     if (jit.cache == nullptr) jit.cache = cache.release();
+    cache_of(jit).root = entry;
+    if (!jit.callable_is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    if (!jit.callable_is_tree && jit.seen == nullptr) see_callable(jit);
   } catch (const WalkError& error) {
-    raise_at_static(error, spec, names());
+    raise_at_static(error, spec, {"fun", "options"});
   }
 }
 
@@ -360,7 +322,6 @@ Ref register_jit_function_types() {
   const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
   for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
   jit_type = reinterpret_cast<PyTypeObject*>(Ref::checked(PyType_FromSpec(&jit_spec)).release());
-  cache_type = reinterpret_cast<PyTypeObject*>(Ref::checked(PyType_FromSpec(&cache_spec)).release());
   const Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
   const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
   return Ref::checked(PyTuple_Pack(3, jit_type, flatten.get(), unflatten.get()));
@@ -368,11 +329,16 @@ Ref register_jit_function_types() {
 
 bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type; }
 
-CallCache& cache_of(const JitFunction& jit) noexcept { return *reinterpret_cast<CallCacheObject*>(jit.cache)->cache; }
+CallCache& cache_of(const JitFunction& jit) noexcept { return cache_in(jit.cache); }
 
 JitFunction& ready_jit(PyObject* object) {
   ensure_cache(as_jit(object));
   return as_jit(object);
+}
+
+void renew_cache(PyObject* object) {
+  JitFunction& jit = ready_jit(object);
+  if (!is_known(jit.function, cache_of(jit))) forget_cache(jit);
 }
 
 Ref make_jit_function(PyObject* function, PyObject* options) {
@@ -380,7 +346,9 @@ Ref make_jit_function(PyObject* function, PyObject* options) {
   const bool is_method = PyMethod_Check(function);
   Ref jit = new_jit(is_method ? PyMethod_GET_FUNCTION(function) : function,
                     is_method ? PyMethod_GET_SELF(function) : nullptr, options);
-  ensure_cache(as_jit(jit.get()));
+  // A function that calls itself by its name gets it after this: its cache is found at the first call.
+  PyObject* wrapped = as_jit(jit.get()).function;
+  if (!PyFunction_Check(wrapped) || !has_empty_cell(wrapped)) ensure_cache(as_jit(jit.get()));
   return jit;
 }
 

@@ -12,7 +12,8 @@ struct JitFunction {
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;
-  PyObject* cache;  // a CallCacheObject, or null before the first use
+  PyObject* cache;    // a CallCacheObject, or null before the first use
+  StaticValue* seen;  // the callable as it was when the cache was found, or null where only arguments tell
   PyObject* dict;
   PyObject* weakrefs;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
@@ -26,6 +27,8 @@ bool is_jit_function(PyObject* object) noexcept;
 
 // The wrapper behind `object`, with its cache found or made.
 JitFunction& ready_jit(PyObject* object);
+// Lets go of the cache if the callable has changed since it was found.
+void renew_cache(PyObject* object);
 CallCache& cache_of(const JitFunction& jit) noexcept;
 
 }  // namespace partax

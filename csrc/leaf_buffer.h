@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "python_api.h"
 
@@ -24,7 +25,12 @@ class LeafBuffer {
   }
   void clear() noexcept {
     while (size_ > 0) Py_DECREF(data_[size_--]);
+    twins_.clear();
   }
+
+  // Static callables of the call that are other objects than the equal ones of its key, by static index.
+  void add_twin(std::size_t index, PyObject* callable) { twins_.emplace_back(index, Ref::borrow(callable)); }
+  const std::vector<std::pair<std::size_t, Ref>>& twins() const noexcept { return twins_; }
 
   std::size_t size() const noexcept { return size_; }
   PyObject* operator[](std::size_t i) const noexcept { return data_[i + 1]; }
@@ -54,6 +60,7 @@ class LeafBuffer {
   PyObject** data_ = inline_;
   std::size_t size_ = 0;
   std::size_t capacity_ = kInline;
+  std::vector<std::pair<std::size_t, Ref>> twins_;
 };
 
 }  // namespace partax

@@ -16,13 +16,14 @@ constexpr std::size_t kStackFields = 24;
 // user code does to its parent meanwhile.
 class Matcher {
  public:
-  Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract)
+  Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const TraceRule* rule)
       : nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
         identity_(spec.identity.data()),
         leaves_(leaves),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
-        abstract_(abstract) {}
+        abstract_(abstract),
+        rule_(rule) {}
 
   bool call(PyObject* const* values, std::size_t count) {
     if (nodes_[0].arity != count) return false;
@@ -34,7 +35,7 @@ class Matcher {
     const Node& node = nodes_[at_++];
     switch (node.kind) {
       case Kind::kDynamicLeaf:
-        return dynamic_leaf(object);
+        return dynamic_leaf(node, object);
       case Kind::kStaticLeaf:
         return static_value(node.first_static, object) && !becomes_dynamic(object);
       case Kind::kNone:
@@ -54,6 +55,8 @@ class Matcher {
       case Kind::kModule:
       case Kind::kDataclass:
         return fields(node, object);
+      case Kind::kStatic:
+        return static_value(node.first_static, object);
       case Kind::kDict:
       case Kind::kDefaultDict:
       case Kind::kOrderedDict:
@@ -64,19 +67,27 @@ class Matcher {
   }
 
  private:
-  bool dynamic_leaf(PyObject* object) {
-    if (Py_TYPE(object) != array_type_ && !is_dynamic(object, abstract_)) return false;
+  bool dynamic_leaf(const Node& node, PyObject* object) {
+    if (Py_TYPE(object) != array_type_ && !is_dynamic(object, abstract_) && !is_number(node, object)) return false;
     leaves_.push(object);
     return true;
+  }
+
+  // Whether `trace` takes a leaf that is no array here.
+  bool is_number(const Node& node, PyObject* object) const {
+    return node.may_be_number && rule_ != nullptr && TypeTable::instance().find(object).kind == Kind::kStaticLeaf &&
+           rule_->holds(object);
   }
 
   // Under `abstract`, a ShapeDtypeStruct is dynamic, so it never equals a static leaf.
   bool becomes_dynamic(PyObject* object) const { return abstract_ && is_dynamic(object, true); }
 
   bool static_value(std::size_t index, PyObject* object) {
-    if (object == identity_[index]) return true;
+    if (object == identity_[index] || statics_[index].is_plainly(object)) return true;
     const StaticValue value = statics_[index];  // user code in == may drop the spec's entry, not this copy
-    return value.equals(object);
+    if (!value.equals(object)) return false;
+    if (value.is_callable() && !value.is_same_callable(object)) leaves_.add_twin(index, object);
+    return true;
   }
 
   bool child(PyObject* object) {
@@ -276,6 +287,7 @@ class Matcher {
   LeafBuffer& leaves_;
   PyTypeObject* array_type_;
   bool abstract_;
+  const TraceRule* rule_;
   std::size_t at_ = 0;
 };
 
@@ -300,14 +312,15 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 
 }  // namespace
 
-bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract) {
+bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
+                const TraceRule* rule) {
   leaves.reserve(spec.num_dynamic);
-  return matched(leaves, [&] { return Matcher(spec, leaves, abstract).call(values, count); });
+  return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule).call(values, count); });
 }
 
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves) {
   leaves.reserve(spec.num_dynamic);
-  return matched(leaves, [&] { return Matcher(spec, leaves, false).walk(tree); });
+  return matched(leaves, [&] { return Matcher(spec, leaves, false, nullptr).walk(tree); });
 }
 
 }  // namespace partax

@@ -3,13 +3,16 @@
 
 #include "leaf_buffer.h"
 #include "python_api.h"
+#include "trace_rule.h"
 #include "tree_spec.h"
 
 namespace partax {
 
 // True, with the dynamic leaves appended to `leaves`, if the values have the static part `spec` (sealed). Runs user
-// code only for registered nodes and for static values that are not the identical object. Raises PythonError.
-bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract);
+// code only for registered nodes, for static values that are not the identical object, and for `rule` (may be null).
+// Raises PythonError.
+bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
+                const TraceRule* rule);
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);
 
 }  // namespace partax

@@ -1,6 +1,8 @@
 // Registration only: what partax._core exposes.
 #include <pybind11/pybind11.h>
 
+#include "cache_object.h"
+#include "compiled_call.h"
 #include "flatten.h"
 #include "jit_function.h"
 #include "match.h"
@@ -9,8 +11,10 @@
 #include "prepared_call.h"
 #include "python_api.h"
 #include "rebuild.h"
+#include "static_node.h"
 #include "trace.h"
 #include "trace_output.h"
+#include "trace_record.h"
 
 namespace py = pybind11;
 
@@ -109,17 +113,6 @@ std::string spec_repr(const Spec& spec) {
   throw PythonError{};
 }
 
-// Runs what may throw a WalkError about one bare value.
-template <typename Body>
-auto located(const char* root, Body&& body) {
-  try {
-    return body();
-  } catch (const WalkError& error) {
-    error.raise(root);
-    throw PythonError{};
-  }
-}
-
 // A table of Python objects by static part, as a call cache has it.
 class ObjectTable {
  public:
@@ -176,6 +169,16 @@ void configure(const py::kwargs& given) {
       {"to_device", &Hooks::to_device},
       {"out_shardings", &Hooks::out_shardings},
       {"call_parameters", &Hooks::call_parameters},
+      {"new_history", &Hooks::new_history},
+      {"begin_trace", &Hooks::begin_trace},
+      {"end_trace", &Hooks::end_trace},
+      {"filter", &Hooks::filter},
+      {"simple_key", &Hooks::simple_key},
+      {"wrong_keys", &Hooks::wrong_keys},
+      {"partial_type", &Hooks::partial_type},
+      {"jitted_type", &Hooks::jitted_type},
+      {"jitted_parts", &Hooks::jitted_parts},
+      {"wrapper_type", &Hooks::wrapper_type},
   };
   for (const auto& [key, value] : given) {
     const auto name = py::cast<std::string>(key);
@@ -232,14 +235,14 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "static_equal",
       [](const py::object& a, const py::object& b) {
-        return located("value",
-                       [&] { return StaticValue::loose(Ref::borrow(a.ptr())).sealed(nullptr).equals(b.ptr()); });
+        return with_path("value",
+                         [&] { return StaticValue::loose(Ref::borrow(a.ptr())).sealed(nullptr).equals(b.ptr()); });
       },
       py::arg("a"), py::arg("b"));
   module.def(
       "static_hash",
       [](const py::object& value) {
-        return located("value", [&] { return static_hash(value.ptr(), Unhashable::kRefuse); });
+        return with_path("value", [&] { return static_hash(value.ptr(), Unhashable::kRefuse); });
       },
       py::arg("value"));
   module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
@@ -253,10 +256,13 @@ PYBIND11_MODULE(_core, module) {
 
   module.def(
       "partition",
-      [](const py::object& tree, const py::object& filter_spec, const py::object& replace, const py::object& is_leaf) {
-        return give(partition(tree.ptr(), filter_spec.ptr(), replace.ptr(), optional(is_leaf), "pytree"));
+      [](const py::object& tree, const py::tuple& filters, const py::object& replace, const py::object& is_leaf) {
+        const Partition parts = partition(tree.ptr(), filters.ptr(), replace.ptr(), optional(is_leaf));
+        py::list counts;
+        for (const std::size_t count : parts.counts) counts.append(count);
+        return py::make_tuple(give(parts.trees), counts);
       },
-      py::arg("tree"), py::arg("filter_spec"), py::arg("replace"), py::arg("is_leaf"));
+      py::arg("tree"), py::arg("filters"), py::arg("replace"), py::arg("is_leaf"));
   module.def(
       "filter",
       [](const py::object& tree, const py::object& filter_spec, bool inverse, const py::object& replace,
@@ -277,6 +283,21 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("prefix"), py::arg("tree"), py::arg("is_prefix_leaf"), py::arg("prefix_name"), py::arg("tree_name"));
 
+  const py::object static_nodes = give(register_static_node_types());
+  module.attr("FlatSpec") = static_nodes[py::int_(0)];
+  module.attr("Static") = static_nodes[py::int_(1)];
+  module.def(
+      "flat_partition",
+      [](const py::object& tree, const py::tuple& filters, const py::object& separator, bool rest_is_static,
+         const py::object& is_leaf) {
+        return give(flat_partition(tree.ptr(), filters.ptr(), optional(separator), rest_is_static, optional(is_leaf)));
+      },
+      py::arg("tree"), py::arg("filters"), py::arg("separator"), py::arg("rest_is_static"), py::arg("is_leaf"));
+  module.def(
+      "flat_combine",
+      [](const py::object& spec, const py::tuple& dicts) { return give(flat_combine(spec.ptr(), dicts.ptr())); },
+      py::arg("spec"), py::arg("dicts"));
+
   const py::object predicates = give(predicate_functions());
   const char* predicate_names[] = {"is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like"};
   for (std::size_t i = 0; i < 4; ++i) module.attr(predicate_names[i]) = predicates[py::int_(i)];
@@ -285,6 +306,8 @@ PYBIND11_MODULE(_core, module) {
   module.attr("JitFunction") = jit[py::int_(0)];
   module.attr("_flatten_jit") = jit[py::int_(1)];
   module.attr("_unflatten_jit") = jit[py::int_(2)];
+  module.attr("CallCache") = give(register_cache_type());
+  register_compiled_call_type();
   const py::object output = give(register_trace_output_types());
   module.attr("TraceOutput") = output[py::int_(0)];
   module.attr("OutputNode") = output[py::int_(1)];
@@ -299,6 +322,22 @@ PYBIND11_MODULE(_core, module) {
       py::arg("function"), py::arg("options"));
   module.def(
       "on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); }, py::arg("callback"));
+  module.def(
+      "call_under_way", [] { return give(call_under_way()); },
+      "(history, record) of the call whose target jax works on now in this thread, or None.");
+  module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
+  module.def(
+      "describe_call", [] { return give(describe_call()); },
+      "(parts, array leaves) of the call under way: all that its program may depend on.");
+  module.def(
+      "describe_tree",
+      [](const py::object& tree, const std::string& root) {
+        LeafBuffer leaves;
+        const TreeSpec spec = flatten_tree(tree.ptr(), root, leaves);
+        return py::make_tuple(give(describe(spec, {root})), as_list(leaves));
+      },
+      "(parts, array leaves) of a tree.", py::arg("tree"), py::arg("root"));
+  module.def("caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
   module.def(
       "output_info",
       [](const py::object& node) {
@@ -326,6 +365,7 @@ PYBIND11_MODULE(_core, module) {
              return std::make_unique<PreparedCall>(jit.ptr(), args.ptr(), kwargs.ptr(), abstract);
            }),
            py::arg("jit"), py::arg("args"), py::arg("kwargs"), py::arg("abstract"))
+      .def_property_readonly("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
       .def_property_readonly("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
       .def(
           "run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
@@ -341,6 +381,11 @@ PYBIND11_MODULE(_core, module) {
           },
           py::arg("args"), py::arg("kwargs"))
       .def("detach", &PreparedCall::detach)
+      .def(
+          "compiled",
+          [](const PreparedCall& call, const py::object& executable) { return give(call.compiled(executable.ptr())); },
+          py::arg("executable"))
+      .def("dynamic_paths", [](const PreparedCall& call) { return give(call.dynamic_paths()); })
       .def("static_items", [](const PreparedCall& call) { return give(call.static_items()); })
       .def(
           "static_items_of",

@@ -57,6 +57,7 @@ constexpr Named kNamed[] = {
     {"module", Kind::kModule, LeafSort::kOther},
     {"dataclass", Kind::kDataclass, LeafSort::kOther},
     {"registered", Kind::kRegistered, LeafSort::kOther},
+    {"static", Kind::kStatic, LeafSort::kOther},
     {"jax_array", Kind::kStaticLeaf, LeafSort::kJaxArray},
     {"tracer", Kind::kStaticLeaf, LeafSort::kTracer},
     {"numpy_array", Kind::kStaticLeaf, LeafSort::kNumpyArray},
@@ -189,6 +190,7 @@ void TypeTable::refresh_registrations() {
 const char* kind_name(Kind kind) noexcept {
   switch (kind) {
     case Kind::kDynamicLeaf:
+    case Kind::kDynamicRun:
       return "dynamic_leaf";
     case Kind::kStaticLeaf:
     case Kind::kStaticRun:
@@ -213,6 +215,8 @@ const char* kind_name(Kind kind) noexcept {
       return "dataclass";
     case Kind::kRegistered:
       return "registered";
+    case Kind::kStatic:
+      return "static";
     case Kind::kCall:
       return "call";
   }

@@ -10,7 +10,8 @@ namespace partax {
 enum class Kind : std::uint8_t {
   kDynamicLeaf,
   kStaticLeaf,
-  kStaticRun,  // consecutive static leaves of one sequence, stored as one node
+  kStaticRun,   // consecutive static leaves of one sequence, stored as one node
+  kDynamicRun,  // the same of dynamic leaves, in specs that are only rebuilt
   kNone,
   kTuple,
   kList,
@@ -21,7 +22,8 @@ enum class Kind : std::uint8_t {
   kModule,
   kDataclass,
   kRegistered,
-  kCall,  // the arguments of one call; only ever the outermost node
+  kStatic,  // a node without children that is its own aux data: partax.Static, partax.FlatSpec
+  kCall,    // the arguments of one call; only ever the outermost node
 };
 
 enum class LeafSort : std::uint8_t {
@@ -70,6 +72,16 @@ struct Hooks {
   Ref to_device;        // puts a forwarded NumPy input on the device
   Ref out_shardings;    // (prefix, result) -> sharding of each array leaf
   Ref call_parameters;  // (fun) -> parameters of a call
+  Ref new_history;      // (fun, options) -> the traces of a callable
+  Ref begin_trace;      // (history, parts, ...) -> the record of a trace that begins
+  Ref end_trace;        // (record, failed)
+  Ref filter;           // the class of filters that are described: partax._filters.Filter
+  Ref simple_key;       // (key entry of a path) -> its text without punctuation
+  Ref wrong_keys;       // (paths, dictionaries) -> the exception that tells how they differ
+  Ref partial_type;     // functools.partial
+  Ref jitted_type;      // the type of what jax.jit returns
+  Ref jitted_parts;     // (jitted function) -> (function, *options), or None where they cannot be read
+  Ref wrapper_type;     // the type of what filter_jit returns
 };
 Hooks& hooks();
 

@@ -1,184 +1,36 @@
 #include "partition.h"
 
-#include "flatten.h"
-#include "predicates.h"
+#include <memory>
+
+#include "one_level.h"
 #include "rebuild.h"
+#include "split.h"
+#include "tree_path.h"
 
 namespace partax {
 namespace {
 
-struct Flat {
-  TreeSpec spec;
-  LeafBuffer leaves;
-};
-
-void flatten_into(Flat& flat, PyObject* tree, const FlattenOptions& options) {
-  try {
-    Flattener(flat.spec, flat.leaves, options).tree(tree);
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("reading");
-  }
-}
-
-FlattenOptions every_leaf(PyObject* is_leaf) {
-  FlattenOptions options;
-  options.hashed = false;
-  options.rebuildable = true;
-  options.every_leaf = true;
-  options.is_leaf = is_leaf;
-  return options;
-}
-
-FlattenOptions children_only() {
-  FlattenOptions options = every_leaf(nullptr);
-  options.one_level = true;
-  return options;
-}
-
-class ListedLeaves final : public LeafSource {
+// The leaves of one part, and `replace` elsewhere.
+class PartLeaves final : public LeafSource {
  public:
-  explicit ListedLeaves(const std::vector<Ref>& leaves) : leaves_(leaves) {}
-  Ref leaf(std::size_t index) override { return leaves_.at(index); }
-
- private:
-  const std::vector<Ref>& leaves_;
-};
-
-// The leaves for which `taken` has `wanted`, and `replace` elsewhere.
-class ChosenLeaves final : public LeafSource {
- public:
-  ChosenLeaves(const LeafBuffer& leaves, const std::vector<char>& taken, bool wanted, PyObject* replace)
-      : leaves_(leaves), taken_(taken), wanted_(wanted), replace_(replace) {}
-  Ref leaf(std::size_t index) override {
-    return Ref::borrow((taken_[index] != 0) == wanted_ ? leaves_[index] : replace_);
+  PartLeaves(const SplitTree& split, std::uint32_t part, bool wanted, PyObject* replace)
+      : leaves_(split.leaves), part_of_(split.part.data()), part_(part), wanted_(wanted), replace_(replace) {}
+  Ref leaf(std::size_t index) override { return Ref::borrow(choice(index)); }
+  void fill(PyObject** items, std::size_t index, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(choice(index + i));
   }
 
  private:
+  PyObject* choice(std::size_t index) const {
+    return (part_of_[index] == part_) == wanted_ ? leaves_[index] : replace_;
+  }
+
   const LeafBuffer& leaves_;
-  const std::vector<char>& taken_;
+  const std::uint32_t* part_of_;
+  std::uint32_t part_;
   bool wanted_;
   PyObject* replace_;
 };
-
-std::string child_segment(const Flat& level, std::size_t child) {
-  struct Search {
-    std::size_t left;
-    std::string path;
-  } search{child, "[?]"};
-  each_leaf(
-      level.spec, {""},
-      [](void* context, const std::string& path, std::ptrdiff_t) {
-        auto* wanted = static_cast<Search*>(context);
-        if (wanted->left-- == 0) wanted->path = path;
-      },
-      &search);
-  return search.path;
-}
-
-bool is_node(PyObject* object) {
-  const Kind kind = TypeTable::instance().find(object).kind;
-  return kind != Kind::kStaticLeaf;
-}
-
-bool is_truthy(PyObject* callable, PyObject* argument, const char* what) {
-  const Ref answer = Ref::steal(PyObject_CallOneArg(callable, argument));
-  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
-  if (truth < 0) throw WalkError::from_user_code(what);
-  return truth == 1;
-}
-
-// The one level of `object`, which must have the structure that `prefix` has there.
-void open_alike(const Flat& prefix, PyObject* object, Flat& level, const char* what) {
-  bool alike = object != Py_None && is_node(object);
-  if (alike) {
-    flatten_into(level, object, children_only());
-    const Node &a = prefix.spec.nodes[0], &b = level.spec.nodes[0];
-    alike = a.kind == b.kind && a.info == b.info && a.arity == b.arity;
-    for (std::size_t i = 0; alike && i < prefix.spec.statics.size(); ++i) {
-      alike = prefix.spec.statics[i].equals(level.spec.statics[i]);
-    }
-  }
-  if (alike) return;
-  const Node& node = prefix.spec.nodes[0];
-  const std::string expected = node.info == nullptr ? std::string("None")
-                                                    : std::string("a `") + node.info->type->tp_name + "` with " +
-                                                          std::to_string(node.arity) + " children";
-  throw WalkError::diagnosed(PyExc_ValueError, "found a `" + type_name(object) + "`, expected the structure of " +
-                                                   what + ", which has " + expected + " here; make both alike");
-}
-
-enum class Parts : std::uint8_t { kBoth, kTaken, kRest };
-
-// Splits by one predicate or bool.
-struct Splitter {
-  PyObject* replace;
-  PyObject* is_leaf;
-  Parts parts;
-
-  using Pair = std::pair<Ref, Ref>;
-
-  Pair rebuild_both(const TreeSpec& spec, LeafSource* taken, LeafSource* rest) const {
-    Pair result;
-    if (parts != Parts::kRest) result.first = rebuild(spec, *taken);
-    if (parts != Parts::kTaken) result.second = rebuild(spec, *rest);
-    return result;
-  }
-
-  Pair by_leaf(PyObject* mask, PyObject* tree) const {
-    Flat flat;
-    flatten_into(flat, tree, every_leaf(is_leaf));
-    std::vector<char> taken(flat.leaves.size(), mask == Py_True ? 1 : 0);
-    if (!PyBool_Check(mask)) {
-      const int builtin = predicate_of(mask);
-      for (std::size_t i = 0; i < taken.size(); ++i) {
-        taken[i] = builtin >= 0 ? holds(static_cast<Predicate>(builtin), flat.leaves[i])
-                                : is_truthy(mask, flat.leaves[i], "asking the filter about a leaf of");
-      }
-    }
-    ChosenLeaves first(flat.leaves, taken, true, replace), second(flat.leaves, taken, false, replace);
-    return rebuild_both(flat.spec, &first, &second);
-  }
-
-  Pair by_prefix(PyObject* prefix, PyObject* tree, int depth) const {
-    if (prefix == Py_None && tree == Py_None) return {Ref::borrow(Py_None), Ref::borrow(Py_None)};
-    if (!is_node(prefix)) {
-      if (PyBool_Check(prefix) || (PyCallable_Check(prefix) && !is_dynamic(prefix, false)))
-        return by_leaf(prefix, tree);
-      throw WalkError::diagnosed(PyExc_ValueError, "found a `" + type_name(prefix) +
-                                                       "` in the filter, expected a bool or a function (leaf) -> "
-                                                       "bool at every leaf of it");
-    }
-    if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the filter is nested too deeply");
-    Flat filters, level;
-    flatten_into(filters, prefix, children_only());
-    open_alike(filters, tree, level, "the filter");
-    std::vector<Ref> taken, rest;
-    for (std::size_t i = 0; i < filters.leaves.size(); ++i) {
-      try {
-        Pair child = by_prefix(filters.leaves[i], level.leaves[i], depth + 1);
-        taken.push_back(std::move(child.first));
-        rest.push_back(std::move(child.second));
-      } catch (WalkError& error) {
-        error.prepend(child_segment(level, i));
-        throw;
-      }
-    }
-    ListedLeaves first(taken), second(rest);
-    return rebuild_both(level.spec, &first, &second);
-  }
-};
-
-template <typename Body>
-auto raising(const char* root, Body&& body) {
-  try {
-    return body();
-  } catch (const WalkError& error) {
-    error.raise(root);
-    throw PythonError{};
-  }
-}
-
-bool same_structure(const TreeSpec& a, const TreeSpec& b) { return a.equals(b); }
 
 // `trees` holds no None; the first decides the kind.
 Ref combine_nodes(const std::vector<PyObject*>& trees, PyObject* is_leaf, int depth) {
@@ -237,23 +89,39 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
 
 }  // namespace
 
-Ref partition(PyObject* tree, PyObject* filter_spec, PyObject* replace, PyObject* is_leaf, const char* argument) {
-  return raising(argument, [&] {
-    const auto [taken, rest] = Splitter{replace, is_leaf, Parts::kBoth}.by_prefix(filter_spec, tree, 0);
-    return Ref::checked(PyTuple_Pack(2, taken.get(), rest.get()));
+Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
+  return with_path("pytree", [&] {
+    SplitTree parts;
+    SplitOptions options;
+    options.is_leaf = is_leaf;
+    split(parts, tree, filters, options);
+    const Py_ssize_t count = PyTuple_GET_SIZE(filters) + 1;
+    Partition result;
+    result.trees = Ref::checked(PyTuple_New(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PartLeaves leaves(parts, static_cast<std::uint32_t>(i), true, replace);
+      PyTuple_SET_ITEM(result.trees.get(), i, rebuild(parts.spec, leaves).release());
+    }
+    result.counts.resize(static_cast<std::size_t>(count), 0);
+    for (const std::uint32_t part : parts.part) ++result.counts[part];
+    return result;
   });
 }
 
 Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
-  return raising("pytree", [&] {
-    const Splitter splitter{replace, is_leaf, inverse ? Parts::kRest : Parts::kTaken};
-    auto [taken, rest] = splitter.by_prefix(filter_spec, tree, 0);
-    return inverse ? rest : taken;
+  return with_path("pytree", [&] {
+    const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
+    SplitTree parts;
+    SplitOptions options;
+    options.is_leaf = is_leaf;
+    split(parts, tree, filters.get(), options);
+    PartLeaves leaves(parts, 0, !inverse, replace);
+    return rebuild(parts.spec, leaves);
   });
 }
 
 Ref combine(PyObject* trees, PyObject* is_leaf) {
-  return raising("pytrees[0]", [&]() -> Ref {
+  return with_path("pytrees[0]", [&]() -> Ref {
     std::vector<PyObject*> present;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(trees); ++i) {
       if (PyTuple_GET_ITEM(trees, i) != Py_None) present.push_back(PyTuple_GET_ITEM(trees, i));
@@ -270,7 +138,7 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
     for (std::size_t t = 1; t < present.size(); ++t) {
       Flat other;
       flatten_into(other, present[t], options);
-      if (!same_structure(first.spec, other.spec)) return combine_nodes(present, is_leaf, 0);
+      if (!first.spec.equals(other.spec)) return combine_nodes(present, is_leaf, 0);
       for (std::size_t i = 0; i < leaves.size(); ++i) {
         if (leaves[i].get() == Py_None) leaves[i] = Ref::borrow(other.leaves[i]);
       }
@@ -282,7 +150,7 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
 
 Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,
                      const char* tree_name) {
-  return raising(tree_name, [&] {
+  return with_path(tree_name, [&] {
     Ref list = Ref::checked(PyList_New(0));
     broadcast(prefix, tree, is_prefix_leaf, prefix_name, list.get(), 0);
     return list;

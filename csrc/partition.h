@@ -1,17 +1,21 @@
-// Splitting a tree by a predicate or a prefix of them, and putting the parts together again.
+// Splitting a tree into parts by filters, joining parts, spreading a prefix over a tree.
 #pragma once
 
 #include "python_api.h"
 
 namespace partax {
 
-// (taken, rest): the tree twice, with `replace` for the leaves that are not taken. `is_leaf` may be null.
-Ref partition(PyObject* tree, PyObject* filter_spec, PyObject* replace, PyObject* is_leaf, const char* argument);
-// Only one of both.
+struct Partition {
+  Ref trees;                        // a tuple: one for each filter and one for the rest
+  std::vector<std::size_t> counts;  // of the leaves in each
+};
+// All functions here raise PythonError.
+Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf);
+// What one filter takes, or (inverse) what it leaves.
 Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf);
-// The first of the leaves at each place that is not None.
+// The first leaf that is not None, at each place of `trees` (a tuple).
 Ref combine(PyObject* trees, PyObject* is_leaf);
-// The value of `prefix` for each leaf of `tree`, as a list. `is_prefix_leaf` tells the prefix's leaves apart.
+// A list with the leaf of `prefix` that covers each leaf of `tree`. `is_prefix_leaf` tells what counts as a leaf.
 Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,
                      const char* tree_name);
 

@@ -91,6 +91,27 @@ bool holds(Predicate predicate, PyObject* object) {
   return has_inexact_dtype(Ref::checked(PyObject_CallNoArgs(conversion.get())).get());
 }
 
+bool is_decided_by_type(Predicate predicate, PyObject* object) {
+  const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
+  const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
+  switch (TypeTable::instance().find(object).sort) {
+    case LeafSort::kTracer:
+      return false;
+    case LeafSort::kJaxArray:
+    case LeafSort::kNumpyArray:
+    case LeafSort::kNumpyScalar:
+      return !inexact;
+    case LeafSort::kBoolOrInt:
+    case LeafSort::kFloatOrComplex:
+      return true;
+    case LeafSort::kRef:
+    case LeafSort::kAbstract:
+    case LeafSort::kOther:
+      break;
+  }
+  return !like || PyUnicode_CheckExact(object);  // else it may have `__jax_array__` or not
+}
+
 Ref predicate_functions() {
   Ref tuple = Ref::checked(PyTuple_New(4));
   for (Py_ssize_t i = 0; i < 4; ++i) {

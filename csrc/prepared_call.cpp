@@ -1,5 +1,6 @@
 #include "prepared_call.h"
 
+#include "compiled_call.h"
 #include "match.h"
 #include "trace_output.h"
 
@@ -28,6 +29,7 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, abstract) {
+  renew_cache(jit);
   bind(args, kwargs);
   JitFunction& function = ready_jit(jit_.get());
   CallFrame frame(function.function, cache_of(function), *call_, abstract);
@@ -41,7 +43,8 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
   other->bind(args, kwargs);
   other->entry_ = entry_;
   if (!(entry_->shape == other->call_->shape()) ||
-      !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false)) {
+      !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false,
+                  &cache_of(ready_jit(jit_.get())).rule)) {
     return nullptr;
   }
   other->leaf_tuple_ = other->leaves_->tuple();
@@ -54,13 +57,18 @@ Ref PreparedCall::run(PyObject* callable) const {
   CallFrame frame(function.function, cache, *call_, abstract_);
   frame.entry = entry_.get();
   Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, target(), leaf_tuple_.get(), nullptr));
+  frame.in_user_code = true;
+  record_ = frame.record;
   if (!returned) {
     if (entry_->traces == 0) cache.table.erase(*entry_);
     explain_failure(frame, *leaves_);
     throw PythonError{};
   }
+  if (frame.traced) settle_key(frame);
   return returned;
 }
+
+Ref PreparedCall::compiled(PyObject* executable) const { return make_compiled_call(jit_.get(), entry_, executable); }
 
 Ref PreparedCall::result(PyObject* returned) const { return user_result(returned, *leaves_); }
 
@@ -85,14 +93,26 @@ Ref items_of(const TreeSpec& spec, const Names& names) {
 
 }  // namespace
 
-Ref PreparedCall::static_items() const {
+TreeSpec PreparedCall::keyed_spec() const {
   TreeSpec spec;
   LeafBuffer leaves;
-  FlattenOptions options;
-  options.abstract = abstract_;
+  FlattenOptions options = flatten_options(cache_of(ready_jit(jit_.get())), *call_, abstract_);
   options.keyed = true;
   flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names_; });
-  return items_of(spec, names_);
+  return spec;
+}
+
+Ref PreparedCall::static_items() const { return items_of(keyed_spec(), names_); }
+
+Ref PreparedCall::dynamic_paths() const {
+  const Ref paths = Ref::checked(PyList_New(0));
+  each_leaf(
+      keyed_spec(), names_,
+      [](void* list, const std::string& path, std::ptrdiff_t index) {
+        if (index < 0) checked_int(PyList_Append(static_cast<PyObject*>(list), unicode(path).get()));
+      },
+      paths.get());
+  return paths;
 }
 
 Ref PreparedCall::static_items_of(PyObject* args, PyObject* kwargs) const {

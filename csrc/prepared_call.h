@@ -19,19 +19,26 @@ class PreparedCall {
   // [(path, value)] of every static value of this call, or of one with other arguments.
   Ref static_items() const;
   Ref static_items_of(PyObject* args, PyObject* kwargs) const;
+  // The paths of the arrays of this call.
+  Ref dynamic_paths() const;
   // Lets go of the arguments; only `rebind` and `static_items_of` may follow.
   void detach() noexcept;
 
+  // The record of the trace that `run` made, or None.
+  PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }
   PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
   PyObject* target() const noexcept { return entry_->value.get(); }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
   Ref run(PyObject* callable) const;
+  // The program of this call, compiled into `executable`, for other arguments.
+  Ref compiled(PyObject* executable) const;
   // Rebuilds a result that consists of one output node.
   Ref result(PyObject* returned) const;
 
  private:
   PreparedCall(PyObject* jit, bool abstract);
   void bind(PyObject* args, PyObject* kwargs);
+  TreeSpec keyed_spec() const;
 
   Ref jit_;
   std::vector<Ref> arguments_;
@@ -41,6 +48,7 @@ class PreparedCall {
   std::unique_ptr<LeafBuffer> leaves_;
   EntryPtr entry_;
   Ref leaf_tuple_;
+  mutable Ref record_;
   std::vector<std::string> names_;
   bool abstract_;
 };

@@ -116,6 +116,19 @@ inline Ref unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
+// The text of a str and back, exactly: lone surrogates too.
+inline std::string exact_text(PyObject* text) {
+  Py_ssize_t size = 0;
+  const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+  if (utf8 != nullptr) return {utf8, static_cast<std::size_t>(size)};
+  PyErr_Clear();
+  const Ref bytes = Ref::checked(PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"));
+  return {PyBytes_AS_STRING(bytes.get()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()))};
+}
+inline Ref exact_unicode(const std::string& text) {
+  return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
+}
+
 // A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.
 inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
   const Ref method = Ref::checked(PyUnicode_InternFromString(name));
@@ -143,7 +156,7 @@ inline bool weakly_is(PyObject* weakref, PyObject* object) noexcept {
 #if PY_VERSION_HEX >= 0x030D0000
   return reinterpret_cast<PyWeakReference*>(weakref)->wr_object == object;
 #else
-  return PyWeakref_GET_OBJECT(weakref) == object;
+  return object != Py_None && PyWeakref_GET_OBJECT(weakref) == object;  // a dead one gives None
 #endif
 }
 

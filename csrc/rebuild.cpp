@@ -11,9 +11,12 @@ class Rebuilder {
 
   std::vector<Ref> call() {
     const std::uint32_t arity = spec_.nodes[at_++].arity;
+    const Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(arity)));
+    PyObject** items = reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item;
+    sequence(arity, items);
     std::vector<Ref> children;
     children.reserve(arity);
-    sequence(arity, [&](std::size_t, Ref child) { children.push_back(std::move(child)); });
+    for (std::uint32_t i = 0; i < arity; ++i) children.push_back(Ref::borrow(items[i]));
     return children;
   }
 
@@ -34,9 +37,7 @@ class Rebuilder {
       }
       case Kind::kList: {
         Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(node.arity)));
-        sequence(node.arity, [&](std::size_t i, Ref child) {
-          PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), child.release());
-        });
+        sequence(node.arity, reinterpret_cast<PyListObject*>(list.get())->ob_item);
         return list;
       }
       case Kind::kDict:
@@ -49,7 +50,10 @@ class Rebuilder {
         return dataclass(node);
       case Kind::kRegistered:
         return registered(node);
+      case Kind::kStatic:
+        return static_value(node.first_static);
       case Kind::kStaticRun:
+      case Kind::kDynamicRun:
       case Kind::kCall:
         break;
     }
@@ -61,7 +65,7 @@ class Rebuilder {
   static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
 
   Ref static_value(std::size_t index) const {
-    Ref value = spec_.statics[index].value();
+    Ref value = leaves_.static_value(spec_, index);
     if (!value) {
       PyErr_SetString(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
       throw PythonError{};
@@ -69,25 +73,28 @@ class Rebuilder {
     return value;
   }
 
-  template <typename Put>
-  void sequence(std::size_t arity, Put&& put) {
+  // Fills the (empty) places of a new sequence, which owns what is there if anything raises.
+  void sequence(std::size_t arity, PyObject** items) {
     std::size_t i = 0;
     while (i < arity) {
       const Node& next = spec_.nodes[at_];
-      if (next.kind != Kind::kStaticRun) {
-        put(i++, build());
-        continue;
+      if (next.kind == Kind::kStaticRun) {
+        ++at_;
+        for (std::size_t j = 0; j < next.arity; ++j) items[i++] = static_value(next.first_static + j).release();
+      } else if (next.kind == Kind::kDynamicRun) {
+        ++at_;
+        leaves_.fill(items + i, next_leaf_, next.arity);
+        next_leaf_ += next.arity;
+        i += next.arity;
+      } else {
+        items[i++] = build().release();
       }
-      ++at_;
-      for (std::size_t j = 0; j < next.arity; ++j) put(i++, static_value(next.first_static + j));
     }
   }
 
   Ref tuple(const Node& node) {
     Ref result = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(node.arity)));
-    sequence(node.arity, [&](std::size_t i, Ref child) {
-      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), child.release());
-    });
+    sequence(node.arity, reinterpret_cast<PyTupleObject*>(result.get())->ob_item);
     return result;
   }
 

@@ -4,7 +4,9 @@
 
 #include "call.h"
 #include "rebuild.h"
+#include "shared_caches.h"
 #include "trace_output.h"
+#include "trace_record.h"
 
 namespace partax {
 namespace {
@@ -27,7 +29,25 @@ class Tracers final : public LeafSource {
 
 bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
-Ref pack_output(PyObject* result, Entry& entry, PyObject* const* inputs, std::size_t num_inputs, PyObject* options) {
+// The callables of the arguments that are returned: each call gives back its own.
+void forward_callables(TraceOutput& output, const TreeSpec& arguments, const TreeSpec& key) {
+  std::unordered_map<PyObject*, std::size_t> known;
+  for (std::size_t i = 0; i < key.statics.size(); ++i) {
+    if (key.statics[i].is_callable()) known.emplace(arguments.statics[i].identity(), i);
+  }
+  if (known.empty()) return;
+  std::vector<StaticValue>& statics = output.spec.statics;
+  for (std::size_t i = 0; i < statics.size(); ++i) {
+    const auto found = known.find(statics[i].identity());
+    if (found == known.end()) continue;
+    output.static_source.resize(statics.size(), -1);
+    output.static_source[i] = static_cast<std::int32_t>(found->second);
+    statics[i] = key.statics[found->second].as_weak();
+  }
+}
+
+Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObject* const* inputs,
+                std::size_t num_inputs, PyObject* options, std::size_t trace) {
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -72,11 +92,14 @@ Ref pack_output(PyObject* result, Entry& entry, PyObject* const* inputs, std::si
   const bool bare = spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
   if (bare && !output->shardings) return results[0];
 
-  output->spec = spec.weakened(entry.key);
+  output->spec = std::move(spec);
+  forward_callables(*output, arguments, entry.key);
+  output->spec = output->spec.weakened(entry.key);
   Ref children = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
   for (std::size_t i = 0; i < results.size(); ++i) {
     PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), results[i].release());
   }
+  entry.log[trace].calls = output->calls;
   auto slot = std::make_shared<OutputSlot>();
   slot->output = std::move(output);
   entry.add_output(slot);
@@ -94,9 +117,9 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   // The trace sees the values of this very call; the key must still describe them.
   TreeSpec spec;
   LeafBuffer arrays;
-  FlattenOptions options;
-  options.abstract = frame->abstract;
+  FlattenOptions options = flatten_options(frame->cache, frame->call, frame->abstract);
   options.rebuildable = true;
+  options.keyed = true;
   const auto names = [&] { return names_of(*frame); };
   flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
   bool unchanged = false;
@@ -111,13 +134,22 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
                     "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
     throw PythonError{};
   }
+  // The callable may hold other things than when its cache was found. What it traces now is for itself alone.
+  if (!is_known(frame->function, frame->cache) && !settle_root(frame->function, frame->cache)) {
+    frame->outdated = true;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "the wrapped callable changed while a call was under way, expected it to stay as it is");
+    throw PythonError{};
+  }
   frame->traced = true;
+  const TraceRecorder recorder(*frame, spec, arrays, leaves, count);
   Tracers tracers(leaves, count);
   const std::vector<Ref> values = rebuild_call(spec, tracers);
   const bool has_callable = frame->call.has_callable();
   PyObject* callable = has_callable ? values[0].get() : frame->function;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
-  Ref packed = pack_output(result.get(), *frame->entry, leaves, count, frame->cache.options.get());
+  Ref packed =
+      pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), recorder.index());
   ++frame->entry->traces;
   return packed;
 }

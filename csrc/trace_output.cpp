@@ -108,6 +108,16 @@ class CallLeaves final : public LeafSource {
     return Ref::checked(PyObject_CallFunctionObjArgs(hooks().to_device.get(), input, inputs.get(), nullptr));
   }
 
+  // A callable that came in goes out as the call's own object, not as the equal one of an earlier call.
+  Ref static_value(const TreeSpec& spec, std::size_t index) override {
+    if (!output_.static_source.empty() && output_.static_source[index] >= 0) {
+      for (const auto& [at, callable] : inputs_.twins()) {
+        if (at == static_cast<std::size_t>(output_.static_source[index])) return callable;
+      }
+    }
+    return LeafSource::static_value(spec, index);
+  }
+
  private:
   const TraceOutput& output_;
   PyObject* results_;
@@ -163,6 +173,7 @@ Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode
 Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   if (!is_output_node(returned)) return Ref::borrow(returned);
   const std::shared_ptr<const TraceOutput> output = output_of(returned);
+  ++*output->calls;
   CallLeaves leaves(*output, as<OutputNode>(returned)->results, inputs);
   return rebuild(output->spec, leaves);
 }

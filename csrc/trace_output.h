@@ -13,7 +13,11 @@ struct TraceOutput {
   TreeSpec spec;  // every array is a dynamic leaf
   // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
   std::vector<std::int32_t> source;
+  // For each static value of the spec that is a callable of the call's own: its index in the key, else -1. Empty if
+  // none.
+  std::vector<std::int32_t> static_source;
   Ref shardings;  // explicit out_shardings, one for each result, or null
+  std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 };
 
 // Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.

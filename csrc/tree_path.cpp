@@ -71,18 +71,29 @@ std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index)
 std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
 
 std::string registered_segment(PyObject* node, Py_ssize_t index) {
+  return registered_segments(node, static_cast<std::size_t>(index) + 1).back();
+}
+
+std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
+  std::vector<std::string> segments;
   Ref pairs = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", node));
+  Ref children;
   if (pairs && PyTuple_Check(pairs.get())) {
-    Ref children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
+    children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto index = static_cast<Py_ssize_t>(i);
+    const char* utf8 = nullptr;
+    Ref text;
     if (children && index < PySequence_Fast_GET_SIZE(children.get())) {
       PyObject* pair = PySequence_Fast_GET_ITEM(children.get(), index);
-      Ref text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair, 0)));
-      const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-      if (utf8 != nullptr) return utf8;
+      text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair, 0)));
+      utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     }
+    PyErr_Clear();
+    segments.push_back(utf8 != nullptr ? std::string(utf8) : "[<flat index " + std::to_string(i) + ">]");
   }
-  PyErr_Clear();
-  return "[<flat index " + std::to_string(index) + ">]";
+  return segments;
 }
 
 }  // namespace partax

@@ -30,11 +30,23 @@ class WalkError {
   std::size_t origin_ = 0;
 };
 
+// Runs what may throw a WalkError below the object that is called `root`.
+template <typename Body>
+auto with_path(const char* root, Body&& body) {
+  try {
+    return body();
+  } catch (const WalkError& error) {
+    error.raise(root);
+    throw PythonError{};
+  }
+}
+
 // Path segments.
 std::string attribute_segment(PyObject* name);
 std::string index_segment(Py_ssize_t index);
 std::string key_segment(PyObject* key);
 // The segment of child `index` of a node that is flattened by a registered function, as jax names it.
 std::string registered_segment(PyObject* node, Py_ssize_t index);
+std::vector<std::string> registered_segments(PyObject* node, std::size_t count);
 
 }  // namespace partax

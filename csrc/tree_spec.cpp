@@ -15,7 +15,7 @@ std::size_t TreeSpec::num_static_leaves() const noexcept {
 std::size_t TreeSpec::num_nodes() const noexcept {
   std::size_t count = nodes.size();
   for (const Node& node : nodes) {
-    if (node.kind == Kind::kStaticRun) count += node.arity - 1;
+    if (node.kind == Kind::kStaticRun || node.kind == Kind::kDynamicRun) count += node.arity - 1;
   }
   return count;
 }
@@ -25,11 +25,12 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.nodes = nodes;
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;
+  copy.callables = callables;
   copy.hash = hash;
   copy.statics.reserve(statics.size());
   copy.identity.reserve(statics.size());
   for (const StaticValue& value : statics) {
-    copy.statics.push_back(value.sealed(on_death));
+    copy.statics.push_back(value.sealed(on_death, callables));
     copy.identity.push_back(copy.statics.back().identity());
   }
   for (const TypeInfoPtr& info : infos) {
@@ -52,7 +53,6 @@ TreeSpec TreeSpec::weakened(const TreeSpec& other) const {
   for (Ref& type : copy.types) {
     if (known.count(type.get()) > 0) type = Ref::checked(PyWeakref_NewRef(type.get(), nullptr));
   }
-  copy.identity.assign(copy.statics.size(), nullptr);
   return copy;
 }
 
@@ -85,11 +85,19 @@ int TreeSpec::traverse(visitproc visit, void* arg) const {
 
 namespace {
 
+constexpr std::uint32_t kLongRun = 16;
+
+bool is_leaf(const Node& node) noexcept {
+  return node.kind == Kind::kDynamicLeaf || node.kind == Kind::kStaticLeaf || node.kind == Kind::kStaticRun ||
+         node.kind == Kind::kDynamicRun || node.kind == Kind::kStatic;
+}
+
 struct Describer {
   const TreeSpec& spec;
   LeafVisitor visit;
   void* context;
   bool all_statics;
+  TreeVisitor* visitor = nullptr;
   std::size_t at = 0;
   std::size_t next_registered = 0;
 
@@ -104,6 +112,7 @@ struct Describer {
 
   void walk(const std::string& path) {
     const Node& node = spec.nodes[at++];
+    if (visitor != nullptr && !is_leaf(node)) visitor->node(path, node);
     switch (node.kind) {
       case Kind::kDynamicLeaf:
         visit(context, path, -1);
@@ -111,12 +120,17 @@ struct Describer {
       case Kind::kStaticLeaf:
         report(path, node.first_static);
         return;
-      case Kind::kStaticRun:  // reported by its sequence
+      case Kind::kStaticRun:  // reported by their sequence
+      case Kind::kDynamicRun:
       case Kind::kNone:
+        return;
+      case Kind::kStatic:
+        if (all_statics) report(path, node.first_static);
         return;
       case Kind::kDict:
       case Kind::kOrderedDict:
       case Kind::kDefaultDict:
+        if (visitor != nullptr && node.kind == Kind::kDefaultDict) report(path + ".default_factory", node.first_static);
         for (std::uint32_t i = 0; i < node.arity; ++i) walk(key_path(path, first_key(node) + i));
         return;
       case Kind::kModule:
@@ -127,6 +141,7 @@ struct Describer {
             if (spec.statics[node.first_static + i].absent()) continue;
             report(path + attribute_segment(node.info->static_names[i].get()), node.first_static + i);
           }
+          if (node.has_wrapper_fields) wrapper_fields(path, node);
         }
         return;
       case Kind::kRegistered:
@@ -145,6 +160,14 @@ struct Describer {
     }
   }
 
+  void wrapper_fields(const std::string& path, const Node& node) const {
+    PyObject* names = hooks().wrapper_names.get();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+      const std::size_t index = node.first_static + node.info->static_names.size() + static_cast<std::size_t>(i);
+      if (!spec.statics[index].absent()) report(path + attribute_segment(PyTuple_GET_ITEM(names, i)), index);
+    }
+  }
+
   void walk_registered(const std::string& path, const Node& node) {
     const std::size_t mine = next_registered++;
     walk_sequence(node, [&](std::size_t i) {
@@ -159,15 +182,26 @@ struct Describer {
     std::uint32_t i = 0;
     while (i < node.arity) {
       const Node& child = spec.nodes[at];
-      const std::uint32_t count = child.kind == Kind::kStaticRun ? child.arity : 1;
+      const bool is_run = child.kind == Kind::kStaticRun || child.kind == Kind::kDynamicRun;
+      const std::uint32_t count = is_run ? child.arity : 1;
+      if (visitor != nullptr && child.kind == Kind::kStaticRun && count >= kLongRun &&
+          (node.kind == Kind::kTuple || node.kind == Kind::kList)) {
+        const std::string first = child_path(i);
+        visitor->run(first.substr(0, first.rfind('[')), i, count, child.first_static);
+        ++at;
+        i += count;
+        continue;
+      }
       for (std::uint32_t j = 0; j < count; ++j) {
         if (child.kind == Kind::kStaticRun) {
           report(child_path(i + j), child.first_static + j);
+        } else if (child.kind == Kind::kDynamicRun) {
+          visit(context, child_path(i + j), -1);
         } else {
           walk(child_path(i + j));
         }
       }
-      if (child.kind == Kind::kStaticRun) ++at;
+      if (is_run) ++at;
       i += count;
     }
   }
@@ -198,6 +232,20 @@ void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, Le
   };
   std::pair<LeafVisitor, void*> inner{visit, context};
   Describer{spec, only_static, &inner, true}.start(roots);
+}
+
+void each_part(const TreeSpec& spec, const std::vector<std::string>& roots, TreeVisitor& visitor) {
+  const auto visit = [](void* context, const std::string& path, std::ptrdiff_t index) {
+    auto* to = static_cast<TreeVisitor*>(context);
+    if (index < 0) {
+      to->array(path);
+    } else {
+      to->value(path, static_cast<std::size_t>(index));
+    }
+  };
+  Describer describer{spec, visit, &visitor, true};
+  describer.visitor = &visitor;
+  describer.start(roots);
 }
 
 std::string static_path(const TreeSpec& spec, const std::vector<std::string>& roots, std::size_t index) {

@@ -13,7 +13,8 @@ namespace partax {
 struct Node {
   Kind kind;
   bool has_wrapper_fields;     // kModule: the values of hooks().wrapper_names follow the static fields
-  std::uint32_t arity;         // children; for kStaticRun the number of leaves
+  bool may_be_number;          // kDynamicLeaf: where `trace` may also take what is no array
+  std::uint32_t arity;         // children; for runs the number of leaves
   std::uint32_t extent;        // nodes of this subtree, this one included
   std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
   const TypeInfo* info;        // null for leaves and for kCall
@@ -21,14 +22,15 @@ struct Node {
 
 // Every family's own static values, in `statics` from `first_static` on:
 //   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
-//   kModule, kDataclass the static fields; kRegistered the aux data.
+//   kModule, kDataclass the static fields; kRegistered the aux data; kStatic the node itself.
 struct TreeSpec {
   std::vector<Node> nodes;
   std::vector<StaticValue> statics;
-  std::vector<PyObject*> identity;  // per static: the pointer that is surely this value, or null
+  std::vector<PyObject*> identity;  // if sealed, per static: the pointer that is surely this value, or null
   std::vector<TypeInfoPtr> infos;   // keeps every Node::info alive
   std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
+  Callables callables = Callables::kByStructure;
   std::size_t hash = 0;
   std::vector<std::vector<std::string>> segments;  // if made keyed: the paths of the children of each kRegistered node
   std::vector<Ref> treedefs;  // if made rebuildable: the one-level treedef of each kRegistered node, in order
@@ -63,6 +65,21 @@ using LeafVisitor = void (*)(void* context, const std::string& path, std::ptrdif
 void each_leaf(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
 // Visits every static value in order: leaves, and fields, keys and aux data with the path of their node.
 void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
+
+// Visits all that a static key tells apart, node by node in order: for descriptions.
+class TreeVisitor {
+ public:
+  TreeVisitor() = default;
+  TreeVisitor(const TreeVisitor&) = delete;
+  TreeVisitor& operator=(const TreeVisitor&) = delete;
+  virtual ~TreeVisitor() = default;
+  virtual void node(const std::string& path, const Node& node) = 0;
+  virtual void array(const std::string& path) = 0;
+  virtual void value(const std::string& path, std::size_t index) = 0;
+  // Many static leaves in a row of one list or tuple, whose path this is: from item `first`, with consecutive indices.
+  virtual void run(const std::string& path, std::size_t first, std::size_t count, std::size_t index) = 0;
+};
+void each_part(const TreeSpec& spec, const std::vector<std::string>& roots, TreeVisitor& visitor);
 
 // The path of one static value.
 std::string static_path(const TreeSpec& spec, const std::vector<std::string>& roots, std::size_t index);

@@ -1,32 +1,99 @@
 """Filtered JAX transformations at the speed of bare jax.jit: arrays are traced, everything else is static."""
 
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from partax import _families, _jit
-from partax._filters import is_array, is_array_like, is_inexact_array, is_inexact_array_like
+from partax import _families, _flat, _jit, _monitor
+from partax._explain import RetraceError, RetraceWarning, explain
+from partax._filters import (
+    Filter,
+    all_of,
+    any_of,
+    by_path,
+    is_array,
+    is_array_like,
+    is_inexact_array,
+    is_inexact_array_like,
+    not_,
+)
+from partax._flat import FlatSpec, Static, flat_combine, flat_partition
 from partax._grad import filter_grad, filter_value_and_grad
+from partax._groups import labels
 from partax._jit import CacheInfo, filter_jit
 from partax._partition import apply_updates, combine, filter, partition
 from partax._stages import Compiled, Lowered, Traced
+
+if _TYPE_CHECKING:
+    from partax import debug as debug
+    from partax._files import Mismatch, load, save
+    from partax._report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
+    from partax._summary import Summary, SummaryRow, summary
 
 __version__ = _version("partax")
 __all__ = [
     "CacheInfo",
     "Compiled",
+    "Filter",
+    "FlatSpec",
+    "FunctionReport",
+    "KeyReport",
     "Lowered",
+    "Mismatch",
+    "Report",
+    "RetraceError",
+    "RetraceWarning",
+    "SlowNode",
+    "Static",
+    "Summary",
+    "SummaryRow",
+    "TraceReport",
     "Traced",
+    "all_of",
+    "any_of",
     "apply_updates",
+    "by_path",
     "combine",
+    "explain",
     "filter",
     "filter_grad",
     "filter_jit",
     "filter_value_and_grad",
+    "flat_combine",
+    "flat_partition",
     "is_array",
     "is_array_like",
     "is_inexact_array",
     "is_inexact_array_like",
+    "labels",
+    "load",
+    "not_",
     "partition",
+    "report",
+    "save",
+    "summary",
 ]
 
 _families.install()
+_flat.install()
 _jit.install()
+_monitor.install()
+
+_LATER = {
+    **dict.fromkeys(("Mismatch", "load", "save"), "partax._files"),
+    **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._report"),
+    **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._summary"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """What few programs need is imported when it is asked for."""
+    if name == "debug":
+        return _import_module("partax.debug")
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "debug"})

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import inspect
 import sys
 import types
@@ -13,7 +14,8 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._jax_private import concrete_array_type, ref_types, registered_nodes
+from partax._filters import Filter
+from partax._jax_private import concrete_array_type, jit_parts, ref_types, registered_nodes
 
 # (kind, names of the children, names of the static fields, fields of a frozen dataclass or None)
 Description = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]
@@ -160,6 +162,8 @@ def _leaf_sort(obj: Any) -> str:
 def describe(obj: Any) -> Description:
     """Describes the type of `obj` for the native type table."""
     cls = type(obj)
+    if cls in (_core.FlatSpec, _core.Static):
+        return ("static", (), (), None)
     if isinstance(obj, tuple) and hasattr(cls, "_fields") and cls not in (registered_nodes() or ()):
         return ("named_tuple", tuple(cls._fields), (), None)
     if _REGISTRY.is_node(cls):
@@ -178,6 +182,11 @@ def _treedef_of(cls: type, aux: Any, num_children: int) -> Any:
     """The treedef of a node of `cls` with this aux data, whose children are leaves."""
     leaf = jax.tree.structure(0)
     return jax.tree_util.PyTreeDef.from_node_data_and_children(_REGISTRY, (cls, aux), [leaf] * num_children)
+
+
+def _simple_key(entry: Any) -> str:
+    """An entry of a path without punctuation."""
+    return jax.tree_util.keystr((entry,), simple=True)
 
 
 def _is_inexact(dtype: Any) -> bool:
@@ -231,6 +240,10 @@ def _live_defaults(fun: Any) -> int:
     return 2 if not wraps and is_plain(method) else 0
 
 
+def _identity(x: Any) -> Any:
+    return x
+
+
 def install() -> None:
     """Connects the native stages with jax. Called once, when partax is imported."""
     _core.configure(
@@ -244,6 +257,11 @@ def install() -> None:
         treedef_type=jax.tree_util.PyTreeDef,
         is_inexact=_is_inexact,
         call_parameters=call_parameters,
+        filter=Filter,
+        simple_key=_simple_key,
+        partial_type=functools.partial,
+        jitted_type=type(jax.jit(_identity)),
+        jitted_parts=jit_parts,
     )
     registered = registered_nodes()
     if registered is not None:

@@ -7,6 +7,7 @@ from typing import Any, overload
 import jax
 
 from partax import _core
+from partax._filters import FilterSpec, all_of
 from partax._partition import combine, partition
 
 
@@ -14,18 +15,19 @@ from partax._partition import combine, partition
 class _GradFunction:
     """What `filter_grad` and `filter_value_and_grad` return; a pytree of the wrapped callable."""
 
-    def __init__(self, fun: Callable[..., Any], has_aux: bool, with_value: bool):
+    def __init__(self, fun: Callable[..., Any], has_aux: bool, with_value: bool, wrt: FilterSpec):
         self._fun = fun
         self._has_aux = has_aux
         self._with_value = with_value
+        self._wrt = wrt
         functools.update_wrapper(self, fun, updated=())
 
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
         key = jax.tree_util.GetAttrKey("__wrapped__")
-        return ((key, self._fun),), (self._has_aux, self._with_value)
+        return ((key, self._fun),), (self._has_aux, self._with_value, self._wrt)
 
     @classmethod
-    def tree_unflatten(cls, aux: tuple[bool, bool], children: tuple[Any, ...]) -> "_GradFunction":
+    def tree_unflatten(cls, aux: tuple[bool, bool, FilterSpec], children: tuple[Any, ...]) -> "_GradFunction":
         return cls(children[0], *aux)
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +51,8 @@ class _GradFunction:
                 "first argument by position: it is the one that is differentiated"
             )
         first, *rest = args
-        differentiable, fixed = partition(first, _core.is_inexact_array)
+        wrt = True if self._wrt is None else self._wrt
+        differentiable, fixed = partition(first, all_of(_core.is_inexact_array, wrt))
         other: list[Any] = []  # what the function returned beside arrays, kept out of jax's way
 
         def value_of(part: Any) -> tuple[Any, Any]:
@@ -73,7 +76,9 @@ class _GradFunction:
         return ((value, aux), gradient) if self._with_value else (gradient, aux)
 
 
-def _make(fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, options: dict[str, Any]) -> Any:
+def _make(
+    fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, wrt: FilterSpec, options: dict[str, Any]
+) -> Any:
     if options:
         if "argnums" in options:
             raise ValueError(
@@ -82,45 +87,58 @@ def _make(fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, optio
             )
         raise TypeError(f"got an unexpected keyword argument {next(iter(options))!r}")
     if fun is None:
-        return functools.partial(_make, has_aux=has_aux, with_value=with_value, options={})
-    return _GradFunction(fun, has_aux, with_value)
+        return functools.partial(_make, has_aux=has_aux, with_value=with_value, wrt=wrt, options={})
+    return _GradFunction(fun, has_aux, with_value, wrt)
 
 
 @overload
-def filter_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]: ...
+def filter_grad(fun: Callable[..., Any], *, has_aux: bool = False, wrt: FilterSpec = None) -> Callable[..., Any]: ...
 @overload
-def filter_grad(fun: None = None, *, has_aux: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
-def filter_grad(fun: Callable[..., Any] | None = None, *, has_aux: bool = False, **options: Any) -> Any:
+def filter_grad(
+    fun: None = None, *, has_aux: bool = False, wrt: FilterSpec = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+def filter_grad(
+    fun: Callable[..., Any] | None = None, *, has_aux: bool = False, wrt: FilterSpec = None, **options: Any
+) -> Any:
     """The gradient with respect to the inexact arrays of the first argument.
 
     Args:
       fun: a function of one or more arguments that returns a real scalar, or `(scalar, aux)`.
       has_aux: whether `fun` returns `(scalar, aux)`; `aux` may be anything.
+      wrt: a filter, as `partition` takes them, of what to differentiate in the first argument: of what it takes, the
+        inexact arrays. All other arrays are constants: they cost no backward pass, and a jitted step that returns them
+        returns the very same objects. An optimiser starts from the same part of the model,
+        `filter(model, all_of(is_inexact_array, wrt))`. None: all inexact arrays.
 
     Returns:
       A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
-      of the first argument, with None for everything that is not a floating or complex array of JAX or NumPy.
-      Without `fun`, a decorator.
+      of the first argument, with None for everything that `wrt` does not take or that is not a floating or complex
+      array of JAX or NumPy. Without `fun`, a decorator.
 
     Raises:
-      ValueError: `argnums` was given.
+      ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: the returned function is called without a positional argument.
     """
-    return _make(fun, has_aux, False, options)
+    return _make(fun, has_aux, False, wrt, options)
 
 
-@overload
-def filter_value_and_grad(fun: Callable[..., Any], *, has_aux: bool = False) -> Callable[..., Any]: ...
 @overload
 def filter_value_and_grad(
-    fun: None = None, *, has_aux: bool = False
+    fun: Callable[..., Any], *, has_aux: bool = False, wrt: FilterSpec = None
+) -> Callable[..., Any]: ...
+@overload
+def filter_value_and_grad(
+    fun: None = None, *, has_aux: bool = False, wrt: FilterSpec = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
-def filter_value_and_grad(fun: Callable[..., Any] | None = None, *, has_aux: bool = False, **options: Any) -> Any:
+def filter_value_and_grad(
+    fun: Callable[..., Any] | None = None, *, has_aux: bool = False, wrt: FilterSpec = None, **options: Any
+) -> Any:
     """The value and the gradient with respect to the inexact arrays of the first argument.
 
     Args:
       fun: as for `filter_grad`.
       has_aux: as for `filter_grad`.
+      wrt: as for `filter_grad`.
 
     Returns:
       A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a
@@ -129,4 +147,4 @@ def filter_value_and_grad(fun: Callable[..., Any] | None = None, *, has_aux: boo
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    return _make(fun, has_aux, True, options)
+    return _make(fun, has_aux, True, wrt, options)

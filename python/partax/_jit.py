@@ -4,9 +4,10 @@ import copyreg
 import functools
 import inspect
 import sys
+import types
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import jax
 import numpy as np
@@ -46,6 +47,9 @@ class _Options:
         in_shardings: Any,
         out_shardings: Any,
         cache_size: int,
+        callables: str,
+        trace: Callable[[Any], bool] | tuple[str, ...] | None,
+        max_traces: int | None,
     ):
         self.donate = donate
         self.inline = inline
@@ -54,7 +58,13 @@ class _Options:
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
         self.cache_size = cache_size
-        self.key = (donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size)
+        self.callables = callables
+        self.trace = trace
+        self.max_traces = max_traces
+        self.key = (
+            *(donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size, callables),
+            *(trace, max_traces),
+        )
         self._spec = _core.flatten(self.key, "options")[1]
 
     def __eq__(self, other: object) -> bool:
@@ -70,6 +80,14 @@ class _Options:
     def silences_warnings(self) -> bool:
         """Whether jax's warning about donated buffers that it could not use is kept from the user."""
         return self.donate not in ("none", "warn", "warn-except-first")
+
+    def traces(self, name: str, leaf: Any) -> bool:
+        """Whether a leaf in the value called `name` is traced."""
+        if _is_array(leaf):
+            return True
+        if isinstance(self.trace, tuple):
+            return name.split("[")[0] in self.trace and _core.is_array_like(leaf)
+        return self.trace is not None and bool(self.trace(leaf))
 
     def donated_values(self, names: Sequence[str], has_callable: bool) -> set[int]:
         """The indices of the values of a call whose arrays are donated."""
@@ -88,14 +106,16 @@ def _is_sharding_leaf(prefix: Any) -> bool:
     return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
 
 
-def _array_shardings(prefix: Any, tree: Any, option: str, root: str) -> list[Any]:
-    """The sharding for each array leaf of `tree`, from a prefix of it; None where there is none."""
+def _is_array(leaf: Any) -> bool:
+    return _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _array_shardings(
+    prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = _is_array
+) -> list[Any]:
+    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
     shardings = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
-    return [
-        sharding
-        for leaf, sharding in zip(jax.tree.leaves(tree), shardings, strict=True)
-        if _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
-    ]
+    return [sharding for leaf, sharding in zip(jax.tree.leaves(tree), shardings, strict=True) if is_traced(leaf)]
 
 
 def _leaf_in_shardings(options: _Options, names: Sequence[str], values: Sequence[Any], has_callable: bool) -> list[Any]:
@@ -112,7 +132,7 @@ def _leaf_in_shardings(options: _Options, names: Sequence[str], values: Sequence
             )
         per_value[first : first + len(given)] = given
         for name, value in list(zip(names, values, strict=True))[first + len(given) :]:
-            if any(_core.node_kind(leaf) == "dynamic_leaf" for leaf in jax.tree.leaves(value)):
+            if any(options.traces(name, leaf) for leaf in jax.tree.leaves(value)):
                 raise ValueError(
                     f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
                     "to jax"
@@ -121,7 +141,8 @@ def _leaf_in_shardings(options: _Options, names: Sequence[str], values: Sequence
         per_value[first:] = [prefix] * (len(values) - first)
     shardings: list[Any] = []
     for name, value, part in zip(names, values, per_value, strict=True):
-        shardings += _array_shardings(part, value, "in_shardings", name)
+        is_traced = functools.partial(options.traces, name)
+        shardings += _array_shardings(part, value, "in_shardings", name, is_traced)
     return shardings
 
 
@@ -153,7 +174,29 @@ def _names(fun: Any) -> tuple[str, str]:
     return named.__name__, getattr(named, "__qualname__", named.__name__)
 
 
-def _new_target_function(fun: Any, silent: bool) -> Callable[..., Any]:
+class _Path(str):
+    """A path as the name of a parameter, which `inspect` would else refuse."""
+
+    __slots__ = ()
+
+    def isidentifier(self) -> bool:
+        return True
+
+
+def _source_of(fun: Any) -> Callable[..., Any] | None:
+    """A function that is `fun` only by name and place: jax names them in its errors."""
+    fun = inspect.unwrap(fun)
+    while isinstance(fun, functools.partial):
+        fun = inspect.unwrap(fun.func)
+    call = fun if hasattr(fun, "__code__") else type(fun).__call__
+    code = getattr(call, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return None
+    closure = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, {}, _names(fun)[0], None, closure)
+
+
+def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callable[..., Any]:
     def target(*leaves: Any) -> Any:
         if silent:
             _silence_donation_warnings()
@@ -161,6 +204,12 @@ def _new_target_function(fun: Any, silent: bool) -> Callable[..., Any]:
 
     # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
     target.__name__, target.__qualname__ = _names(fun)
+    # jax's errors name the arguments by the signature and the function by what it wraps.
+    only = inspect.Parameter.POSITIONAL_ONLY
+    target.__signature__ = inspect.Signature([inspect.Parameter(_Path(path), only) for path in paths])  # type: ignore[attr-defined]
+    source = _source_of(fun)
+    if source is not None:
+        target.__wrapped__ = source  # type: ignore[attr-defined]
     return target
 
 
@@ -172,6 +221,7 @@ def build_target(
     owners: list[int],
     leaves: tuple[Any, ...],
     has_callable: bool,
+    paths: list[str],
 ) -> tuple[Callable[..., Any], bytes]:
     """Makes the jax.jit target of a new static key. Called by the native wrapper, within the first call.
 
@@ -183,11 +233,12 @@ def build_target(
       owners: for each array leaf, the index of its value.
       leaves: the array leaves.
       has_callable: whether the callable is a tree whose arrays are traced.
+      paths: the paths of the array leaves, from the user's arguments.
 
     Returns:
       The jitted function of the leaves, and for each leaf a byte that is 1 where it must not be forwarded.
     """
-    function = _new_target_function(fun, options.silences_warnings)
+    function = _new_target_function(fun, options.silences_warnings, paths)
     keywords: dict[str, Any] = {}
     if options.inline:
         keywords["inline"] = True
@@ -223,7 +274,10 @@ def build_target(
 
 def _to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
     """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays."""
-    value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
+    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
+        value = jax.numpy.asarray(value)  # of a weak type
+    else:
+        value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
     for array in inputs:
         if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
             continue
@@ -277,17 +331,29 @@ def _check_donate(donate: Any) -> str | tuple[str, ...]:
     return names
 
 
-def _check_donated_names(fun: Any, donate: tuple[str, ...]) -> None:
+def _check_trace(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
+    if trace is None or callable(trace):
+        return cast("Callable[[Any], bool] | None", trace)
+    names: tuple[Any, ...] = (trace,) if isinstance(trace, str) else ()
+    if isinstance(trace, (tuple, list)):
+        names = tuple(trace)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"found trace={trace!r}, expected a predicate on leaves or a tuple of argument names")
+    return names
+
+
+def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
     try:
         parameters = inspect.signature(fun).parameters
     except (TypeError, ValueError):
         return
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return
-    for name in donate:
+    for name in names:
         if name not in parameters:
             raise ValueError(
-                f"found {name!r} in donate, expected names of arguments of `{_names(fun)[1]}`: {', '.join(parameters)}"
+                f"found {name!r} in {option}, expected names of arguments of `{_names(fun)[1]}`: "
+                f"{', '.join(parameters)}"
             )
 
 
@@ -302,6 +368,9 @@ def filter_jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
 ) -> JitFunction[_P, _R]: ...
 @overload
 def filter_jit(
@@ -314,6 +383,9 @@ def filter_jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
 ) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
 def filter_jit(
     fun: Any = None,
@@ -325,6 +397,9 @@ def filter_jit(
     in_shardings: Any = None,
     out_shardings: Any = None,
     cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 
@@ -341,6 +416,13 @@ def filter_jit(
         applies to array leaves, and None leaves them to jax.
       out_shardings: a pytree prefix of the result, likewise.
       cache_size: how many static keys to keep; the least recently used goes first.
+      callables: when two callables are one static value, also for `fun` itself. `"structure"`: if they have the same
+        code and globals, and equal closures, defaults and attributes, so that one made anew does not retrace; what
+        holds an array is equal to itself alone. `"identity"`: if they are one object, whatever happens to it.
+      trace: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
+        Python numbers, or all numbers in the arguments with these names. They are arrays of a weak type in `fun`, and
+        another number of the same type does not retrace.
+      max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
 
     Returns:
       A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
@@ -349,13 +431,19 @@ def filter_jit(
 
     Raises:
       ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
-        positive.
+        positive, or `max_traces` is negative; `callables` is neither of the two; `trace` names an argument that `fun`
+        does not have.
+      RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared; the message has its
         path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
     if not isinstance(cache_size, int) or cache_size < 1:
         raise ValueError(f"found cache_size={cache_size!r}, expected a positive number of static keys")
+    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
+        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
+    if callables not in ("structure", "identity"):
+        raise ValueError(f"found callables={callables!r}, expected 'structure' or 'identity'")
     options = _Options(
         _check_donate(donate),
         bool(inline),
@@ -364,21 +452,54 @@ def filter_jit(
         in_shardings,
         out_shardings,
         int(cache_size),
+        callables,
+        _check_trace(trace),
+        max_traces,
     )
 
     def wrap(function: Any) -> Any:
         if not callable(function):
             raise TypeError(f"found a `{type(function).__name__}`, expected a callable to compile")
-        if isinstance(options.donate, tuple):
-            _check_donated_names(function, options.donate)
+        for option, names in (("donate", options.donate), ("trace", options.trace)):
+            if isinstance(names, tuple):
+                _check_names(function, option, names)
         return _core.make_jit_function(function, options)
 
     return wrap if fun is None else wrap(fun)
 
 
+# What only a trace or a report needs is imported then: `import partax` is to be quick.
+
+
+def _new_history(*arguments: Any) -> Any:
+    from partax import _records
+
+    _core.configure(new_history=_records.new_history, begin_trace=_records.begin_trace, end_trace=_records.end_trace)
+    return _records.new_history(*arguments)
+
+
+def _report(self: JitFunction[..., Any]) -> Any:
+    """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
+
+    Wrappers of the same callable with the same options share their traces, and so the report.
+
+    Returns:
+      A `FunctionReport`, which prints as a table.
+    """
+    from partax._report import function_report
+
+    return function_report(self)
+
+
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
-    _core.configure(build_target=build_target, to_device=_to_device, out_shardings=_out_shardings)
+    _core.configure(
+        build_target=build_target,
+        to_device=_to_device,
+        out_shardings=_out_shardings,
+        wrapper_type=JitFunction,
+        new_history=_new_history,
+    )
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
     for name, method in (
@@ -386,6 +507,7 @@ def install() -> None:
         ("trace", _stages.trace),
         ("eval_shape", _stages.eval_shape),
         ("cache_info", _cache_info),
+        ("report", _report),
     ):
         setattr(JitFunction, name, method)
     copyreg.pickle(JitFunction, _reduce)

@@ -1,42 +1,63 @@
-"""Splitting trees by predicates and putting them together again."""
+"""Splitting trees by filters and putting them together again."""
 
-from collections.abc import Callable
+import difflib
+import heapq
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 from partax import _core
+from partax._filters import Filter, FilterSpec
 
 PyTree = Any
-FilterSpec = Any  # a bool, a predicate on leaves, or a prefix pytree of both
+
+_UNSET: Any = object()
+_SHOWN_PATHS = 5
+_COMPARED_PATHS = 50
 
 
 def partition(
     pytree: PyTree,
-    filter_spec: FilterSpec,
-    *,
+    *filters: FilterSpec,
     replace: Any = None,
     is_leaf: Callable[[Any], bool] | None = None,
-) -> tuple[PyTree, PyTree]:
-    """Splits a tree in two by a filter.
+    strict: bool = False,
+    filter_spec: FilterSpec = _UNSET,
+) -> tuple[PyTree, ...]:
+    """Splits a tree into parts by filters.
+
+    A leaf goes to the filter that takes it nearest to the root (a type may take a whole subtree), and of several such
+    to the first; to the last part, if no filter takes it.
 
     Args:
       pytree: any pytree.
-      filter_spec: which leaves to take: a predicate on leaves, a bool, or a prefix of `pytree` with predicates and
-        bools as its leaves. The built-in predicates run without a Python call.
-      replace: what stands in each tree for the leaves that went into the other.
+      *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
+        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `any_of`, `all_of` and `not_` of
+        filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
+      replace: what stands in each tree for the leaves that went into the others.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+      strict: whether a filter that takes nothing is an error.
+      filter_spec: a single filter may also be given by this name.
 
     Returns:
-      `(taken, rest)`, two trees of the structure of `pytree`. The leaves are the same objects.
+      `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
 
     Raises:
-      ValueError: a leaf of `filter_spec` is neither a bool nor a function, or its structure is no prefix of `pytree`.
+      ValueError: a leaf of a filter is none of the above, or its structure is no prefix of `pytree`; or, with
+        `strict`, a filter takes nothing.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path.
 
-    `partition(tree, f)` is `(filter(tree, f), filter(tree, f, inverse=True))`, after `equinox.partition`.
+    With one filter it is `equinox.partition`; types take subtrees as in `inox.tree.partition`.
     """
-    return _core.partition(pytree, filter_spec, replace, is_leaf)
+    if filter_spec is not _UNSET:
+        if filters:
+            raise TypeError("partition: found filters both by position and as `filter_spec`, expected one of the two")
+        filters = (filter_spec,)
+    parts, counts = _core.partition(pytree, filters, replace, is_leaf)
+    if strict:
+        check_used(pytree, filters, counts, is_leaf)
+    return parts
 
 
 def filter(
@@ -51,7 +72,7 @@ def filter(
 
     Args:
       pytree: any pytree.
-      filter_spec: as for `partition`.
+      filter_spec: a filter as of `partition`.
       inverse: keep the leaves that the filter does not take.
       replace: what stands for the leaves that are not kept.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
@@ -69,7 +90,7 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
     """Puts the parts of a tree together again.
 
     Args:
-      *pytrees: trees of one structure, in which None stands for what another has.
+      *pytrees: trees of one structure, in any order, in which None stands for what another has.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
 
     Returns:
@@ -100,3 +121,53 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
         return part if change is None else part + change
 
     return jax.tree.map(update, updates, model, is_leaf=lambda change: change is None)
+
+
+def check_used(
+    pytree: PyTree,
+    filters: Sequence[FilterSpec],
+    counts: Sequence[int],
+    is_leaf: Callable[[Any], bool] | None,
+) -> None:
+    """Raises a ValueError if one of the filters got no leaf."""
+    unused = [i for i in range(len(filters)) if counts[i] == 0]
+    if not unused:
+        return
+    paths: tuple[str, ...] = _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
+    lines = [f"  filter {i}, {unused_filter(filters[i], paths)}" for i in unused]
+    raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
+
+
+def unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
+    """A filter that takes none of the paths, and the nearest of them."""
+    pattern = filter._glob if isinstance(filter, Filter) else None
+    if pattern is None:
+        near, what = paths[:_SHOWN_PATHS], "there are"
+    else:
+        near = nearest_paths(pattern, paths) or paths[:_SHOWN_PATHS]
+        what = "the nearest paths are"
+        below = [path for path in paths if path.startswith(pattern.rstrip("/") + "/")]
+        if below:
+            what = f"it names a node; {pattern.rstrip('/') + '/**'!r} takes what is below it:"
+            near = below[:_SHOWN_PATHS]
+    shown = ", ".join(repr(path) for path in near) or "no leaves at all"
+    return f"{filter!r}: {what} {shown}"
+
+
+def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
+    """The existing paths that are most like one that does not exist."""
+    if len(paths) > _COMPARED_PATHS:
+        # A close comparison with each path of a large tree would take minutes.
+        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda other: _common_ends(path, other))
+    return difflib.get_close_matches(path, paths, n=_SHOWN_PATHS, cutoff=0.5)
+
+
+def _common_ends(left: str, right: str) -> int:
+    """How many characters two paths share at their beginning and at their end, up to the whole of one."""
+    prefix = _common_prefix(left, right)
+    return prefix + _common_prefix(left[prefix:][::-1], right[prefix:][::-1])
+
+
+def _common_prefix(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))

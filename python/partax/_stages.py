@@ -6,8 +6,12 @@ from collections.abc import Generator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from partax import _core
+from partax._jax_private import direct_call
+from partax._monitor import attributed
 
 
 @contextlib.contextmanager
@@ -26,6 +30,8 @@ class _Program:
         self.wrapper = wrapper
         self.call = call
         self.statics: dict[str, Any] = dict(call.static_items())
+        self.record = call.record
+        self.paths: list[str] = call.dynamic_paths()
 
 
 class Traced:
@@ -51,7 +57,7 @@ class Traced:
         Returns:
           The `Lowered` program.
         """
-        with _quiet(self._program.wrapper):
+        with _quiet(self._program.wrapper), attributed(self._program.record):
             return Lowered(self._program, self._traced.lower(**options), self.out_info)
 
 
@@ -103,7 +109,8 @@ class Lowered:
         Raises:
           jax.errors.JaxRuntimeError: XLA does not know an option.
         """
-        return Compiled(self._program, self._lowered.compile(compiler_options=compiler_options))
+        with attributed(self._program.record):
+            return Compiled(self._program, self._lowered.compile(compiler_options=compiler_options))
 
 
 class Compiled:
@@ -112,6 +119,8 @@ class Compiled:
     def __init__(self, program: _Program, compiled: Any):
         self._program = program
         self._compiled = compiled
+        self._run = program.call.compiled(compiled)
+        self._has_run = False
 
     def as_text(self) -> str:
         """The compiled program as text.
@@ -137,11 +146,21 @@ class Compiled:
         """
         return self._compiled.memory_analysis()
 
+    @property
+    def input_shardings(self) -> dict[str, Any]:
+        """How each array of the arguments is laid out over the devices.
+
+        Returns:
+          For the path of each array (`model.layers[0].weight`) its sharding; None if the program does not need it.
+        """
+        shardings, _ = self._compiled.input_shardings
+        return dict(zip(self._program.paths, shardings, strict=True))
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program.
 
         Args:
-          *args, **kwargs: as of the wrapped function.
+          *args, **kwargs: as of the wrapped function; of the arrays anything that a call of the same trace would take.
 
         Returns:
           The result of the wrapped function.
@@ -150,10 +169,37 @@ class Compiled:
           TypeError: the static part differs from the one that was compiled, or an array's shape or dtype does; the
             message has the path.
         """
+        try:
+            result = self._run(*args, **kwargs)
+        except TypeError as error:
+            raise self._difference(args, kwargs) or error from None
+        if not self._has_run:
+            # Only now has jax made its native dispatch.
+            self._run = self._program.call.compiled(direct_call(self._compiled))
+            self._has_run = True
+        return result
+
+    def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
         call = self._program.call.rebind(args, kwargs)
         if call is None:
-            raise _static_difference(self._program.statics, dict(self._program.call.static_items_of(args, kwargs)))
-        return call.result(self._compiled(*call.leaves))
+            return _static_difference(self._program.statics, dict(self._program.call.static_items_of(args, kwargs)))
+        return self._array_difference(call.leaves)
+
+    def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:
+        """Says which array has another shape or dtype than the compiled one."""
+        compiled_for, _ = self._compiled.args_info
+        for path, info, leaf in zip(self._program.paths, compiled_for, leaves, strict=True):
+            shape, dtype = np.shape(leaf), jnp.result_type(leaf)
+            if (shape, dtype) != (info.shape, info.dtype):
+                return TypeError(
+                    f"`{path}`: compiled for {_array_text(info.shape, info.dtype)}, called with "
+                    f"{_array_text(shape, dtype)}; lower and compile again for the new one"
+                )
+        return None
+
+
+def _array_text(shape: tuple[int, ...], dtype: Any) -> str:
+    return f"{jnp.dtype(dtype).name}[{','.join(map(str, shape))}]"
 
 
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:

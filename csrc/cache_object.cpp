@@ -1,0 +1,170 @@
+#include "cache_object.h"
+
+#include "shared_caches.h"
+
+namespace partax {
+namespace {
+
+struct CallCacheObject {
+  PyObject_HEAD
+  CallCache* cache;
+};
+
+PyTypeObject* cache_type = nullptr;
+
+int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  const CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
+  Py_VISIT(Py_TYPE(self));
+  if (cache == nullptr) return 0;
+  Py_VISIT(cache->options.get());
+  Py_VISIT(cache->history.get());
+  return cache->table.traverse(visit, arg);
+}
+
+int cache_clear(PyObject* self) noexcept {
+  CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
+  if (cache == nullptr) return 0;
+  cache->table.clear();
+  cache->history.reset();
+  return 0;
+}
+
+void cache_dealloc(PyObject* self) noexcept {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* get_history(PyObject* self, void*) noexcept {
+  const CallCache& cache = *reinterpret_cast<CallCacheObject*>(self)->cache;
+  return Py_NewRef(cache.history ? cache.history.get() : Py_None);
+}
+
+PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    Ref list = Ref::checked(PyList_New(0));
+    std::vector<EntryPtr> entries;  // making Python objects may run the garbage collector, which may drop entries
+    reinterpret_cast<CallCacheObject*>(self)->cache->table.each_shared(
+        [&](const EntryPtr& entry) { entries.push_back(entry); });
+    for (const EntryPtr& entry : entries) {
+      const Ref log = Ref::checked(PyList_New(0));
+      for (const EntryTrace& trace : entry->log) {
+        const Ref item = trace.calls
+                             ? Ref::checked(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(trace.number),
+                                                          static_cast<Py_ssize_t>(*trace.calls)))
+                             : Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), Py_None));
+        checked_int(PyList_Append(log.get(), item.get()));
+      }
+      const Ref item = Ref::checked(Py_BuildValue("(nOO)", static_cast<Py_ssize_t>(entry->calls),
+                                                  entry->value ? entry->value.get() : Py_None, log.get()));
+      checked_int(PyList_Append(list.get(), item.get()));
+    }
+    return list.release();
+  });
+}
+
+PyObject* cache_object_info(PyObject* self, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return info_of(cache_in(self)).release(); });
+}
+
+PyMethodDef cache_methods[] = {
+    {"info", cache_object_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit)"},
+    {"entries", cache_entries, METH_NOARGS,
+     "[(calls, target, [(number of a trace, its calls or None)])] of every key."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef cache_getset[] = {{"history", get_history, nullptr, "The records of all traces, or None.", nullptr},
+                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_methods)},
+                             {Py_tp_getset, reinterpret_cast<void*>(cache_getset)},
+                             {Py_tp_doc, const_cast<char*>("What all wrappers of equal callables share.")},
+                             {Py_tp_traverse, reinterpret_cast<void*>(cache_traverse)},
+                             {Py_tp_clear, reinterpret_cast<void*>(cache_clear)},
+                             {Py_tp_dealloc, reinterpret_cast<void*>(cache_dealloc)},
+                             {0, nullptr}};
+
+PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(CallCacheObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
+
+// (function name, names, optional, positional-only, positional, name of *args, **kwargs?, defaults) from Python.
+Parameters read_parameters(PyObject* description) {
+  Parameters parameters;
+  const char* function = nullptr;
+  PyObject *names = nullptr, *optional = nullptr;
+  Py_ssize_t positional_only = 0, positional = 0;
+  const char* var_positional = nullptr;
+  int var_keyword = 0, live = 0;
+  if (!PyArg_ParseTuple(description, "sO!O!nnspi", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
+                        &positional_only, &positional, &var_positional, &var_keyword, &live)) {
+    throw PythonError{};
+  }
+  parameters.function = function;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+    PyObject* name = Py_NewRef(PyTuple_GET_ITEM(names, i));
+    PyUnicode_InternInPlace(&name);
+    parameters.names.push_back(Ref::steal(name));
+    parameters.optional.push_back(PyTuple_GET_ITEM(optional, i) == Py_True);
+  }
+  parameters.num_positional_only = static_cast<std::size_t>(positional_only);
+  parameters.num_positional = static_cast<std::size_t>(positional);
+  parameters.var_positional = *var_positional != '\0';
+  parameters.var_positional_name = var_positional;
+  parameters.var_keyword = var_keyword != 0;
+  parameters.defaults = static_cast<Parameters::Defaults>(live);
+  return parameters;
+}
+
+}  // namespace
+
+CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<CallCacheObject*>(object)->cache; }
+
+Ref info_of(const CallCache& cache) {
+  std::size_t traces = 0;
+  cache.table.each([&](const Entry& entry) { traces += entry.traces; });
+  return Ref::checked(Py_BuildValue("nnnnn", static_cast<Py_ssize_t>(cache.table.size()),
+                                    static_cast<Py_ssize_t>(traces), static_cast<Py_ssize_t>(cache.hits),
+                                    static_cast<Py_ssize_t>(cache.misses),
+                                    static_cast<Py_ssize_t>(cache.table.max_size())));
+}
+
+Callables callables_of(PyObject* options) {
+  const Ref name = Ref::checked(PyObject_GetAttrString(options, "callables"));
+  return PyUnicode_CompareWithASCIIString(name.get(), "identity") == 0 ? Callables::kByIdentity
+                                                                       : Callables::kByStructure;
+}
+
+Ref make_cache(PyObject* function, PyObject* options) {
+  const Ref description = Ref::checked(PyObject_CallOneArg(hooks().call_parameters.get(), function));
+  Parameters parameters = read_parameters(description.get());
+  const Ref size = Ref::checked(PyObject_GetAttrString(options, "cache_size"));
+  const std::size_t max_size = PyLong_AsSize_t(size.get());
+  if (PyErr_Occurred() != nullptr) throw PythonError{};
+  const Ref rule = Ref::checked(PyObject_GetAttrString(options, "trace"));
+  auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
+                                           TraceRule(rule.get()));
+  Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
+  reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
+  return object;
+}
+
+Ref all_caches() {
+  Ref list = Ref::checked(PyList_New(0));
+  std::vector<Ref> caches;
+  SharedCaches::instance().each([&](const Entry& entry) {
+    if (entry.value) caches.push_back(entry.value);
+  });
+  for (const Ref& cache : caches) checked_int(PyList_Append(list.get(), cache.get()));
+  return list;
+}
+
+Ref register_cache_type() {
+  Ref type = Ref::checked(PyType_FromSpec(&cache_spec));
+  cache_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));  // kept for the life of the process
+  SharedCaches::instance().cache_of = cache_in;
+  return type;
+}
+
+}  // namespace partax

@@ -1,0 +1,14 @@
+// A compiled program that is called as the function it was compiled from.
+#pragma once
+
+#include "jit_function.h"
+#include "python_api.h"
+
+namespace partax {
+
+void register_compiled_call_type();
+// Matches the arguments with the entry's key and runs `executable` on their arrays. A call with another static part
+// raises a TypeError, which Python explains.
+Ref make_compiled_call(PyObject* jit, EntryPtr entry, PyObject* executable);
+
+}  // namespace partax

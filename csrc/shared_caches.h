@@ -1,0 +1,53 @@
+// The caches of all wrapped callables, by their static part, and how long they are kept.
+#pragma once
+
+#include <list>
+
+#include "call.h"
+
+namespace partax {
+
+// It keeps no callable alive. A cache goes with a callable that identity decides about. That of one which can be made
+// anew, as a lambda in a loop, waits for its like: of the caches whose callables are all gone the latest are kept, and
+// of those only the entries whose results hold nothing of the user's.
+class SharedCaches {
+ public:
+  static constexpr std::size_t kMaxWaiting = 256;
+  static SharedCaches& instance();
+  // The call cache in the value of an entry.
+  using CacheOf = CallCache& (*)(PyObject* value);
+  CacheOf cache_of = nullptr;
+
+  EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
+  EntryPtr insert(const TreeSpec& spec) { return table_.insert(spec, CallShape()); }
+  void rekey(const EntryPtr& entry, const TreeSpec& spec) { table_.rekey(*entry, spec); }
+  // Visits the entries in use.
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    table_.each([&](const Entry& entry) {
+      for (const std::weak_ptr<Entry>& other : waiting_) {
+        if (other.lock().get() == &entry) return;
+      }
+      visit(entry);
+    });
+  }
+  // The entry is in use as long as `callable` lives.
+  void attach(const EntryPtr& entry, PyObject* callable);
+
+ private:
+  static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
+  struct Owned;
+  void wait(const EntryPtr& entry);
+
+  StaticTable table_{1 << 14};
+  std::list<std::weak_ptr<Entry>> waiting_;  // oldest first
+};
+
+// The static part by which the cache of a callable is found; and whether it is found by that of `function`.
+TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
+bool is_known(PyObject* function, const CallCache& cache);
+// As settle_key, for the wrapped callable itself: where it changed, other callables find the cache no more. False where
+// it did not, or is not the one that the cache was made for.
+bool settle_root(PyObject* function, const CallCache& cache);
+
+}  // namespace partax

@@ -1,0 +1,18 @@
+// Pytree nodes without children that hold a static part: partax.FlatSpec, of a tree whose leaves are in dictionaries,
+// and partax.Static, of any value.
+#pragma once
+
+#include "python_api.h"
+
+namespace partax {
+
+// Creates the two types and returns (FlatSpec, Static).
+Ref register_static_node_types();
+
+// (spec, a dictionary from path to leaf for each filter[, one for the rest]). Without `rest_is_static`, the last
+// dictionary has what no filter takes; else the spec has it. `separator` may be null. Raises PythonError.
+Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf);
+// The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
+Ref flat_combine(PyObject* spec, PyObject* dicts);
+
+}  // namespace partax

@@ -1,0 +1,38 @@
+// What a call's program depends on, described for Python, which keeps a record of each trace to explain the next one.
+#pragma once
+
+#include "call.h"
+#include "python_api.h"
+
+namespace partax {
+
+// [(path, kind, value)] in order, where the value by kind is: 0 an array, None; 1 a static value, itself; 2 static
+// leaves in a row, (index of the first, values); 3 a node, (family, type, number of children or an OrderedDict's keys).
+Ref describe(const TreeSpec& spec, const Names& roots);
+
+// Tells Python of a trace: of its beginning, which Python may refuse by an exception, and of its end.
+class TraceRecorder {
+ public:
+  TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafBuffer& values, PyObject* const* tracers,
+                std::size_t count);
+  ~TraceRecorder();
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
+  // Where the entry's log has this trace.
+  std::size_t index() const noexcept { return index_; }
+
+ private:
+  CallFrame& frame_;
+  std::size_t index_ = 0;
+  std::size_t traces_;  // that the entry had before
+};
+
+// The (history, record) of the innermost call if jax works for its target, else None. The record is None where this
+// call has not traced.
+Ref call_under_way();
+// What the innermost call, which has not traced, is compiled for.
+void set_record(PyObject* record) noexcept;
+// The (parts, array leaves) of the innermost call.
+Ref describe_call();
+
+}  // namespace partax

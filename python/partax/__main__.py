@@ -1,0 +1,89 @@
+"""`python -m partax explain script.py args...`: runs a script, unchanged, and explains what it traces and compiles."""
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import jax
+
+from partax import _monitor, _records, explain, report
+from partax._jax_private import only_unexplained_misses
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the command.
+
+    Args:
+      arguments: those after `python -m partax`.
+
+    Raises:
+      SystemExit: the arguments make no sense, or the script exits so.
+    """
+    parser = argparse.ArgumentParser(prog="python -m partax", description="Tools of partax.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser(
+        "explain",
+        usage="%(prog)s [-h] [--json FILE] (script.py | -m module) [argument ...]",
+        help="run a script, explain each trace as it comes, and report at the end what all has cost",
+        description="Runs a Python script, or with -m a module, as `python` does. Each trace is explained on the "
+        "standard error, and at the end it has a report.",
+    )
+    command.add_argument(
+        "--json", metavar="FILE", help="write the report of the partax functions to this file, as JSON"
+    )
+    command.add_argument("-m", action="store_true", dest="module", help="run a module by its name")
+    command.add_argument("script", help="the script, or the module's name")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to it as they are")
+    given = parser.parse_args(arguments)
+    if not given.module and not os.path.exists(given.script):
+        command.error(f"found no file {given.script!r}, expected a Python script")
+    _explain(given.script, given.arguments, given.module, given.json)
+
+
+def _explain(script: str, arguments: list[str], is_module: bool, json_file: str | None) -> None:
+    explain()
+    jax.config.update("jax_explain_cache_misses", True)
+    only_unexplained_misses(_records.explains_now)
+    _records.keep_all()
+    others = _monitor.count_others()
+    # What `python script.py` would find; `python -m` has put the working directory there, which fits a module.
+    sys.argv = [script, *arguments]
+    if not is_module:
+        sys.path[0] = os.path.dirname(os.path.abspath(script))
+    namespace: dict[str, Any] = {}
+    try:
+        if is_module:
+            namespace = runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            namespace = runpy.run_path(script, run_name="__main__")
+    finally:  # also of a script that fails or exits; then the exception goes on
+        found = report()
+        print(f"\npartax: what has been traced and compiled\n\n{found}", file=sys.stderr)
+        for line in _others_table(others):
+            print(line, file=sys.stderr)
+        if json_file is not None:
+            with open(json_file, "w", encoding="utf-8") as file:
+                file.write(found.to_json(indent=2) + "\n")
+        namespace.clear()
+
+
+def _others_table(others: dict[str, _monitor.Other]) -> Generator[str]:
+    if not others:
+        return
+    yield "\ncompiled outside of partax: jax.jit, Equinox and single operations, by name"
+    yield f"  {'seconds':>9}  {'traces':>6}  {'compiles':>8}  name"
+    ordered = sorted(others.items(), key=lambda item: -item[1].seconds)
+    for name, other in ordered[:_SHOWN]:
+        yield f"  {other.seconds:9.4f}  {other.traces:6}  {other.compiles:8}  {name}"
+    if len(ordered) > _SHOWN:
+        rest = sum(other.seconds for _, other in ordered[_SHOWN:])
+        yield f"  {rest:9.4f}  {len(ordered) - _SHOWN} others"
+
+
+_SHOWN = 20
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

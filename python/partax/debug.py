@@ -1,0 +1,155 @@
+"""Limits on tracing, for tests and for production: no step may take minutes because something is traced again."""
+
+import contextlib
+import functools
+import inspect
+import types
+from collections.abc import Callable, Generator
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+from jax.core import Tracer
+
+from partax import _core
+from partax._jax_private import under_trace
+from partax._monitor import watching_traces
+from partax._records import History, forbidden, limited
+from partax._snapshot import Snapshot
+
+__all__ = ["assert_max_traces", "no_retrace"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@contextlib.contextmanager
+def no_retrace() -> Generator[None]:
+    """Forbids partax functions to be traced in a block, also for the first time.
+
+    Returns:
+      A context manager. It holds in this thread, or in this asynchronous task.
+
+    Raises:
+      RetraceError: in the block, a function would be traced, or compiled for another placement of its arrays. The
+        message says what is new. It is raised before the function is traced and compiled.
+    """
+    token = forbidden.set(True)
+    try:
+        yield
+    finally:
+        forbidden.reset(token)
+
+
+def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int) -> Callable[_P, _R]:
+    """Limits how often a callable is traced, wherever it is called.
+
+    It may stand inside a transformation, `filter_jit(assert_max_traces(f, max_traces=1))`, or around a compiled
+    function, `assert_max_traces(filter_jit(f), max_traces=1)`, of partax, `jax.jit` or Equinox. A call that is neither
+    traced nor of a compiled function does not count.
+
+    Args:
+      fun: any callable. If it is a pytree, so is the result.
+      max_traces: how many traces there may be.
+
+    Returns:
+      A callable that does what `fun` does.
+
+    Raises:
+      RetraceError: when called, it would be traced once more. The message says what is new. It is raised before `fun`
+        is traced and compiled; for compiled functions of others than partax, before they are compiled.
+      TypeError: `fun` is not callable.
+      ValueError: `max_traces` is no number of traces.
+    """
+    if not callable(fun):
+        raise TypeError(f"found a `{type(fun).__name__}`, expected a callable whose traces are counted")
+    if not isinstance(max_traces, int) or max_traces < 0:
+        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces")
+    name = getattr(fun, "__name__", None)
+    history = History(name if isinstance(name, str) else type(fun).__name__, None, max_traces, 0, False, nested=True)
+    return _Limited(fun, history)
+
+
+class _Limited:
+    """What `assert_max_traces` returns: a pytree of the callable."""
+
+    def __init__(self, fun: Callable[..., Any], history: History):
+        functools.update_wrapper(self, fun, updated=())
+        self._fun = fun
+        self._history = history
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _is_traced((args, kwargs)):
+            return self._traced_call(args, kwargs)
+        if isinstance(self._fun, _core.JitFunction):
+            with limited(self._fun, self._history):
+                return self._fun(*args, **kwargs)
+        if hasattr(self._fun, "lower"):  # a compiled function of others
+            with watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):
+                return self._fun(*args, **kwargs)
+        return self._fun(*args, **kwargs)
+
+    def _traced_call(self, args: Any, kwargs: Any) -> Any:
+        record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), False, False, 0)
+        failed = True
+        try:
+            result = self._fun(*args, **kwargs)
+            failed = False
+            return result
+        finally:
+            self._history.end(record, failed)
+
+    def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
+        if name == self._history.name:
+            record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), False, False, 0)
+            self._history.end(record, False)
+
+
+def _is_traced(arguments: Any) -> bool:
+    known = under_trace()
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments)) if known is None else known
+
+
+def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Snapshot:
+    described: list[tuple[str, int, Any]] = []
+    values: list[Any] = []
+    for name, value in _named(fun, args, kwargs):
+        try:
+            parts, leaves = _core.describe_tree(value, name)
+        except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
+            parts, leaves = [(name, 1, type(value))], []
+        described += parts
+        values += leaves
+    return history.take(described, values, values)
+
+
+def _named(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The arguments of a call by the names that the callable gives them."""
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return [*((f"args[{i}]", value) for i, value in enumerate(args)), *kwargs.items()]
+    bound.apply_defaults()
+    named: list[tuple[str, Any]] = []
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            named += [(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named += value.items()
+        else:
+            named.append((name, value))
+    return named
+
+
+def _flatten(limited_fun: Any) -> tuple[tuple[Any], History]:
+    return (limited_fun._fun,), limited_fun._history
+
+
+def _unflatten(history: History, children: Any) -> Any:
+    return _Limited(children[0], history)
+
+
+jax.tree_util.register_pytree_node(_Limited, _flatten, _unflatten)
