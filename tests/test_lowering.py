@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 import equinox as eqx
@@ -257,3 +258,84 @@ def test_the_program_of_a_wrapped_function_has_its_name(wrap: Any) -> None:
 
 def test_the_name_is_in_the_jaxpr_of_an_outer_function() -> None:
     assert "a_function" in str(jax.make_jaxpr(filter_jit(a_function))(array(3)))
+
+
+# --- what a compiled function tells
+
+
+def test_costs_and_memory_are_those_of_the_program() -> None:
+    f = filter_jit(lambda model, x, n: model["w"] @ x * n)
+    lowered = f.lower({"w": Shape((64, 32), jnp.float32)}, Shape((32,), jnp.float32), 2)
+    assert lowered.cost_analysis()["flops"] >= 2 * 64 * 32
+    compiled = lowered.compile()
+    assert compiled.cost_analysis()["flops"] >= 2 * 64 * 32
+    memory = compiled.memory_analysis()
+    assert memory.argument_size_in_bytes == 4 * (64 * 32 + 32)
+    assert memory.output_size_in_bytes == 4 * 64
+
+
+def test_input_shardings_are_given_by_path(devices: list[jax.Device]) -> None:
+    mesh = jax.sharding.Mesh(np.array(devices[:2]), ("d",))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    f = filter_jit(lambda tree, x, unused, n: tree["a"][0] * x * n)
+    args = ({"a": [jax.device_put(array(4), split)]}, jax.device_put(array(4), whole), array(2), 3)
+    shardings = f.lower(*args).compile().input_shardings
+    assert list(shardings) == ["tree['a'][0]", "x", "unused"]
+    assert shardings["tree['a'][0]"].is_equivalent_to(split, 1) and shardings["x"].is_equivalent_to(whole, 1)
+    assert shardings["unused"] is None
+
+
+def test_a_compiled_function_takes_what_its_trace_takes(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any, fun: Any, config: dict[str, Any]) -> Any:
+        traces.tick()
+        return fun(x), fun, config
+
+    def make() -> Any:
+        return lambda x: x * scale
+
+    scale = 2
+    compiled = f.lower(VECTOR, make(), {"a": (1, 2.0)}).compile()
+    before = traces.count
+    for x in (array(3), np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float64), jnp.arange(3.0)):
+        fun = make()
+        for call in (compiled, f):
+            y, returned, config = call(x, config={"a": (1, 2.0)}, fun=fun)
+            assert_same(y, array(3) * 2)
+            assert returned is fun and config == {"a": (1, 2.0)}
+    assert traces.count == before
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_another_array_is_an_error_that_names_it(calls: int) -> None:
+    compiled = filter_jit(lambda tree, n: tree["a"][0] * n).lower({"a": [VECTOR]}, 2).compile()
+    for _ in range(calls - 1):
+        compiled({"a": [array(3)]}, 2)
+    with pytest.raises(TypeError, match=r"`tree\['a'\]\[0\]`: compiled for float32\[3\], called with float32\[2,2\]"):
+        compiled({"a": [array(2, 2)]}, 2)
+    with pytest.raises(TypeError, match=r"`tree\['a'\]\[0\]`: compiled for float32\[3\], called with int32\[3\]"):
+        compiled({"a": [np.arange(3)]}, 2)
+    assert_same(compiled({"a": [array(3)]}, 2), array(3) * 2)
+
+
+def test_a_large_regression_is_lowered_from_shapes_and_allocates_nothing() -> None:
+    rows, columns = 54203, 8563
+
+    @filter_jit
+    def gradient(weights: jax.Array, x: jax.Array, y: jax.Array, *, power: int = 2) -> jax.Array:
+        return jax.grad(lambda w: jnp.mean((x @ w - y) ** power))(weights)
+
+    live = len(jax.live_arrays())
+    before = _resident()
+    data = (Shape((columns,), jnp.float32), Shape((rows, columns), jnp.float32), Shape((rows,), jnp.float32))
+    compiled = gradient.lower(*data, power=2).compile()
+    assert compiled.memory_analysis().argument_size_in_bytes >= 4 * rows * columns
+    assert gradient.eval_shape(*data) == data[0]
+    assert len(jax.live_arrays()) == live
+    assert _resident() - before < 2**29  # a quarter of the matrix
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

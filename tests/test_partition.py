@@ -210,7 +210,7 @@ def test_replace_stands_where_a_leaf_was_taken_out(replace):
 
 
 def test_replace_and_inverse_are_keywords():
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="`int`"):  # by position it is a second filter
         partax.partition([1], True, 0)
     with pytest.raises(TypeError):
         partax.filter([1], True, True)

@@ -15,8 +15,11 @@ from partax import (
     CacheInfo,
     Compiled,
     Lowered,
+    Summary,
+    SummaryRow,
     Traced,
     apply_updates,
+    by_path,
     combine,
     filter,
     filter_grad,
@@ -24,7 +27,9 @@ from partax import (
     filter_value_and_grad,
     is_array,
     is_inexact_array,
+    labels,
     partition,
+    summary,
 )
 
 
@@ -115,3 +120,28 @@ def splitting(model: Model, x: jax.Array) -> None:
     again: Any = combine(arrays, static, inexact)
     assert_type(is_array(x), bool)
     print(again)
+
+
+def groups_for_training(model: Model, x: jax.Array) -> None:
+    def loss(model: Model, x: jax.Array) -> jax.Array:
+        return model(x).sum()
+
+    @filter_grad(has_aux=True, wrt=Model)
+    def with_aux(model: Model, x: jax.Array) -> tuple[jax.Array, str]:
+        return loss(model, x), "aux"
+
+    gradient: Model = filter_grad(loss, wrt=by_path("scale"))(model, x)
+    value, gradient = filter_value_and_grad(loss, wrt=lambda leaf: leaf.ndim > 1)(model, x)
+    filter_grad(loss, with_respect_to="scale")  # pyright: ignore[reportCallIssue]
+
+    names: Model = labels(model, {"scale": by_path("scale"), 1: is_array}, default="rest")
+    labels(model, [("scale", by_path("scale"))])  # pyright: ignore[reportArgumentType]
+    labels(model, {}, default=[])  # pyright: ignore[reportArgumentType]
+
+    table = summary(model, by_path("scale"), Model, names=("scale", "model"), depth=None)
+    assert_type(table, Summary)
+    assert_type(table.rows, tuple[SummaryRow, ...])
+    assert_type(table.total.parameters, int)
+    table.total.leaves = 1  # pyright: ignore[reportAttributeAccessIssue]
+    summary(model, depth="2")  # pyright: ignore[reportArgumentType]
+    print(with_aux(model, x), value, gradient, names)

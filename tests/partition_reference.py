@@ -1,0 +1,345 @@
+"""A slow model of filters, partitions and flat dictionaries over jax.tree_util: it runs no native code of partax.
+
+A filter that only partax can make (`by_path`, `any_of`, `all_of`, `not_`) is described by a class of this module, and
+`for_partax` makes the real one of it. All other filters are what users write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+import partax
+from reference import aux_of, canonical
+
+IsLeaf = Callable[[Any], bool] | None
+Key = Any  # an entry of a key path of jax
+
+_REGISTRY = jax.tree_util.default_registry
+
+
+@dataclass(frozen=True)
+class Glob:
+    """`by_path(pattern)`."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Regex:
+    """`by_path(regex=pattern)`."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    members: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class AllOf:
+    members: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    inner: Any
+
+
+def for_partax(model: Any) -> Any:
+    """The filter that partax is given for a filter of the model."""
+
+    def one(f: Any) -> Any:
+        match f:
+            case Glob(pattern):
+                return partax.by_path(pattern)
+            case Regex(pattern):
+                return partax.by_path(regex=pattern)
+            case AnyOf(members):
+                return partax.any_of(*map(for_partax, members))
+            case AllOf(members):
+                return partax.all_of(*map(for_partax, members))
+            case Not(inner):
+                return partax.not_(for_partax(inner))
+        return f
+
+    return jax.tree.map(one, model)
+
+
+# --- the tree
+
+
+def one_level(x: Any) -> list[tuple[Key, Any]] | None:
+    """The (key, child) pairs of a node, in order; None for a leaf."""
+    if _REGISTRY.flatten_one_level(x) is None:
+        return None
+    pairs, _ = jax.tree_util.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)
+    return [(key, child) for (key,), child in pairs]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a leaf is: its key path, everything from the root down to it, and which child each step takes."""
+
+    path: tuple[Key, ...]
+    chain: tuple[Any, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def leaf(self) -> Any:
+        return self.chain[-1]
+
+    @property
+    def depth(self) -> int:
+        return len(self.chain) - 1
+
+    @property
+    def segments(self) -> list[str]:
+        return [jax.tree_util.keystr((key,), simple=True, separator="/") for key in self.path]
+
+
+def places(tree: Any, is_leaf: IsLeaf = None) -> list[Place]:
+    """Every leaf, in jax.tree's order."""
+
+    def visit(place: Place) -> Iterator[Place]:
+        pairs = None if is_leaf is not None and is_leaf(place.leaf) else one_level(place.leaf)
+        if pairs is None:
+            yield place
+            return
+        for i, (key, child) in enumerate(pairs):
+            yield from visit(Place((*place.path, key), (*place.chain, child), (*place.steps, i)))
+
+    found = list(visit(Place((), (tree,), ())))
+    expected = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)[0]
+    assert [(p.path, id(p.leaf)) for p in found] == [(path, id(leaf)) for path, leaf in expected]
+    return found
+
+
+def key_of(place: Place, separator: str | None = None) -> str:
+    """The key as jax writes it, before equal ones are told apart."""
+    if separator is None:
+        return jax.tree_util.keystr(place.path)
+    return jax.tree_util.keystr(place.path, simple=True, separator=separator)
+
+
+def keys_of(found: Sequence[Place], separator: str | None = None) -> list[str]:
+    """The keys of a flat dictionary: where several are equal, the later ones are numbered from 2."""
+    raw = [key_of(place, separator) for place in found]
+    keys: list[str] = []
+    for key in raw:
+        number, name = 1, key
+        while name in keys or (number > 1 and name in raw):
+            number += 1
+            name = f"{key}#{number}"
+        keys.append(name)
+    return keys
+
+
+# --- globs
+
+
+def _alternatives(tokens: Sequence[Any]) -> Iterable[list[Any]]:
+    """Every way to choose one of each group; a group is a list of token lists."""
+    if not tokens:
+        return [[]]
+    first, rest = tokens[0], list(_alternatives(tokens[1:]))
+    if not isinstance(first, list):
+        return [[first, *others] for others in rest]
+    return [[*chosen, *others] for inner in first for chosen in _alternatives(inner) for others in rest]
+
+
+def _parse(pattern: str) -> list[Any]:
+    """Tokens: a one-character str (literal), "**" for any star, "//" for the end of a segment, a list for braces."""
+    groups: list[list[list[Any]]] = [[[]]]
+    characters = iter(pattern)
+    for c in characters:
+        here = groups[-1][-1]
+        if c == "\\":
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("nothing follows the last backslash")
+            here.append(escaped)
+        elif c == "{":
+            groups.append([[]])
+        elif c == "}":
+            if len(groups) == 1:
+                raise ValueError("a brace is not opened")
+            done = groups.pop()
+            groups[-1][-1].append(done)
+        elif c == "," and len(groups) > 1:
+            groups[-1].append([])
+        else:
+            here.append({"*": "**", "/": "//"}.get(c, c))
+    if len(groups) > 1:
+        raise ValueError("a brace is not closed")
+    return groups[0][0]
+
+
+def _segment_matches(tokens: Sequence[str], text: str) -> bool:
+    """Whether a segment without `**` takes a whole path segment."""
+    if not tokens:
+        return text == ""
+    if tokens[0] == "**":
+        return any(_segment_matches(tokens[1:], text[i:]) for i in range(len(text) + 1))
+    return text[:1] == tokens[0] and _segment_matches(tokens[1:], text[1:])
+
+
+def _segments_match(pattern: Sequence[list[str]], segments: Sequence[str]) -> bool:
+    if not pattern:
+        return not segments
+    if pattern[0] == ["**", "**"]:
+        return any(_segments_match(pattern[1:], segments[i:]) for i in range(len(segments) + 1))
+    if not segments:
+        return False
+    return _segment_matches(pattern[0], segments[0]) and _segments_match(pattern[1:], segments[1:])
+
+
+def glob_matches(pattern: str, segments: Sequence[str]) -> bool:
+    """Whether the glob takes the leaf whose path has these segments."""
+
+    def split(tokens: list[str]) -> list[list[str]]:
+        if not tokens:
+            return []  # the path of the root
+        parts: list[list[str]] = [[]]
+        for token in tokens:
+            if token == "//":
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        return parts
+
+    return any(_segments_match(split(tokens), segments) for tokens in _alternatives(_parse(pattern)))
+
+
+# --- filters
+
+
+def is_type_filter(f: Any) -> bool:
+    return isinstance(f, type) or (type(f) is tuple and len(f) > 0 and all(isinstance(x, type) for x in f))
+
+
+def depth_taken(f: Any, place: Place, start: int = 0) -> int | None:
+    """The depth at which the filter, which stands over the subtree at depth `start`, takes a leaf; None if it does not.
+
+    A type counts nodes from `start` on, so in a prefix it sees only its subtree.
+    """
+    if is_type_filter(f):
+        return next((i for i in range(start, len(place.chain)) if isinstance(place.chain[i], f)), None)
+    if isinstance(f, AnyOf | AllOf):
+        depths = [depth_taken(member, place, start) for member in f.members]
+        taken = [depth for depth in depths if depth is not None]
+        if isinstance(f, AnyOf):
+            return min(taken, default=None)
+        return min(taken, default=place.depth) if len(taken) == len(depths) else None
+    if isinstance(f, bool | Glob | Regex | Not):
+        return place.depth if _takes_leaf(f, place, start) else None
+    children = one_level(f)
+    if children is not None:
+        return depth_taken(children[place.steps[start]][1], place, start + 1)
+    return place.depth if f(place.leaf) else None
+
+
+def _takes_leaf(f: Any, place: Place, start: int) -> bool:
+    match f:
+        case Glob(pattern):
+            return glob_matches(pattern, place.segments)
+        case Regex(pattern):
+            return re.search(pattern, "/".join(place.segments)) is not None
+        case Not(inner):
+            return depth_taken(inner, place, start) is None
+    return f
+
+
+def owner(filters: Sequence[Any], place: Place) -> int:
+    """Which filter gets the leaf: smallest depth, then the first; the number of filters if none takes it."""
+    depths = [(depth_taken(f, place), i) for i, f in enumerate(filters)]
+    return min(((depth, i) for depth, i in depths if depth is not None), default=(0, len(filters)))[1]
+
+
+# --- results
+
+
+def partition(
+    tree: Any,
+    filters: Sequence[Any],
+    *,
+    replace: Any = None,
+    is_leaf: IsLeaf = None,
+) -> tuple[Any, ...]:
+    """The trees that `partax.partition` returns."""
+    found = places(tree, is_leaf)
+    owners = [owner(filters, place) for place in found]
+    treedef = jax.tree.structure(tree, is_leaf=is_leaf)
+    return tuple(
+        jax.tree.unflatten(treedef, [p.leaf if o == part else replace for p, o in zip(found, owners, strict=True)])
+        for part in range(len(filters) + 1)
+    )
+
+
+def flat_partition(
+    tree: Any,
+    filters: Sequence[Any],
+    *,
+    separator: str | None = None,
+    is_leaf: IsLeaf = None,
+) -> tuple[dict[str, Any], ...]:
+    """The dictionaries that `partax.flat_partition` returns, that of the rest included."""
+    found = places(tree, is_leaf)
+    parts: tuple[dict[str, Any], ...] = tuple({} for _ in range(len(filters) + 1))
+    for place, key in zip(found, keys_of(found, separator), strict=True):
+        parts[owner(filters, place)][key] = place.leaf
+    return parts
+
+
+# --- comparisons
+
+
+def assert_identical(actual: Any, expected: Any, path: str = "tree") -> None:
+    """Same types of nodes, aux data and key order, exactly; the same objects as leaves."""
+    wanted = one_level(expected)
+    if wanted is None:
+        assert actual is expected, f"{path}: {actual!r} is not {expected!r}"
+        return
+    assert type(actual) is type(expected), f"{path}: {type(actual)} is not {type(expected)}"
+    found = one_level(actual)
+    assert found is not None and [key for key, _ in found] == [key for key, _ in wanted], path
+    aux, wanted_aux = (canonical(aux_of(x), path, compared_only=True) for x in (actual, expected))
+    assert aux == wanted_aux, f"{path}: aux data {aux!r} is not {wanted_aux!r}"
+    if isinstance(expected, dict):
+        assert list(actual) == list(expected), f"{path}: key order"
+    for (key, a), (_, b) in zip(found, wanted, strict=True):
+        assert_identical(a, b, path + jax.tree_util.keystr((key,)))
+
+
+def assert_identical_dicts(actual: Any, expected: dict[str, Any]) -> None:
+    """A plain dict with the same keys in the same order and the same objects."""
+    assert type(actual) is dict
+    assert list(actual) == list(expected)
+    for key, leaf in expected.items():
+        assert actual[key] is leaf, key
+
+
+# --- short ways to ask partax
+
+
+def paths_in(tree: Any) -> list[str]:
+    """The paths of the leaves that are not None, their segments joined by slashes."""
+    return ["/".join(place.segments) for place in places(tree)]
+
+
+def parts_of(tree: Any, *filters: Any, **options: Any) -> list[list[str]]:
+    """The paths of the leaves that each filter got, and last those of the rest."""
+    return [paths_in(part) for part in partax.partition(tree, *filters, **options)]
+
+
+def taken(tree: Any, f: Any, **options: Any) -> list[str]:
+    """The paths that a filter takes when it is alone; all ways to ask agree."""
+    first, rest = partax.partition(tree, f, **options)
+    assert_identical(partax.filter(tree, f, **options), first)
+    assert_identical(partax.filter(tree, f, inverse=True, **options), rest)
+    return paths_in(first)

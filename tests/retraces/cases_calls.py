@@ -1,0 +1,266 @@
+"""Guards the promise that how a call is spelt and where it is made retraces only if the program sees it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from retrace_case import RAISES, TRACES, WRONG, Case, Library, X, number, played, seen
+
+import partax
+
+CASES: list[Case] = []
+
+Calls = Iterator[Callable[[], Any]]
+
+
+def calls(
+    name: str, fun: Any, first: Any, second: Any, reason: str | None = None, jit: Any = None, **others: Any
+) -> Case:
+    """Two calls of a lambda, each given by what calls it, and the options of `jit` for it."""
+
+    def play(library: Library) -> Calls:
+        f = library.jit(fun, **(jit or {}))
+        yield lambda: first(f)
+        yield lambda: second(f)
+
+    return played(name, reason and f"<lambda>: trace 2, because {reason}", **others)(play)
+
+
+DONATED = {"partax": {"donate": "all"}, "equinox": {"donate": "all"}, "jax": {"donate_argnums": 0}}
+TRACED = {"partax": {"trace": partax.is_array_like}}
+NAMED = {"partax": {"trace": ("lr",)}}
+
+CASES += [
+    calls("by position -> by keyword", lambda x, y: seen(x) - y, lambda f: f(X, X), lambda f: f(X, y=X), jax=TRACES),
+    calls("keywords in another order", lambda x, y: seen(x) - y, lambda f: f(x=X, y=X), lambda f: f(y=X, x=X)),
+    calls(
+        "a default that is left out -> given",
+        lambda x, n=2: seen(x) * n,
+        lambda f: f(X),
+        lambda f: f(X, 2),
+        jit={"static": ("n",)},
+        jax=TRACES,
+        equinox=TRACES,
+    ),
+    calls(
+        "another value than the default",
+        lambda x, n=2: seen(x) * n,
+        lambda f: f(X),
+        lambda f: f(X, 3),
+        number("n", "static int 2 -> 3"),
+        jit={"static": ("n",)},
+    ),
+    calls(
+        "one more of `*args`",
+        lambda x, *rest: seen(x) + len(rest),
+        lambda f: f(X, X),
+        lambda f: f(X, X, X),
+        "rest[1]: float32[2,3], which was not there",
+    ),
+    calls(
+        "one more of `**kwargs`",
+        lambda x, **more: seen(x) + len(more),
+        lambda f: f(X, a=X),
+        lambda f: f(X, a=X, b=X),
+        "b: float32[2,3], which was not there",
+    ),
+    calls(
+        "`**kwargs` in another order",
+        lambda x, **more: seen(x) + more["a"] - more["b"],
+        lambda f: f(X, a=X, b=2 * X),
+        lambda f: f(X, b=2 * X, a=X),
+    ),
+    calls("an array that is donated", lambda x: seen(x) * 2, lambda f: f(X + 1), lambda f: f(X + 2), jit=DONATED),
+    calls(
+        "another Python number, with `trace=is_array_like`",
+        lambda x, n: seen(x) * n,
+        lambda f: f(X, 2.0),
+        lambda f: f(X, 3.0),
+        jit=TRACED,
+        equinox=TRACES,
+    ),
+    calls(
+        "int -> float, with `trace=is_array_like`",
+        lambda x, n: seen(x) * n,
+        lambda f: f(X, 2),
+        lambda f: f(X, 3.0),
+        "n: weak int32 -> weak float32",
+        jit=TRACED,
+    ),
+    calls(
+        'another `lr`, with `trace=("lr",)`',
+        lambda x, lr, n: seen(x) * lr * n,
+        lambda f: f(X, 2.0, 3),
+        lambda f: f(X, 4.0, 3),
+        jit={"static": ("n",), **NAMED},
+        equinox=TRACES,
+    ),
+    calls(
+        'another `n`, with `trace=("lr",)`',
+        lambda x, lr, n: seen(x) * lr * n,
+        lambda f: f(X, 2.0, 3),
+        lambda f: f(X, 2.0, 4),
+        number("n", "static int 3 -> 4"),
+        jit={"static": ("n",), **NAMED},
+    ),
+    calls("a call inside of `jax.jit`", lambda x: seen(x) * 2, lambda f: f(X), lambda f: jax.jit(lambda x: f(x))(X)),
+    calls("a call inside of `jax.vmap`", lambda x: seen(x) * 2, lambda f: f(X[0]), lambda f: jax.vmap(f)(X)),
+    calls(
+        "a call inside of `jax.grad`",
+        lambda x: (seen(x) ** 2).sum(),
+        lambda f: f(X),
+        lambda f: jax.grad(f)(X),
+    ),
+    calls(
+        "a call inside of `jax.vmap` with an axis name",
+        lambda x: seen(x) * 2,
+        lambda f: f(X[0]),
+        lambda f: jax.vmap(f, axis_name="batch")(X),
+        "axes of vmap or shard_map: None -> {'batch': 2}",
+    ),
+]
+
+
+@CASES.append
+@played("an inner function, called in another one -> called alone")
+def _(library: Library) -> Calls:
+    inner = library.jit(lambda x: seen(x) * 2)
+    outer = library.jit(lambda x: inner(seen(x)) + 1)
+    yield lambda: outer(X)
+    yield lambda: inner(X)
+
+
+@CASES.append
+@played("another function that calls the same inner one", "<lambda>: trace 1, the first")
+def _(library: Library) -> Calls:
+    inner = library.jit(lambda x: seen(x) * 2)
+    one = library.jit(lambda x: inner(seen(x)) + 1)
+    two = library.jit(lambda x: inner(seen(x)) + 2)
+    yield lambda: one(X)
+    yield lambda: two(X)
+
+
+@CASES.append
+@played("compiled ahead of time -> called")
+def _(library: Library) -> Calls:
+    f = library.jit(lambda x: seen(x) * 2)
+    yield lambda: library.compiled(f, X)(X)
+    yield lambda: f(X)
+
+
+@CASES.append
+@played("compiled ahead of time from a ShapeDtypeStruct -> called", equinox=RAISES)
+def _(library: Library) -> Calls:
+    f = library.jit(lambda x: seen(x) * 2)
+    yield lambda: library.compiled(f, jax.ShapeDtypeStruct(X.shape, X.dtype))(X)
+    yield lambda: f(X)
+
+
+@CASES.append
+@played(
+    "compiled ahead of time for `n=2` -> called with `n=3`",
+    "`n`: compiled with 2, called with 3; static values are part of the program: lower and compile again for the new "
+    "value",
+    partax=RAISES,
+    jax=None,
+    equinox=WRONG,
+)
+def _(library: Library) -> Calls:
+    def f(x: Any, n: Any) -> Any:
+        return seen(x) * n
+
+    f = library.jit(f)
+    compiled = library.compiled(f, X, 2)
+    yield lambda: compiled(X, 2)
+    yield lambda: compiled(X, 3)
+
+
+@CASES.append
+@played(
+    "`clear_cache()`",
+    "<lambda>: trace 2, because clear_cache() has dropped trace 1, of the same arguments",
+    equinox=None,
+)
+def _(library: Library) -> Calls:
+    f = library.jit(lambda x: seen(x) * 2)
+    yield lambda: f(X)
+    if library.name != "plain":
+        f.clear_cache()
+    yield lambda: f(X)
+
+
+@CASES.append
+@played(
+    "`jax.clear_caches()`",
+    "<lambda>: trace 2, because jax holds trace 1, of the same arguments, no more, as after jax.clear_caches() "
+    "(compared: structure, static values, dtypes, shapes, jax configuration)",
+)
+def _(library: Library) -> Calls:
+    f = library.jit(lambda x: seen(x) * 2)
+    yield lambda: f(X)
+    jax.clear_caches()
+    yield lambda: f(X)
+
+
+@CASES.append
+@played(
+    "a key that `cache_size=2` has evicted",
+    "<lambda>: trace 4, because the key of trace 1, of the same arguments, was evicted: cache_size=2 keeps the static "
+    "keys used last",
+    jax=None,
+    equinox=None,
+)
+def _(library: Library) -> Calls:
+    f = library.jit(lambda x, mode: seen(x) * len(mode), partax={"cache_size": 2})
+    for mode in ("a", "bb", "ccc", "a"):
+        yield lambda mode=mode: f(X, mode)
+
+
+@CASES.append
+@played("back to a static value of three calls before")
+def _(library: Library) -> Calls:
+    f = library.jit(lambda x, mode: seen(x) * len(mode), static=("mode",))
+    for mode in ("a", "bb", "ccc", "a"):
+        yield lambda mode=mode: f(X, mode)
+
+
+@CASES.append
+@played(
+    "the trace before raised an exception",
+    "<lambda>: trace 2, because trace 1, of the same arguments, raised an exception",
+)
+def _(library: Library) -> Calls:
+    failing = True
+
+    def check(x: Any) -> Any:
+        nonlocal failing  # its own record, not what another function would be
+        failing, failed = False, failing
+        if failed:
+            raise KeyError("no")
+        return x
+
+    f = library.jit(lambda x: check(seen(x)) * 2)
+    with contextlib.suppress(KeyError):
+        f(X)
+    yield lambda: f(X)
+
+
+@CASES.append
+@played(
+    "the class of an argument has been registered as a node",
+    "<lambda>: trace 2, because a: static Late() -> Late",
+    jax=None,
+)
+def _(library: Library) -> Calls:
+    class Late:
+        def __repr__(self) -> str:
+            return "Late()"
+
+    f = library.jit(lambda x, a: seen(x) + len(jax.tree.leaves(a)))
+    late = Late()
+    yield lambda: f(X, late)
+    jax.tree_util.register_pytree_node(Late, lambda late: ((), None), lambda _, children: Late())
+    yield lambda: f(X, late)

@@ -1,0 +1,316 @@
+"""Guards the promise that a wrapper made anew finds the traces of an equal function, and no others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from retrace_case import HIT, TRACES, WRONG, Case, Library, X, played, seen
+
+CASES: list[Case] = []
+
+CHANGED = "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, "
+
+
+def double(x: Any) -> Any:
+    return seen(x) * 2
+
+
+def squares(x: Any) -> Any:
+    return jnp.sum(seen(x) ** 2)
+
+
+def cubes(x: Any) -> Any:
+    return jnp.sum(seen(x) ** 3)
+
+
+def times(x: Any, n: Any) -> Any:
+    return seen(x) * n
+
+
+def power(x: Any, n: Any) -> Any:
+    return seen(x) ** n
+
+
+@CASES.append
+@played("the same function wrapped anew")
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for _ in range(2):
+        yield lambda: library.jit(double)(X)
+
+
+@CASES.append
+@played("a lambda wrapped where it is called", jax=TRACES, equinox=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for _ in range(2):
+        yield lambda: library.jit(lambda x: seen(x) * 2)(X)
+
+
+@CASES.append
+@played("a local function, defined and wrapped anew", jax=TRACES, equinox=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def step(x: Any, n: Any) -> Any:
+        @library.jit
+        def inner(x: Any) -> Any:
+            return seen(x) * n
+
+        return inner(x)
+
+    for _ in range(2):
+        yield lambda: step(X, 2)
+
+
+@CASES.append
+@played(
+    "a local function, defined and wrapped anew, with another number in its closure",
+    "inner: trace 1, the first of function 2 of this code: inner at FILE:LINE is new (same code, closure cell 'n' 2 -> "
+    "3)",
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def step(x: Any, n: Any) -> Any:
+        @library.jit
+        def inner(x: Any) -> Any:
+            return seen(x) * n
+
+        return inner(x)
+
+    yield lambda: step(X, 2)
+    yield lambda: step(X, 3)
+
+
+@CASES.append
+@played(
+    "a local function, defined and wrapped anew, with another array in its closure",
+    "<lambda>: trace 1, the first of function 2 of this code: <lambda> at FILE:LINE is new (same code, closure cell "
+    "'held' holds another array, float32[2,3])",
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def over(held: Any) -> Any:
+        return lambda x: seen(x) + held
+
+    for fun in (over(X), over(X + 1)):
+        yield lambda fun=fun: library.jit(fun)(X)
+
+
+@CASES.append
+@played("the gradient of a function, made and wrapped anew", jax=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for _ in range(2):
+        yield lambda: library.jit(library.grad(squares))(X)
+
+
+@CASES.append
+@played("`jax.vmap` of a function, made and wrapped anew", jax=TRACES, equinox=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for _ in range(2):
+        yield lambda: library.jit(jax.vmap(cubes))(X)
+
+
+@CASES.append
+@played("a partial, made and wrapped anew", jax=TRACES, equinox=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for _ in range(2):
+        yield lambda: library.jit(functools.partial(times, n=2))(X)
+
+
+@CASES.append
+@played(
+    "a partial with another argument, made and wrapped anew",
+    "power: trace 1, the first of function 2 of this code: partial of power at FILE:LINE is new (same code, argument "
+    "'n' 2 -> 3)",
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    yield lambda: library.jit(functools.partial(power, n=2))(X)
+    yield lambda: library.jit(functools.partial(power, n=3))(X)
+
+
+@CASES.append
+@played("the cell of a notebook is run again", jax=TRACES, equinox=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for _ in range(2):
+        exec(compile("def step(x):\n    return seen(x) * 2\n", "<cell 1>", "exec"), globals())
+        fun = globals()["step"]
+        yield lambda fun=fun: library.jit(fun)(X)
+
+
+@CASES.append
+@played("the cell of a notebook is run again, with another body", "walk: trace 1, the first")
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    for n in (2, 3):
+        exec(compile(f"def walk(x):\n    return seen(x) * {n}\n", "<cell 2>", "exec"), globals())
+        fun = globals()["walk"]
+        yield lambda fun=fun: library.jit(fun)(X)
+
+
+@CASES.append
+@played(
+    "a variable in the closure of the function is set",
+    f"{CHANGED}closure cell 'n' 2 -> 3)",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    n = 2
+
+    def f(x: Any) -> Any:
+        return seen(x) * n
+
+    g = library.jit(f)
+    yield lambda: g(X)
+    n = 3
+    yield lambda: g(X)
+
+
+@CASES.append
+@played(
+    "a list in the closure of the function is changed",
+    f"{CHANGED}closure cell 'numbers'[0] 2 -> 3)",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    numbers = [2]
+
+    def f(x: Any) -> Any:
+        return seen(x) * numbers[0]
+
+    g = library.jit(f)
+    yield lambda: g(X)
+    numbers[0] = 3
+    yield lambda: g(X)
+
+
+@CASES.append
+@played(
+    "a dict that a partial holds is changed",
+    "g: trace 1, the first of function 2 of this code: partial of g at FILE:LINE is new (same code, argument 'by'['n'] "
+    "2 -> 3)",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def g(x: Any, by: Any) -> Any:
+        return seen(x) * by["n"]
+
+    by = {"n": 2}
+    f = library.jit(functools.partial(g, by=by))
+    yield lambda: f(X)
+    by["n"] = 3
+    yield lambda: f(X)
+
+
+@CASES.append
+@played(
+    "a variable of a function in the closure of the function is set",
+    f"{CHANGED}closure cell 'inner' inner at FILE:LINE is new (same code, closure cell 'n' 2 -> 3))",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    n = 2
+
+    def inner(x: Any) -> Any:
+        return x * n
+
+    def f(x: Any) -> Any:
+        return inner(seen(x))
+
+    g = library.jit(f)
+    yield lambda: g(X)
+    n = 3
+    yield lambda: g(X)
+
+
+@CASES.append
+@played(
+    "a default of the function is replaced",
+    "f: trace 2, because n: static int 2 -> 3 (2 traces so far: pass jnp.asarray(n), or trace it)",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def f(x: Any, n: Any = 2) -> Any:
+        return seen(x) * n
+
+    g = library.jit(f)
+    yield lambda: g(X)
+    f.__defaults__ = (3,)
+    yield lambda: g(X)
+
+
+@CASES.append
+@played(
+    "a keyword default of the function is replaced",
+    "f: trace 2, because n: static int 2 -> 3 (2 traces so far: pass jnp.asarray(n), or trace it)",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def f(x: Any, *, n: Any = 2) -> Any:
+        return seen(x) * n
+
+    g = library.jit(f)
+    yield lambda: g(X)
+    f.__kwdefaults__ = {"n": 3}
+    yield lambda: g(X)
+
+
+@CASES.append
+@played(
+    "an attribute of the function is set",
+    f"{CHANGED}attribute 'flag' 2 -> 3)",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def f(x: Any) -> Any:
+        return seen(x) * f.flag
+
+    f.flag = 2
+    g = library.jit(f)
+    yield lambda: g(X)
+    f.flag = 3
+    yield lambda: g(X)
+
+
+@CASES.append
+@played(
+    "the code of the function is replaced",
+    "f: trace 1, the first since f.__code__ was replaced: f at FILE:LINE -> f at FILE:LINE",
+    jax=WRONG,
+    equinox=WRONG,
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def f(x: Any) -> Any:
+        return seen(x) * 2
+
+    g = library.jit(f)
+    yield lambda: g(X)
+    f.__code__ = (lambda x: seen(x) * 3).__code__
+    yield lambda: g(X)
+
+
+@CASES.append
+@played("a method of an object, looked up and wrapped anew", jax=TRACES)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    class Holder:
+        def apply(self, x: Any) -> Any:
+            return seen(x) * 2
+
+    holder = Holder()
+    for _ in range(2):
+        yield lambda: library.jit(holder.apply)(X)
+
+
+@CASES.append
+@played("the same function with another option", "f: trace 1, the first", jax=HIT)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    def f(x: Any) -> Any:
+        return seen(x) * 2
+
+    yield lambda: library.jit(f)(X)
+    more = {"partax": {"donate": "all"}, "equinox": {"donate": "all"}, "jax": {"donate_argnums": 0}}
+    yield lambda: library.jit(f, **more)(X + 0)

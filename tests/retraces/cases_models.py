@@ -1,0 +1,220 @@
+"""Guards the promise that modules and optimisers made anew do not retrace, and that a changed one names its field."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played, seen
+
+
+class Net(eqx.Module):
+    weight: Any
+    bias: Any = None
+    activation: Any = eqx.field(static=True, default=jnp.tanh)
+    width: Any = eqx.field(static=True, default=3)
+
+    def __call__(self, x: Any) -> Any:
+        return self.activation(x * self.weight) * self.width
+
+
+class Stack(eqx.Module):
+    layers: list[Net]
+    rate: Any = 0.5
+
+
+class Twin(eqx.Module):
+    weight: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Cell:
+    weight: Any
+    mode: Any = dataclasses.field(default="same", metadata={"static": True})
+
+
+def leaky(slope: Any) -> Any:
+    return lambda x: jnp.where(x > 0, x, x * slope)
+
+
+def schedule(rate: Any) -> Any:
+    return optax.linear_schedule(rate, 0.0, 10)
+
+
+def updated(x: Any, optimiser: Any) -> Any:
+    return optimiser.update(x, optimiser.init(x), x)[0]
+
+
+CASES: list[Case] = [
+    change("another module with other values", lambda x, a: a(seen(x)), 1.0, 2.0, make=lambda w: Net(X * w)),
+    change(
+        "shape of an array of a module",
+        lambda x, a: a(seen(x)),
+        Net(X),
+        Net(X[0]),
+        "a.weight: float32[2,3] -> float32[3]",
+    ),
+    change(
+        "a field of a module, None -> array",
+        lambda x, a: seen(x) + (a.bias is None),
+        Net(X),
+        Net(X, X),
+        "a.bias: None -> float32[2,3]",
+    ),
+    change(
+        "a static field of a module",
+        lambda x, a: a(seen(x)),
+        Net(X, width=3),
+        Net(X, width=4),
+        number("a.width", "static int 3 -> 4", "width"),
+    ),
+    change(
+        "a static field of a module, 3 -> 3.0",
+        lambda x, a: seen(x) + len(repr(a.width)),
+        Net(X, width=3),
+        Net(X, width=3.0),
+        "a.width: static int 3 -> static float 3.0",
+        jax=WRONG,
+        equinox=WRONG,
+    ),
+    change(
+        "a number that is a field of a module",
+        lambda x, a: seen(x) * a.rate,
+        Stack([], 0.5),
+        Stack([], 0.25),
+        number("a.rate", "static float 0.5 -> 0.25", "rate"),
+        jax=HIT,
+    ),
+    change(
+        "a static field of a module in a list",
+        lambda x, a: a.layers[1](seen(x)),
+        3,
+        4,
+        number("a.layers[1].width", "static int 3 -> 4", "width"),
+        make=lambda width: Stack([Net(X), Net(X, width=width)], jnp.ones(())),
+    ),
+    change("module of another class", lambda x, a: seen(x) + len(vars(a)), Net(X), Twin(X), "a: Net -> Twin"),
+    change(
+        "a module with a lambda as activation, made anew",
+        lambda x, a: a(seen(x)),
+        0.5,
+        0.5,
+        make=lambda slope: Net(X, activation=leaky(slope)),
+        jax=TRACES,
+        equinox=TRACES,
+    ),
+    change(
+        "a module with a lambda as activation, with another slope",
+        lambda x, a: a(seen(x) - 3),
+        0.5,
+        0.25,
+        "a.activation: <lambda> at FILE:LINE is new (same code, closure cell 'slope' 0.5 -> 0.25)",
+        make=lambda slope: Net(X, activation=leaky(slope)),
+    ),
+    change(
+        "an `eqx.nn.MLP` made anew with a lambda as activation",
+        lambda x, a: jax.vmap(a)(seen(x)),
+        0.5,
+        0.5,
+        make=lambda slope: eqx.nn.MLP(3, 2, 4, 1, activation=leaky(slope), key=jax.random.key(0)),
+        jax=RAISES,
+        equinox=TRACES,
+    ),
+    change(
+        "a registered dataclass with another static field",
+        lambda x, a: seen(x) * a.weight + len(a.mode),
+        Cell(X),
+        Cell(X, "other"),
+        "a.mode: static str 'same' -> 'other'",
+    ),
+    change(
+        "`optax.adam(1e-3)` made anew",
+        lambda x, a: updated(seen(x), a),
+        1e-3,
+        1e-3,
+        make=optax.adam,
+        static=True,
+        jax=TRACES,
+        equinox=TRACES,
+    ),
+    change(
+        "optax optimiser with a schedule made anew",
+        lambda x, a: updated(seen(x), a),
+        0.5,
+        0.5,
+        make=lambda rate: optax.sgd(schedule(rate)),
+        static=True,
+        jax=TRACES,
+        equinox=TRACES,
+    ),
+    change(
+        "optax schedule made anew",
+        lambda x, a: seen(x) * a(1),
+        0.5,
+        0.5,
+        make=schedule,
+        static=True,
+        jax=TRACES,
+        equinox=TRACES,
+    ),
+    change(
+        "optax schedule of another rate",
+        lambda x, a: seen(x) * a(1),
+        0.5,
+        0.25,
+        "a: schedule at FILE:LINE is new (same code, closure cell 'init_value' 0.5 -> 0.25)",
+        make=schedule,
+        static=True,
+    ),
+    change(
+        "the state of another optax optimiser",
+        lambda x, a: (seen(x), jax.tree.map(jnp.add, a, a)),
+        None,
+        0.9,
+        "a[0]: EmptyState -> TraceState",
+        make=lambda momentum: optax.sgd(0.5, momentum).init(X),
+    ),
+]
+
+
+@CASES.append
+@played("a module, made and wrapped anew", jax=None)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    class Counted(Net):
+        def __call__(self, x: Any) -> Any:
+            return seen(x) * self.weight
+
+    for n in (1.0, 2.0):
+        yield lambda n=n: library.jit(Counted(X * n))(X)
+
+
+@CASES.append
+@played("a method of a module that is made anew, wrapped", jax=None)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    class Counted(Net):
+        def apply(self, x: Any) -> Any:
+            return seen(x) * self.weight
+
+    for n in (1.0, 2.0):
+        yield lambda n=n: library.jit(Counted(X * n).apply)(X)
+
+
+@CASES.append
+@played(
+    "a jitted method of a module with another static field",
+    "apply: trace 2, because self.width: static int 3 -> 4 (2 traces so far: pass jnp.asarray(width), or trace it)",
+)
+def _(library: Library) -> Iterator[Callable[[], Any]]:
+    class Counted(Net):
+        @library.jit
+        def apply(self, x: Any) -> Any:
+            return seen(x) * self.width
+
+    for n in (3, 4):
+        yield lambda n=n: Counted(X, width=n).apply(X)

@@ -1,0 +1,148 @@
+"""Guards the promise that each case of the corpus is told in one way: a play of calls, the last of which is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+import partax
+
+
+class Outcome(StrEnum):
+    """What becomes of the last call of a play, in the words of the README's table."""
+
+    HIT = "same trace"
+    TRACES = "retraces"
+    WRONG = "wrong result"
+    RAISES = "error"
+
+
+HIT, TRACES, WRONG, RAISES = Outcome
+
+
+class Counter:
+    count = 0
+
+
+def seen(x: Any) -> Any:
+    """Counts a run of the body that it is in; gives its argument."""
+    Counter.count += 1
+    return x
+
+
+@dataclass(frozen=True)
+class Library:
+    """One way to compile functions.
+
+    Attributes:
+      name: `partax`, `jax`, `equinox`, or `plain` for none of them, which gives the right results.
+      filter_jit: its jit; None for `plain`.
+      grad: its gradient.
+    """
+
+    name: str
+    filter_jit: Any
+    grad: Callable[..., Any]
+
+    def jit(self, fun: Any, *, static: tuple[str, ...] = (), **options: dict[str, Any]) -> Any:
+        """Compiles a function. `static` is what jax.jit must be told; `options` has those of each library by name."""
+        if self.filter_jit is None:
+            return fun
+        more = options.get(self.name, {})
+        if self.name == "jax" and static:
+            more = {"static_argnames": static, **more}
+        return self.filter_jit(fun, **more)
+
+    def compiled(self, fun: Any, *arguments: Any) -> Any:
+        """Compiles what `jit` gave ahead of time."""
+        return fun if self.filter_jit is None else fun.lower(*arguments).compile()
+
+
+PLAIN = Library("plain", None, eqx.filter_grad)
+PARTAX = Library("partax", partax.filter_jit, partax.filter_grad)
+OTHERS = (Library("jax", jax.jit, jax.grad), Library("equinox", eqx.filter_jit, eqx.filter_grad))
+
+Play = Callable[[Library], Iterator[Callable[[], Any]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One change between two calls.
+
+    Attributes:
+      name: what changes, as a row of the README's table.
+      play: yields the calls, in order; each is made twice, and the last one is what the case is about.
+      line: what partax must say of the last call, without the place and with `FILE:LINE` for that of a function; None
+        if it must say nothing.
+      partax: what becomes of the last call with partax.
+      jax: the same of jax.jit; None if the calls cannot be made with it.
+      equinox: the same of equinox.filter_jit.
+    """
+
+    name: str
+    play: Play
+    line: str | None
+    partax: Outcome
+    jax: Outcome | None
+    equinox: Outcome | None
+
+
+X = jnp.ones((2, 3))
+
+
+def _told(name: str, play: Play, line: str | None, partax: Outcome | None, others: dict[str, Outcome | None]) -> Case:
+    outcome = partax or (HIT if line is None else TRACES)
+    return Case(name, play, line, outcome, others.get("jax", outcome), others.get("equinox", outcome))
+
+
+def change(
+    name: str,
+    fun: Any,
+    before: Any,
+    now: Any,
+    reason: str | None = None,
+    *,
+    make: Callable[[Any], Any] = lambda value: value,
+    static: bool = False,
+    **others: Outcome | None,
+) -> Case:
+    """A function of an array that stays and of a value: called with one value, and then with another.
+
+    Args:
+      name: of the case.
+      fun: a lambda of `x` and `a`.
+      before: the value of the first call.
+      now: the value of the second one.
+      reason: what partax must give as the reason of a trace; None for a hit.
+      make: makes the argument from a value, anew for each call.
+      static: whether jax.jit is told that `a` is static.
+      **others: `jax` and `equinox`, where the outcome is not partax's; None where it cannot be done.
+
+    Returns:
+      The case.
+    """
+
+    def play(library: Library) -> Iterator[Callable[[], Any]]:
+        f = library.jit(fun, static=("a",) if static else ())
+        for value in (before, now):
+            yield lambda value=value: f(X, make(value))
+
+    return _told(name, play, None if reason is None else f"<lambda>: trace 2, because {reason}", None, others)
+
+
+def played(
+    name: str, line: str | None = None, *, partax: Outcome | None = None, **others: Outcome | None
+) -> Callable[[Play], Case]:
+    """Makes a case of a function that yields the calls; a line without an outcome means a trace."""
+    return lambda play: _told(name, play, line, partax, others)
+
+
+def number(path: str, arrow: str, last: str | None = None) -> str:
+    """The reason of a second trace that a static number has caused."""
+    return f"{path}: {arrow} (2 traces so far: pass jnp.asarray({last or path}), or trace it)"

@@ -1,0 +1,640 @@
+"""Guards the promise that callables which mean the same are one static key, and that those which may not are two:
+a function made anew does not retrace, and one whose closure, defaults, code or attributes changed does."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import _core, filter_jit
+from trees import Layer, array, assert_same
+
+
+def scaled(scale: Any, shift: Any = 0) -> Any:
+    """A function anew, with a closure, a default and a keyword default."""
+
+    def fun(x: Any, factor: Any = shift, *, power: Any = shift) -> Any:
+        return x * scale + factor + power
+
+    return fun
+
+
+def nested(scale: Any) -> Any:
+    inner = scaled(scale)
+    return lambda x: inner(x) * 2
+
+
+def recursive(scale: Any) -> Any:
+    def fun(x: Any, n: int = 2) -> Any:
+        return x * scale if n == 0 else fun(x, n - 1)
+
+    return fun
+
+
+def mutually_recursive(scale: Any) -> Any:
+    def even(x: Any, n: int = 2) -> Any:
+        return x * scale if n == 0 else odd(x, n - 1)
+
+    def odd(x: Any, n: int = 2) -> Any:
+        return x if n == 0 else even(x, n - 1)
+
+    return even
+
+
+def with_attribute(scale: Any) -> Any:
+    def fun(x: Any) -> Any:
+        return x * fun.scale  # type: ignore[attr-defined]
+
+    fun.scale = scale  # type: ignore[attr-defined]
+    return fun
+
+
+def closed(held: Any) -> Any:
+    return lambda: held
+
+
+def holding(held: Any) -> Any:
+    return lambda x: (held, x)[1]
+
+
+def with_default(default: Any) -> Any:
+    return lambda x, held=default: x + held
+
+
+class Holder:
+    """Compared by identity."""
+
+    def __init__(self, scale: Any = 2) -> None:
+        self.scale = scale
+
+    def method(self, x: Any) -> Any:
+        return x * self.scale
+
+
+HOLDER = Holder()
+
+# Each makes an equal callable anew for an equal argument, and another one for another argument.
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "closure": scaled,
+    "default": lambda n: scaled(1, n),
+    "lambda": lambda n: lambda x: x * n,
+    "nested": nested,
+    "recursive": recursive,
+    "mutually recursive": mutually_recursive,
+    "attribute": with_attribute,
+    "wraps": lambda n: functools.wraps(len)(scaled(n)),
+    "containers": lambda n: scaled({"a": [n, (n, {n})]}["a"][0], shift=0) if n else scaled(n),
+    "closure over a list": lambda n: (lambda held: lambda x: x * held[0])([n, [n]]),
+    "closure over a dict": lambda n: (lambda held: lambda x: x * held["n"])({"n": n}),
+    "partial": lambda n: functools.partial(scaled(n), factor=n),
+    "partial of a named function": lambda n: functools.partial(jnp.add, n),
+    "jax.jit": lambda n: jax.jit(scaled(n)),
+    "jax.jit with options": lambda n: jax.jit(scaled(n), static_argnames="power", inline=True),
+    "jax.vmap": lambda n: jax.vmap(scaled(n)),
+    "jax.grad": lambda n: jax.grad(lambda x: jnp.sum(scaled(n)(x))),
+    "jax.checkpoint": lambda n: jax.checkpoint(scaled(n)),
+    "filter_jit": lambda n: filter_jit(scaled(n)),
+    "filter_grad": lambda n: partax.filter_grad(lambda x: jnp.sum(scaled(n)(x))),
+    "jit of vmap of partial": lambda n: jax.jit(jax.vmap(functools.partial(scaled(n)))),
+    "closure over jax.jit": lambda n: (lambda held: lambda x: held(x))(jax.jit(scaled(n))),
+    "closure over filter_jit": lambda n: (lambda held: lambda x: held(x))(filter_jit(scaled(n))),
+    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(HOLDER.method),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_a_callable_made_anew_is_the_same_static_value(make: Callable[[Any], Any], traces: TraceCounter) -> None:
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    x = array(3, start=1.0)
+    for _ in range(3):
+        assert_same(step(make(2), x), make(2)(x))
+    assert traces.count == 1
+    assert_same(step(make(3), x), make(3)(x))
+    assert traces.count == 2
+    for n in (2, 3, 2):
+        assert_same(step(make(n), x), make(n)(x))
+    assert traces.count == 2
+    assert_same(step(make(2.0), x), make(2.0)(x))  # another type is another value, at any depth
+    assert traces.count == 3
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_a_wrapper_of_a_callable_made_anew_finds_the_traces(make: Callable[[Any], Any]) -> None:
+    x = array(3, start=1.0)
+    wrapper = filter_jit(make(2))
+    expected = wrapper(x)
+    before = wrapper.cache_info().traces
+    for _ in range(3):
+        again = filter_jit(make(2))
+        assert_same(again(x), expected)
+        assert again.cache_info().traces == before
+    assert_same(filter_jit(make(3))(x), make(3)(x))
+
+
+def test_a_wrapper_made_anew_in_a_loop_does_not_retrace(traces: TraceCounter) -> None:
+    for i in range(5):
+        y = filter_jit(lambda x: (traces.tick(), x + 1)[1])(array(2, start=i))
+        assert_same(y, array(2, start=i) + 1)
+    assert traces.count == 1
+
+
+def test_as_many_wrappers_as_wait_are_found_again(traces: TraceCounter) -> None:
+    def call(n: int) -> None:
+        assert filter_jit(lambda: (traces.tick(), n)[1])() == n
+
+    for _ in range(2):
+        for n in range(100):
+            call(n)
+    assert traces.count == 100
+
+
+def test_every_caller_gets_its_own_callable_back(traces: TraceCounter) -> None:
+    @filter_jit
+    def step(layer: Any, fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return layer, [fun, x + 1], layer.activation
+
+    for _ in range(3):
+        layer, fun = Layer(array(2, 2), activation=scaled(2)), functools.partial(scaled(3))
+        for _ in range(2):
+            new, (returned, _), activation = step(layer, fun, array(2))
+            assert new.activation is layer.activation is activation
+            assert returned is fun
+    assert traces.count == 1
+
+
+def test_the_returned_callables_of_alternating_keys(traces: TraceCounter) -> None:
+    @filter_jit
+    def step(fun: Any, n: int, x: jax.Array) -> Any:
+        traces.tick()
+        return fun, x
+
+    for _ in range(4):
+        for n in (1, 2, 3):
+            fun = scaled(n)
+            assert step(fun, n, array(2))[0] is fun
+    assert traces.count == 3
+    fun = scaled(1)
+    assert step.eval_shape(fun, 1, array(2))[0] is fun
+    assert step.lower(fun, 1, array(2)).compile()(fun, 1, array(2))[0] is fun
+
+
+# --- what is different
+
+
+def variants() -> list[Any]:
+    """Callables that a program can tell apart."""
+    template = "def make(cell):\n    def fun(x, d={default}, *, k={default}):\n        return {body}\n    return fun\n"
+    space: dict[str, Any] = {}
+    exec("def anchor(): pass", space)
+    found: list[Any] = []
+    for default in ("1", "True", "1.0", "0.0", "-0.0", "(1, (2,))", "(1, (2.0,))", "'1'", "None"):
+        exec(compile(template.format(default=default, body="x"), "f.py", "exec"), space)
+        found.append(space["make"](0))
+    bodies = ("x + 1", "x + 1.0", "x + True", "x - 1", "x + (1, (2, 1))[1][1]", "x + (1, (2, True))[1][1]", "cell", "d")
+    for body in (*bodies, "x in {1, 2}", "x in {1, 2.0}", "(lambda: 1)()", "(lambda: 1.0)()", "(lambda: -0.0)()"):
+        exec(compile(template.format(default=0, body=body), "f.py", "exec"), space)
+        found.append(space["make"](0))
+    exec(compile(template.format(default=0, body="cell"), "f.py", "exec"), space)
+    found += [
+        space["make"](cell) for cell in (1, True, 1.0, -0.0, 0.0, "a", (), [], {}, {1}, (1,), [1], [True], Holder)
+    ]
+    exec(compile(template.format(default=0, body="cell"), "g.py", "exec"), space)
+    found.append(space["make"](1))
+    exec(compile("\n" + template.format(default=0, body="cell"), "f.py", "exec"), space)
+    found.append(space["make"](1))
+    named = space["make"](1)
+    named.__name__ = "other"
+    annotated = space["make"](1)
+    annotated.__annotations__ = {"x": "other"}
+    attributed = space["make"](1)
+    attributed.flag = 1
+    found += [named, annotated, attributed]
+    fun = space["make"](2)
+    found += [
+        functools.partial(fun),
+        functools.partial(fun, 1),
+        functools.partial(fun, True),
+        functools.partial(fun, d=1),
+    ]
+    found += [jax.jit(fun), jax.jit(fun, inline=True), jax.jit(fun, keep_unused=True), jax.jit(fun, donate_argnums=0)]
+    found += [jax.jit(fun, static_argnums=0), jax.vmap(fun), jax.vmap(fun, in_axes=1), jax.vmap(fun, out_axes=1)]
+    found += [filter_jit(fun), filter_jit(fun, donate="all"), filter_jit(fun, callables="identity")]
+    found += [types.FunctionType(fun.__code__, {}, closure=fun.__closure__)]
+    return found
+
+
+def test_callables_that_a_program_can_tell_apart_are_different() -> None:
+    callables = variants()
+    for i, fun in enumerate(callables):
+        for j, other in enumerate(callables):
+            assert _core.static_equal(closed(fun), closed(other)) is (i == j), (i, j)
+            if not isinstance(fun, _core.JitFunction) and not isinstance(other, _core.JitFunction):
+                assert _core.static_equal(fun, other) is (i == j), (i, j)
+
+
+def test_the_same_source_compiled_twice_is_the_same() -> None:
+    source = "def make(n):\n    def fun(x, k=(1, 2.0)):\n        return [x * n for _ in k]\n    return fun\n"
+    space: dict[str, Any] = {}
+    found = []
+    for _ in range(2):
+        exec(compile(source, "f.py", "exec"), space)
+        found.append(space["make"](2))
+    assert found[0].__code__ is not found[1].__code__
+    assert _core.static_equal(*found)
+    assert _core.static_hash(found[0]) == _core.static_hash(found[1])
+
+
+def test_the_globals_are_the_same_dictionary_or_the_functions_differ() -> None:
+    source = "def make(n):\n    return lambda x: x * n + k\n"
+    for i in range(50):  # dictionaries that die leave their addresses to the next
+        space: dict[str, Any] = {"k": i}
+        exec(source, space)
+        if i == 0:
+            step = filter_jit(lambda fun, x: fun(x))
+        assert_same(step(space["make"](2), array(2)), array(2) * 2 + i)
+        del space
+
+
+UNPROVABLE: dict[str, Callable[[], Any]] = {
+    "jax array": lambda: (lambda held: lambda x: x + held)(array(2)),
+    "numpy array": lambda: (lambda held: lambda x: x + held)(np.ones(2, np.float32)),
+    "array in a list": lambda: (lambda held: lambda x: x + held[0])([array(2)]),
+    "array in a module": lambda: (lambda held: lambda x: x + held.weight)(Layer(array(2))),
+    "array as default": lambda: with_default(array(2)),
+    "array in a partial": lambda: functools.partial(jnp.add, array(2)),
+    "array in an inner function": lambda: (lambda held: lambda x: held(x))(UNPROVABLE["jax array"]()),
+    "method of an array": lambda: (lambda held: lambda x: x + held())(np.ones(2, np.float32).sum),
+    "opaque object": lambda: (lambda held: lambda x: x + held.scale)(Holder()),
+    "a long list": lambda: (lambda held: lambda x: x + held[0])([1] * 2000),
+}
+
+
+@pytest.mark.parametrize("make", UNPROVABLE.values(), ids=UNPROVABLE.keys())
+def test_identity_decides_where_nothing_can_be_proven(make: Callable[[], Any], traces: TraceCounter) -> None:
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    first, second = make(), make()
+    for _ in range(3):
+        assert_same(step(first, array(2)), first(array(2)))
+    assert traces.count == 1
+    assert_same(step(second, array(2)), second(array(2)))
+    assert_same(step(first, array(2)), first(array(2)))
+    assert traces.count == 2
+
+
+def test_what_cannot_be_compared_inside_a_callable_is_no_error(traces: TraceCounter) -> None:
+    class Hostile:
+        def __eq__(self, other: object) -> bool:
+            raise KeyError("eq")
+
+        def __hash__(self) -> int:
+            return 7
+
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+    endless: list[Any] = []
+    endless.append(endless)
+
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    for held in (Hostile(), Unhashable(), endless):
+        before = traces.count
+        for _ in range(2):
+            first = holding(held)
+            assert_same(step(first, array(2)), array(2))
+            assert_same(step(first, array(2)), array(2))
+        assert 1 <= traces.count - before <= 2
+    for _ in range(2):
+        assert_same(step(holding(Hostile()), array(2)), array(2))
+
+
+def test_deep_and_entangled_closures_end() -> None:
+    def compose(depth: int) -> Any:
+        fun = scaled(2)
+        for _ in range(depth):
+            fun = (lambda inner: lambda x: inner(x))(fun)
+        return fun
+
+    assert _core.static_equal(compose(50), compose(50))
+    assert not _core.static_equal(compose(50), compose(51))
+    deep = compose(5000)
+    assert _core.static_equal(deep, deep) and _core.static_hash(deep) == _core.static_hash(deep)
+
+    def entangled(n: int) -> Any:
+        # Every function holds every other one.
+        functions: list[Any] = []
+        for i in range(n):
+            functions.append(holding((i, functions)))
+        return functions[0]
+
+    assert _core.static_equal(entangled(30), entangled(30))
+    assert not _core.static_equal(entangled(30), entangled(31))
+
+
+# --- mutation between calls
+
+
+def test_a_closure_cell_that_changes_between_calls_is_seen(traces: TraceCounter) -> None:
+    scale = 2
+
+    def fun(x: Any) -> Any:
+        return x * scale
+
+    outer = (lambda held: lambda x: held(x))(fun)
+    partial = functools.partial(fun)
+
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    for held in (fun, outer, partial):
+        before = traces.count
+        for scale in (2, 3, 2, 3, 3, 2):
+            assert_same(step(held, array(2)), array(2) * scale)
+        assert traces.count - before == 2
+
+
+def test_other_changes_of_a_function_are_seen(traces: TraceCounter) -> None:
+    def fun(x: Any, n: Any = 1, *, k: Any = 1) -> Any:
+        return x * n * k * getattr(fun, "extra", 1)
+
+    def other(x: Any, n: Any = 1, *, k: Any = 1) -> Any:
+        return x - n - k + 0 * len(fun.__name__)
+
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    def check(expected: int) -> None:
+        for _ in range(2):
+            assert_same(step(fun, array(2)), fun(array(2)))
+        assert traces.count == expected
+
+    check(1)
+    fun.__defaults__ = (2,)
+    check(2)
+    fun.__kwdefaults__ = {"k": 2}
+    check(3)
+    fun.__kwdefaults__["k"] = 3
+    check(4)
+    fun.extra = 5  # type: ignore[attr-defined]
+    check(5)
+    fun.extra = 6  # type: ignore[attr-defined]
+    check(6)
+    fun.__code__ = other.__code__
+    check(7)
+
+
+def test_a_container_in_a_closure_that_changes_between_calls_is_seen(traces: TraceCounter) -> None:
+    held: dict[str, Any] = {"scales": [2]}
+
+    def fun(x: Any) -> Any:
+        return x * held["scales"][0]
+
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    for n in (2, 3, 2):
+        held["scales"][0] = n
+        for _ in range(2):
+            assert_same(step(fun, array(2)), array(2) * n)
+    assert traces.count == 2
+
+
+def test_changes_of_the_wrapped_function_are_seen(traces: TraceCounter) -> None:
+    scale = 2
+
+    def fun(x: Any, n: Any = 1) -> Any:
+        traces.tick()
+        return x * scale * n * getattr(fun, "extra", 1)
+
+    def other(x: Any, n: Any = 1) -> Any:
+        traces.tick()
+        return x - scale + 0 * len(fun.__name__)
+
+    step = filter_jit(fun)
+
+    def check(expected: int) -> None:
+        for _ in range(2):
+            plain = fun(array(2))
+            traces.count -= 1  # that of the plain call
+            assert_same(step(array(2)), plain)
+        assert traces.count == expected
+
+    check(1)
+    scale = 3
+    check(2)
+    scale = 2
+    check(2)
+    fun.__defaults__ = (4,)
+    check(3)
+    fun.extra = 5  # type: ignore[attr-defined]
+    check(4)
+    fun.__code__ = other.__code__
+    check(5)
+
+
+def test_a_function_that_counts_its_traces_is_still_one_key(traces: TraceCounter) -> None:
+    log: list[int] = []
+    count = 0
+
+    def counting(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x + 1
+
+    def logging(x: Any) -> Any:
+        log.append(1)
+        return x + 1
+
+    def inner() -> None:
+        nonlocal count
+        count += 1
+
+    def through_another(x: Any) -> Any:
+        inner()
+        return x + 1 + 0 * len(log)
+
+    @filter_jit
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    for fun in (counting, logging, through_another):
+        before = traces.count
+        for size in (2, 3):
+            for _ in range(3):
+                assert_same(step(fun, array(size)), array(size) + 1)
+                step(scaled(1), array(2))
+        assert traces.count - before in (2, 3)
+        log.clear()
+        count = 0
+        own = filter_jit(fun)
+        for _ in range(3):
+            own(array(2))
+            own(array(3))
+            filter_jit(fun)(array(2))
+        assert (count or len(log)) == 2
+
+
+def test_a_callback_that_counts_does_not_retrace(traces: TraceCounter) -> None:
+    count = 0
+
+    @filter_jit
+    def step(x: jax.Array) -> jax.Array:
+        traces.tick()
+
+        def note(_: Any) -> None:
+            nonlocal count
+            count += 1
+
+        jax.debug.callback(note, x)
+        return x + 1
+
+    for i in range(4):
+        step(array(2))
+        jax.effects_barrier()
+        assert count == i + 1
+    assert traces.count == 1
+
+
+# --- the option
+
+
+def test_by_identity_each_object_is_its_own_key(traces: TraceCounter) -> None:
+    @filter_jit(callables="identity")
+    def step(fun: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return fun(x)
+
+    first, second = scaled(2), scaled(2)
+    for fun in (first, second, first, second):
+        assert_same(step(fun, array(2)), array(2) * 2)
+    assert traces.count == 2
+    for _ in range(2):
+        filter_jit(lambda x: (traces.tick(), x)[1], callables="identity")(array(2))
+    assert traces.count == 4
+
+
+@pytest.mark.parametrize("wrong", ["structural", None, True])
+def test_a_wrong_option_is_an_error_that_names_the_right_ones(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="'structure' or 'identity'"):
+        filter_jit(lambda x: x, callables=wrong)
+
+
+def test_a_container_that_the_wrapped_function_reads_is_looked_into(traces: TraceCounter) -> None:
+    def reading(numbers: Any, key: Any) -> Any:
+        @filter_jit
+        def f(x: Any) -> Any:
+            traces.tick()
+            return x * numbers[key]
+
+        return f
+
+    for numbers, key in [([2], 0), ({"n": 2}, "n")]:
+        f = reading(numbers, key)
+        before = traces.count
+        for value, expected in [(2, 1), (3, 2), (3, 2), (2, 2)]:
+            numbers[key] = value
+            assert_same(f(array(3)), array(3) * value)
+            assert traces.count == before + expected
+
+
+def test_a_container_that_the_function_only_adds_to_is_its_own_record(traces: TraceCounter) -> None:
+    log: list[Any] = []
+    last: dict[str, int] = {}
+    names: set[str] = set()
+
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+
+        def note(value: Any) -> None:
+            log.append(float(value))
+            last["value"] = int(value)
+            names.add(str(value))
+
+        jax.debug.callback(note, x)
+        return x
+
+    for i in range(4):
+        assert_same(f(jnp.float32(i)), jnp.float32(i))
+        jax.effects_barrier()
+    assert log == [0, 1, 2, 3] and last == {"value": 3} and len(names) == 4
+    assert traces.count == 1
+
+
+def test_a_function_with_a_log_of_its_own_shares_no_trace() -> None:
+    def make() -> tuple[Any, list[int]]:
+        log: list[int] = []
+
+        @filter_jit
+        def f(x: Any) -> Any:
+            log.append(1)
+            return x
+
+        return f, log
+
+    for _ in range(3):
+        f, log = make()
+        assert_same(f(array(3)), array(3))
+        assert_same(f(array(3)), array(3))
+        assert log == [1]
+
+
+def test_a_function_that_counts_its_traces_counts_its_own() -> None:
+    def make() -> Any:
+        count = 0
+
+        @filter_jit
+        def f(x: Any) -> Any:
+            nonlocal count
+            count += 1
+            return x
+
+        return f, lambda: count
+
+    for _ in range(3):
+        f, counted = make()
+        f(array(3))
+        f(array(3))
+        assert counted() == 1
+
+
+def test_a_function_that_counts_its_traces_is_looked_into_all_the_same() -> None:
+    count, factor = 0, 2
+
+    @filter_jit
+    def f(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x * factor
+
+    for factor, expected in [(2, 1), (2, 1), (3, 2), (3, 2), (2, 2)]:
+        assert_same(f(array(3)), array(3) * factor)
+        assert count == expected

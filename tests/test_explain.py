@@ -1,0 +1,754 @@
+"""Guards the promise that each trace is explained once, by the user's own paths, with the cause and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gc
+import logging
+import os
+import re
+import subprocess
+import sys
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+import partax
+from conftest import TraceCounter
+from partax import filter_jit
+from trees import Bag, array
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """Explains; gives the lines since the last call, without the place."""
+    with caplog.at_level(logging.WARNING, "partax"), partax.explain():
+
+        def take() -> list[str]:
+            messages = [record.getMessage() for record in caplog.records if record.name == "partax"]
+            caplog.clear()
+            return [message.split(" ", 1)[1] for message in messages]
+
+        yield take
+
+
+class Net(eqx.Module):
+    weight: jax.Array
+    activation: Any = eqx.field(static=True, default=None)
+    width: int = eqx.field(static=True, default=3)
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    depth: int
+    name: str = "c"
+
+
+class Opaque:
+    """Compared by identity, with a text that must be asked for."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class ByValue(Opaque):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByValue) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def scale(alpha: Any) -> Callable[[Any], Any]:
+    return lambda x: x * alpha
+
+
+def shift(alpha: Any, by: Any = 1) -> Callable[[Any], Any]:
+    def shifted(x: Any, by: Any = by) -> Any:
+        return x + alpha
+
+    return shifted
+
+
+HERE = "test_explain.py"
+X = jnp.ones((2, 3))
+one, two = Opaque("<one>"), Opaque("<two>")
+double, triple = scale(2), scale(3)
+keyed_class = [type("Twin", (), {"__hash__": object.__hash__}) for _ in range(2)]
+
+# (before, now, the line): of one argument `a`, beside an array that stays.
+CHANGES: dict[str, tuple[Any, Any, str]] = {
+    "shape": (jnp.ones((32, 64)), jnp.ones((17, 64)), "a: float32[32,64] -> float32[17,64]"),
+    "rank": (jnp.ones(3), jnp.ones(()), "a: float32[3] -> float32"),
+    "dtype": (jnp.ones(3), jnp.ones(3, jnp.int32), "a: float32[3] -> int32[3]"),
+    "numpy dtype": (np.ones(3, np.float32), np.ones(3, np.int8), "a: float32[3] -> int8[3]"),
+    "weak type": (jnp.asarray(1.0), jnp.float32(1), "a: weak float32 -> float32"),
+    "key type": (jax.random.key(0), jax.random.PRNGKey(0), "a: key<fry> -> uint32[2]"),
+    "below": ({"b": [jnp.ones(3)]}, {"b": [jnp.ones(4)]}, "a['b'][0]: float32[3] -> float32[4]"),
+    "field": (Net(jnp.ones(3)), Net(jnp.ones(4)), "a.weight: float32[3] -> float32[4]"),
+    "int": (7, 8, "a: static int 7 -> 8 (2 traces so far: pass jnp.asarray(a), or trace it)"),
+    "float": (0.0, -0.0, "a: static float 0.0 -> -0.0 (2 traces so far: pass jnp.asarray(a), or trace it)"),
+    "number type": (1, 1.0, "a: static int 1 -> static float 1.0"),
+    "bool": (1, True, "a: static int 1 -> static bool True"),
+    "flag": (False, True, "a: static bool False -> True"),
+    "text": ("train", "eval", "a: static str 'train' -> 'eval'"),
+    "array and number": (jnp.ones(()), 1.0, "a: float32 -> static float 1.0"),
+    "none": (None, jnp.ones(3), "a: None -> float32[3]"),
+    "static field": (
+        Net(X, width=3),
+        Net(X, width=4),
+        "a.width: static int 3 -> 4 (2 traces so far: pass jnp.asarray(width), or trace it)",
+    ),
+    "longer list": ([X], [X, X], "a: list of 1 -> list of 2"),
+    "shorter list": ([X, 1, X], [X], "a: list of 3 -> list of 1"),
+    "tuple": ([X, 1], (X, 1), "a: list of 2 -> tuple of 2"),
+    "empty": ([], {}, "a: list of 0 -> dict of 0"),
+    "new key": ({"b": 1}, {"b": 1, "c": X}, "a['c']: float32[2,3], which was not there"),
+    "new subtree": ({"b": 1}, {"b": 1, "c": [X, 2]}, "a['c']: list of 2, which was not there"),
+    "lost key": ({"b": 1, "c": [X, 2]}, {"b": 1}, "a['c']: list of 2, which is there no more"),
+    "order": (
+        OrderedDict(b=1, c=2),
+        OrderedDict(c=2, b=1),
+        "a: OrderedDict in the order 'b', 'c' -> OrderedDict in the order 'c', 'b'",
+    ),
+    "type": (Pair(X, 1), Net(X), "a: Pair -> Net"),
+    "long run": (
+        list(range(100)),
+        [*range(57), -1, *range(58, 100)],
+        "a[57]: static int 57 -> -1 (2 traces so far: pass jnp.asarray(a[57]), or trace it)",
+    ),
+    "runs of two": (
+        list(range(100)),
+        [*range(57), -1, -2, *range(59, 100)],
+        "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)",
+    ),
+    "named tuple": (Pair(1, 2), Pair(1, "2"), "a.right: static int 2 -> static str '2'"),
+    "frozen dataclass": (
+        Config(3),
+        Config(4),
+        "a.depth: static int 3 -> 4 (2 traces so far: pass jnp.asarray(depth), or trace it)",
+    ),
+    "aux data": (Bag(X, label="b"), Bag(X, label="c"), "a.<aux data>: static str 'b' -> 'c'"),
+    "aux tuple": (
+        Bag(X, label=("b", 1)),
+        Bag(X, label=("b", 2)),
+        "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: pass jnp.asarray(<aux data>[1]), or trace it)",
+    ),
+    "closure cell": (
+        Net(X, scale(0.1)),
+        Net(X, scale(0.2)),
+        f"a.activation: <lambda> at {HERE}:LINE is new (same code, closure cell 'alpha' 0.1 -> 0.2)",
+    ),
+    "default": (
+        shift(1, by=1),
+        shift(1, by=2),
+        f"a: shifted at {HERE}:LINE is new (same code, default of 'by' 1 -> 2)",
+    ),
+    "other function": (scale(1), shift(1), f"a: <lambda> at {HERE}:LINE -> shifted at {HERE}:LINE"),
+    "array in a cell": (
+        scale(X),
+        scale(X + 1),
+        f"a: <lambda> at {HERE}:LINE is new (same code, closure cell 'alpha' holds another array, "
+        "float32[2,3])",
+    ),
+    "partial": (
+        functools.partial(double, 1),
+        functools.partial(double, 2),
+        f"a: partial of <lambda> at {HERE}:LINE is new (same code, argument 0 1 -> 2)",
+    ),
+    "library function": (jnp.sin, np.cos, "a: "),
+    "identity": (one, two, "a: static <one> -> <two>"),
+    "value": (ByValue("v"), ByValue("w"), "a: static v -> w"),
+    "class": (int, float, "a: class int -> float"),
+    "class of one name": (keyed_class[0], keyed_class[1], f"a: another class {__name__}.Twin with the same text"),
+    "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
+    "static node or leaf": (partax.Static("b"), "b", "a: static Static('b') -> static str 'b'"),
+    "class of two modules": (np.float32, jnp.float32, "a: class numpy.float32 -> jax.numpy.float32"),
+    "function in a cell": (
+        Net(X, shift(scale(1))),
+        Net(X, shift(scale(2))),
+        f"a.activation: shifted at {HERE}:LINE is new (same code, closure cell 'alpha' <lambda> at {HERE}:LINE is new "
+        "(same code, closure cell 'alpha' 1 -> 2))",
+    ),
+    "tuple in a cell": (
+        scale((1, ("b", 2))),
+        scale((1, ("c", 2))),
+        f"a: <lambda> at {HERE}:LINE is new (same code, closure cell 'alpha'[1][0] 'b' -> 'c')",
+    ),
+    "dtype as value": (np.dtype("float32"), np.dtype("int8"), "a: static dtype('float32') -> dtype('int8')"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_one_change_is_one_trace_and_one_line(case: str, lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    before, now, expected = CHANGES[case]
+
+    @filter_jit
+    def f(x: Any, a: Any) -> Any:
+        traces.tick()
+        return x + 1
+
+    f(X, before)
+    f(X, before)
+    (line,) = lines()
+    assert line.startswith("f: trace 1, the first") and traces.count == 1
+    f(X, now)
+    f(X, now)
+    f(X, before)
+    assert traces.count == 2
+    (line,) = lines()
+    line = re.sub(rf"\S*{HERE}:\d+", f"{HERE}:LINE", line)
+    assert line.startswith("f: trace 2, because " + expected)
+    assert expected == "a: " or line == "f: trace 2, because " + expected
+
+
+def test_the_line_names_the_call_of_the_user(caplog: pytest.LogCaptureFixture) -> None:
+    @filter_jit
+    def step(x: Any) -> Any:
+        return jax.lax.map(lambda row: inner(row), x)
+
+    @filter_jit
+    def inner(x: Any) -> Any:
+        return x + 1
+
+    with caplog.at_level(logging.WARNING, "partax"), partax.explain():
+        step(X)
+    messages = [record.getMessage() for record in caplog.records if record.name == "partax"]
+    first = step.__wrapped__.__code__.co_firstlineno
+    assert [re.sub(r"^\S*/", "", m) for m in messages] == [
+        f"{HERE}:{first + 9} step: trace 1, the first",
+        f"{HERE}:{first + 2} inner: trace 1, the first",
+    ]
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+def test_nothing_is_said_of_hits_or_while_it_is_off(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1
+
+    f(X)
+    lines()
+    for _ in range(3):
+        f(X)
+    f(np.ones((2, 3), np.float32))
+    assert lines() == []
+    with partax.explain(False):
+        f(array(5))
+    assert lines() == []
+    f(array(6))
+    assert lines() == ["f: trace 3, because x: float32[5] -> float32[6]"]
+    partax.explain(False)
+    f(array(7))
+    assert lines() == [] and traces.count == 4
+    partax.explain()
+    f(array(8))
+    assert len(lines()) == 1
+
+
+def test_the_difference_is_from_the_nearest_trace(lines: Callable[[], list[str]]) -> None:
+    f = filter_jit(lambda x, y, n: x * n)
+    f(array(2), array(2), 1)
+    f(array(3), array(3), 2)
+    lines()
+    f(array(2), array(3), 1)
+    assert lines() == ["<lambda>: trace 3, because y: float32[2] -> float32[3]"]
+    f(array(3), array(4), 2)
+    assert lines() == ["<lambda>: trace 4, because y: float32[3] -> float32[4]"]
+    f(array(9), array(9), 9)
+    (line,) = lines()
+    assert line.count(";") == 2 and "x: " in line and "y: " in line and "n: static int" in line
+
+
+def test_arguments_that_come_and_go(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any, n: int = 1, *rest: Any, **more: Any) -> Any:
+        traces.tick()
+        return x
+
+    f(X)
+    f(x=X)
+    f(X, 1)
+    f(n=1, x=X)
+    assert lines() == ["f: trace 1, the first"]
+    f(X, 1, 2)
+    f(X, k=2)
+    assert lines() == [
+        "f: trace 2, because rest[0]: static int 2, which was not there",
+        "f: trace 3, because k: static int 2, which was not there",
+    ]
+    assert traces.count == 3
+
+
+def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
+    @filter_jit
+    def f(x: Any, state: dict[str, int]) -> Any:
+        return x
+
+    for step in range(5):
+        f(X, {"step": step})
+    with pytest.warns(partax.RetraceWarning, match=r"`state\['step'\]`"):
+        f(X, {"step": 5})
+    f(X, {"step": 6})
+    f(X, {"step": 7})
+    assert lines()[-1] == (
+        "f: trace 8, because state['step']: static int 6 -> 7 (8 traces so far: pass jnp.asarray(state['step']), or "
+        "trace it)"
+    )
+
+
+# --- placement and configuration
+
+
+def test_another_placement_is_compiled_again_without_a_trace(
+    lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]
+) -> None:
+    @filter_jit
+    def f(x: Any, y: Any) -> Any:
+        traces.tick()
+        return x + y, 1
+
+    x = array(3)
+    f(x, x)
+    lines()
+    for device in (devices[0], devices[1], devices[0]):
+        f(x, jax.device_put(x, device))
+    assert lines() == [
+        "f: compiled again for trace 1, because y: uncommitted -> committed to TFRT_CPU_0".replace(
+            "TFRT_CPU_0", str(devices[0])
+        ),
+        f"f: compiled again for trace 1, because y: uncommitted -> committed to {devices[1]}",
+    ]
+    assert traces.count == 1
+
+
+def test_shardings(lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1, 1
+
+    mesh = jax.sharding.Mesh(np.array(devices), ("data",))
+    x = jnp.ones(8)
+    f(x)
+    lines()
+    f(jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))))
+    f(jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))))
+    (line,) = lines()
+    assert "because x: uncommitted -> committed to" in line and "'data'" in line
+    f(jax.device_put(x, NamedSharding(mesh, PartitionSpec())))
+    (line,) = lines()
+    assert "because x: committed to" in line and line.count("committed to") == 2
+
+
+def test_configuration(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x @ x.T, 1
+
+    f(X)
+    lines()
+    with jax.default_matmul_precision("float32"):
+        f(X)
+        f(X)
+    assert lines() == ["f: trace 2, because jax_default_matmul_precision: None -> float32"]
+    with jax.enable_x64(True), jax.log_compiles(False):
+        f(X)
+    assert lines() == ["f: trace 3, because jax_enable_x64: False -> True"]
+    jax.vmap(f, axis_name="batch")(X[None])
+    (line,) = lines()
+    assert "axes of vmap or shard_map: None -> {'batch': 1}" in line
+    f(X)
+    assert lines() == [] and traces.count == 4
+
+
+def test_python_is_not_traced_with_jit_disabled(lines: Callable[[], list[str]]) -> None:
+    f = filter_jit(lambda x: x + 1)
+    with jax.disable_jit():
+        f(X)
+        f(X)
+    assert lines() == []
+
+
+# --- traces that have been there before
+
+
+def test_what_has_been_dropped(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    @filter_jit(cache_size=2)
+    def f(x: Any, name: str) -> Any:
+        traces.tick()
+        return x
+
+    for name in "abc":
+        f(X, name)
+    lines()
+    f(X, "a")
+    assert lines() == [
+        "f: trace 4, because the key of trace 1, of the same arguments, was evicted: cache_size=2 keeps the static "
+        "keys used last"
+    ]
+    f.clear_cache()
+    f(X, "c")
+    assert lines() == ["f: trace 5, because clear_cache() has dropped trace 3, of the same arguments"]
+    jax.clear_caches()
+    f(X, "c")
+    (line,) = lines()
+    assert line.startswith("f: trace 6, because jax holds trace 5, of the same arguments, no more")
+    assert "compared: " in line and "unknown" not in line
+    assert traces.count == 6
+
+
+def test_an_evicted_key_is_known_after_many_others(lines: Callable[[], list[str]]) -> None:
+    f = filter_jit(lambda x, name: x, cache_size=2)
+    for i in range(300):
+        f(1, f"key {i}")
+    lines()
+    f(1, "key 0")
+    (line,) = lines()
+    assert "the key of trace 1, of the same arguments, was evicted: cache_size=2" in line
+
+
+def test_a_trace_that_raised(lines: Callable[[], list[str]]) -> None:
+    fail = True
+
+    @filter_jit
+    def f(x: Any) -> Any:
+        nonlocal fail  # a variable that the function sets itself is no part of it
+        fail, failed = False, fail
+        if failed:
+            raise KeyError("no")
+        return x
+
+    with pytest.raises(KeyError):
+        f(X)
+    f(X)
+    f(X)
+    assert lines() == [
+        "f: trace 1, the first",
+        "f: trace 2, because trace 1, of the same arguments, raised an exception",
+    ]
+
+
+def test_a_class_registered_later(lines: Callable[[], list[str]]) -> None:
+    class Late:
+        pass
+
+    f, value = filter_jit(lambda x, a: x), Late()
+    f(X, value)
+    jax.tree_util.register_pytree_node(Late, lambda late: ((), None), lambda aux, children: Late())
+    f(X, 1)
+    lines()
+    f(X, value)
+    (line,) = lines()
+    assert line == "<lambda>: trace 3, because a: static int 1 -> Late"
+
+
+def test_a_function_that_is_made_anew(lines: Callable[[], list[str]]) -> None:
+    for value in (X, X + 1):
+        filter_jit(lambda x, value=value: x + value.shape[0])(X)  # defaults are arguments, not part of the function
+        weights = scale(value)
+        filter_jit(jax.grad(lambda x, weights=weights: weights(x).sum()))(X)
+    first, inner_first, inner = lines()
+    assert first == inner_first == "<lambda>: trace 1, the first"
+    assert inner.startswith("<lambda>: trace 1, the first of function 2 of this code: <lambda> at ")
+
+
+def test_a_function_that_calls_itself_is_no_cause(lines: Callable[[], list[str]]) -> None:
+    def repeating(step: Any) -> Callable[[Any, int], Any]:
+        def repeat(x: Any, times: int) -> Any:
+            return x if times == 0 else repeat(x + step, times - 1)
+
+        return repeat
+
+    f = filter_jit(lambda fun, x: fun(x, 2))
+    f(repeating(1), array(3))
+    f(repeating(1), array(3))
+    f(repeating(1), array(4))
+    f(repeating(2), array(4))
+    _, shape, step = lines()
+    assert shape == "<lambda>: trace 2, because x: float32[3] -> float32[4]"
+    assert step.endswith("(same code, closure cell 'step' 1 -> 2)")
+
+
+def test_functions_inside_of_one_another_are_no_cause(lines: Callable[[], list[str]]) -> None:
+    def pair(n: Any) -> Callable[[Any, int], Any]:
+        def even(x: Any, times: int) -> Any:
+            return x * n if times == 0 else odd(x, times - 1)
+
+        def odd(x: Any, times: int) -> Any:
+            return even(x, times - 1)
+
+        return even
+
+    def nested(n: Any, depth: int) -> Callable[[Any, int], Any]:
+        fun = pair(n)
+        for _ in range(depth):
+            fun = functools.partial(lambda inner, x, times: inner(x, times), fun)
+        return fun
+
+    def counting(fun: Any) -> Callable[[Any, int], Any]:
+        calls = 0
+
+        def inner(x: Any, times: int) -> Any:
+            nonlocal calls
+            calls += 1
+            return fun(x, times)
+
+        return inner
+
+    f = filter_jit(lambda fun, x: fun(x, 2))
+    for make in (pair, lambda n: nested(n, 12), lambda n: nested(n, 40), lambda n: jax.jit(pair(n), static_argnums=1)):
+        f(make(2), array(3))
+        lines()
+        f(make(2), array(4))
+        (line,) = lines()
+        assert line.endswith(", because x: float32[3] -> float32[4]")
+    fun = counting(pair(2))
+    f(fun, array(3))
+    lines()
+    f(fun, array(4))
+    (line,) = lines()
+    assert line.endswith(", because x: float32[3] -> float32[4]")
+
+
+@pytest.mark.parametrize("transform", [jax.vmap, jax.checkpoint, jax.jacfwd])
+def test_what_a_transformation_wraps_is_told_once(
+    transform: Callable[[Any], Any], lines: Callable[[], list[str]]
+) -> None:
+    f = filter_jit(lambda fun, x: fun(x))
+    f(transform(scale(2)), X[0])
+    lines()
+    f(transform(scale(3)), X[0])
+    (line,) = lines()
+    assert line.count("closure cell 'alpha' 2 -> 3") == 1 and line.count("is new") == 2
+
+
+def test_other_options_or_wrappers_are_no_new_function(lines: Callable[[], list[str]]) -> None:
+    def f(x: Any) -> Any:
+        return x.sum()
+
+    filter_jit(f)(X)
+    filter_jit(f, inline=True)(X)
+    filter_jit(jax.grad(f))(X)
+    assert lines() == ["f: trace 1, the first"] * 3
+
+
+# --- inside other transformations, ahead of time
+
+
+def test_lower_and_nested_functions(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1, 2
+
+    f.lower(jax.ShapeDtypeStruct((3,), jnp.float32)).compile()
+    f(array(3))
+    assert lines() == ["f: trace 1, the first"]
+    jax.jit(lambda x: f(x)[0])(array(4))
+    f(array(4))
+    f(array(4))
+    jax.vmap(f)(array(2, 4))
+    jax.grad(lambda x: f(x)[0].sum())(array(4))
+    assert lines() == ["f: trace 2, because x: float32[3] -> float32[4]"]
+    assert traces.count == 2
+
+
+def test_donation_traces_once(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    @filter_jit(donate="all")
+    def f(x: Any, n: int) -> Any:
+        traces.tick()
+        return x + n
+
+    f(array(3), 1)
+    f(array(3), 1)
+    f(array(4), 1)
+    assert lines() == ["f: trace 1, the first", "f: trace 2, because x: float32[3] -> float32[4]"]
+    assert traces.count == 2
+
+
+def test_a_recursive_function(lines: Callable[[], list[str]]) -> None:
+    @filter_jit
+    def f(x: Any, n: int) -> Any:
+        return x if n == 0 else f(x + 1, n - 1)
+
+    f(array(2), 2)
+    assert [line.split(" (")[0] for line in lines()] == [
+        "f: trace 1, the first",
+        "f: trace 2, because n: static int 2 -> 1",
+        "f: trace 3, because n: static int 1 -> 0",
+    ]
+
+
+def test_modules_and_methods(lines: Callable[[], list[str]]) -> None:
+    class Model(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.weight
+
+        @filter_jit
+        def apply(self, x: Any) -> Any:
+            return x * self.weight
+
+    small, large = Model(jnp.ones(1)), Model(jnp.ones(3))
+    filter_jit(small)(array(3))
+    filter_jit(small)(array(3))
+    filter_jit(large)(array(3))
+    small.apply(array(3))
+    large.apply(array(3))
+    assert lines() == [
+        "Model: trace 1, the first",
+        "Model: trace 2, because Model.weight: float32[1] -> float32[3]",
+        "apply: trace 1, the first",
+        "apply: trace 2, because self.weight: float32[1] -> float32[3]",
+    ]
+
+
+# --- without a switch, and what it costs
+
+
+def test_the_environment_variable() -> None:
+    script = "import partax, jax.numpy as jnp; f = partax.filter_jit(lambda x: x + 1); f(jnp.ones(3)); f(jnp.ones(4))"
+    for value, expected in (("1", 2), ("", 0), ("0", 0)):
+        environment = os.environ | {"PARTAX_EXPLAIN": value}
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
+        )
+        assert done.stderr.count("trace ") == expected, done.stderr
+
+
+def test_what_was_traced_while_it_was_off_is_compared_too(
+    lines: Callable[[], list[str]],
+) -> None:
+    f = filter_jit(lambda x, fun, value: x)
+    with partax.explain(False):
+        f(X, double, one)
+    f(X, triple, one)
+    (line,) = lines()
+    assert line.startswith("<lambda>: trace 2, because fun: <lambda> at ")
+    assert line.endswith("is new (same code, closure cell 'alpha' 2 -> 3)")
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise RuntimeError("never")
+
+
+def test_a_repr_that_fails_or_is_not_asked_for(lines: Callable[[], list[str]]) -> None:
+    asked: list[int] = []
+
+    class Asked:
+        def __repr__(self) -> str:
+            asked.append(1)
+            return "asked"
+
+    f = filter_jit(lambda x, a: x)
+    with partax.explain(False):
+        f(X, Asked())
+        assert asked == []
+    f(X, Silent())
+    (line,) = lines()
+    assert "<Silent whose repr raises RuntimeError>" in line
+
+
+def test_records_keep_nothing_alive(collect: Callable[[], None]) -> None:
+    f = filter_jit(lambda net, value, fun: net, cache_size=1, callables="identity")
+    alive: list[weakref.ref[Any]] = []
+    with partax.explain():
+        for i in range(10):
+            x, value, by_value, fun = array(i + 1), Opaque("o"), ByValue(f"v{i}"), scale(i)
+            net = Net(jnp.ones(i + 1), fun)
+            f(net, (value, by_value), fun)
+            alive += [weakref.ref(o) for o in (x, value, by_value, fun, net, net.weight)]
+            del x, value, by_value, fun, net
+    collect()
+    assert sum(ref() is not None for ref in alive) <= 6  # those of the one key that is kept
+    f.clear_cache()
+    collect()
+    assert [ref() for ref in alive] == [None] * 60
+    gone = weakref.ref(f._cache.history)
+    del f
+    collect()
+    assert gone() is None
+
+
+def test_records_are_bounded() -> None:
+    f = filter_jit(lambda x, name: x)
+    for i in range(400):
+        f(1, f"{i}")
+    gc.collect()
+    assert f.cache_info().traces == 400 and len(f._cache.history.records) <= 256
+
+
+# --- the warning
+
+
+def test_a_static_number_that_causes_five_traces_warns_once(traces: TraceCounter) -> None:
+    @filter_jit
+    def train(x: Any, step: int) -> Any:
+        traces.tick()
+        return x
+
+    for step in range(5):
+        train(X, step)
+    with pytest.warns(partax.RetraceWarning) as caught:
+        train(X, 5)
+    (warning,) = caught
+    assert warning.filename == __file__ and "`step`" in str(warning.message) and "`train`" in str(warning.message)
+    assert "jnp.asarray(step)" in str(warning.message)
+    for step in range(6, 12):
+        train(X, step)  # a second warning would be an error
+    assert traces.count == 12
+
+
+def test_other_causes_do_not_warn() -> None:
+    f = filter_jit(lambda x, n, name: x)
+    for i in range(8):
+        f(jnp.ones(i), 1, "a")
+        f(X, 1, str(i))
+        f(X, i % 2, "a")
+        f(X, bool(i % 2), "a")
+
+
+def test_the_warning_as_an_error_leaves_no_trace_behind(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any, n: int) -> Any:
+        traces.tick()
+        return x
+
+    for n in range(5):
+        f(X, n)
+    with pytest.raises(partax.RetraceWarning):
+        f(X, 5)
+    assert traces.count == 5 and f.cache_info().traces == 5
+    f(X, 5)
+    assert traces.count == 6
+
+
+def test_import_loads_none_of_it() -> None:
+    script = "import sys, partax; print([name for name in sys.modules if name.startswith('partax._re')])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    script = "import partax; partax.debug.no_retrace; partax.report; partax.Report; partax.nothing"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "AttributeError: module 'partax' has no attribute 'nothing'" in done.stderr

@@ -1,0 +1,94 @@
+"""Guards the promise that `python -m partax explain` runs a script as python does, and tells what it compiles."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import partax
+
+SCRIPT = '''
+"""A script."""
+import sys
+import equinox as eqx, jax, jax.numpy as jnp, partax
+
+assert __name__ == "__main__" and sys.modules["__main__"].__dict__ is globals() and __doc__ == "A script."
+
+@partax.filter_jit
+def step(x):
+    return inner(x) + 1
+
+@jax.jit
+def inner(x):
+    return x * 2
+
+@eqx.filter_jit
+def other(x):
+    return x - 1
+
+def main():
+    local = partax.filter_jit(lambda x: x + 1)
+    local(jnp.ones(2))
+    for n in (2, 3):
+        step(jnp.ones(n))
+        other(jnp.ones(n))
+        inner(jnp.ones(n))
+
+print("argv", sys.argv[1:], __file__ == sys.argv[0])
+main()
+'''
+
+
+def run(folder: Path, *arguments: str, check: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-m", "partax", *arguments], capture_output=True, text=True, cwd=folder, env=environment
+    )
+    assert done.returncode == check, done.stderr
+    return done
+
+
+def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = run(tmp_path, "explain", "--json", "report.json", "script.py", "--json", "a b", "-h")
+    assert done.stdout == "argv ['--json', 'a b', '-h'] True\n"
+    lines = done.stderr.splitlines()
+    assert "script.py:24 step: trace 1, the first" in lines
+    assert "script.py:24 step: trace 2, because x: float32[2] -> float32[3]" in lines
+    explained, report = done.stderr.split("partax: what has been traced and compiled")
+    # jax's own words for what is not partax's, and no second explanation for what is.
+    assert "inner" in explained and "defined at script.py:12" in explained and "other" not in report.split("\n\n")[1]
+    assert explained.count("never seen function") == 2
+    assert "step (script.py:8): 2 calls, 2 traces" in report
+    assert "<lambda> (script.py:21): gone, 1 traces" in report
+    assert "compiled outside of partax" in report and "other" in report.split("compiled outside of partax")[1]
+    assert [function["name"] for function in json.loads((tmp_path / "report.json").read_text())["functions"]]
+
+
+def test_exit_codes_and_exceptions_are_the_script_s(tmp_path: Path) -> None:
+    for text, code, expected in [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("raise SystemExit('no')", 1, "no"),
+        ("{}['key']", 1, "KeyError: 'key'"),
+        ("raise SystemExit", 0, ""),
+    ]:
+        (tmp_path / "s.py").write_text(text)
+        done = run(tmp_path, "explain", "s.py", check=code)
+        assert expected in done.stderr and "no partax function has been traced" in done.stderr
+
+
+def test_modules_beside_the_script_are_found_and_modules_run(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "beside.py").write_text("import sys\nvalue = 7\nif __name__ == '__main__': print(sys.argv[1:])")
+    (tmp_path / "in" / "s.py").write_text("import beside; print(beside.value)")
+    assert run(tmp_path, "explain", "in/s.py").stdout == "7\n"
+    assert run(tmp_path / "in", "explain", "-m", "beside", "x").stdout == "['x']\n"
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    assert "found no file 'missing.py'" in run(tmp_path, "explain", "missing.py", check=2).stderr
+    assert "usage" in run(tmp_path, check=2).stderr
+    assert "usage" in run(tmp_path, "--help").stdout

@@ -1,0 +1,357 @@
+"""Guards the promise that a save that is killed, runs out of disk or fails at any moment leaves the old file whole, and
+that a saved file is on the disk with the permissions, in the place and under the name that the user meant."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import re
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors
+
+from partax import _file_format, _files, load, save
+
+KILLS = 200
+TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")
+
+
+def version(number: int) -> dict[str, Any]:
+    """Arrays that all tell the number, of sizes that differ from one number to the next.
+
+    They have 64 bits, so that `load` gives NumPy arrays and does not start jax.
+    """
+    return {
+        "large": np.full((number % 5 + 1, 20_000), number, np.int64),
+        "small": np.full(number % 7, number, np.float64),
+        "scalar": np.int64(number),
+        "unsigned": np.full(3, number, np.uint64),
+    }
+
+
+def version_in(path: Path) -> int:
+    """The number of a file's version. Raises an error if it is not whole."""
+    arrays = load(path)
+    number = int(arrays["scalar"])
+    expected = version(number)
+    assert set(arrays) == set(expected)
+    for key, array in expected.items():
+        assert arrays[key].shape == array.shape and (arrays[key] == number).all(), (key, number)
+    return number
+
+
+def leftovers(path: Path) -> list[str]:
+    """What is beside the file."""
+    return [name for name in os.listdir(path.parent) if name != path.name]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that is there already, alone in its folder."""
+    path = tmp_path / "folder" / "model.safetensors"
+    path.parent.mkdir()
+    save(path, version(1))
+    return path
+
+
+# --- killed. In a process of its own that has imported jax but not started it, so that it may fork.
+
+
+def in_child(run: Callable[[], None], delay: float | None) -> int:
+    """Runs something in a child process and, after the delay, kills that; tells how it ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+        finally:
+            os._exit(0)
+    if delay is not None:
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
+
+
+def kill_at_random(path: Path) -> None:
+    generator = random.Random(0)
+    last = 1
+    for _ in range(KILLS):
+
+        def save_on(start: int = last) -> None:
+            for number in range(start + 1, start + 10_000):
+                save(path, version(number))
+
+        in_child(save_on, generator.uniform(0, 0.03))
+        found = version_in(path)
+        assert found >= last, (found, last)
+        last = found
+    assert last > KILLS // 4, last
+    assert all(TEMPORARY.fullmatch(name) for name in leftovers(path))
+    print("interrupted", len(leftovers(path)), "of", last)
+
+
+def kill_at_each_line(path: Path) -> None:
+    """Kills a save before its first line of our code, before its second, and so on to the end."""
+    seen = set()
+    for lines in range(10_000):
+        before = version_in(path)
+
+        def save_and_die(number: int = before + 1, lines: int = lines) -> None:
+            count = 0
+
+            def trace(frame: Any, event: str, _: Any) -> Any:
+                nonlocal count
+                if frame.f_code.co_filename not in (_files.__file__, _file_format.__file__):
+                    return None
+                if event == "line":
+                    count += 1
+                    if count > lines:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                return trace
+
+            sys.settrace(trace)
+            save(path, version(number))
+
+        end = in_child(save_and_die, None)
+        after = version_in(path)
+        assert after in (before, before + 1)
+        seen.add(after == before)
+        if end == 0:
+            break
+    assert seen == {True, False}, seen
+    assert all(TEMPORARY.fullmatch(name) for name in leftovers(path))
+    print("lines", lines)
+
+
+def run_alone(name: str, path: Path) -> str:
+    command = [sys.executable, "-W", "ignore", __file__, name, str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the savers are forked")
+def test_killed_at_random_moments(path: Path) -> None:
+    interrupted = re.fullmatch(r"interrupted (\d+) of \d+\n", run_alone("kill_at_random", path))
+    assert interrupted is not None and int(interrupted[1]) > KILLS // 10
+    save(path, version(5))
+    assert version_in(path) == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the savers are forked")
+def test_killed_at_each_line(path: Path) -> None:
+    lines = re.fullmatch(r"lines (\d+)\n", run_alone("kill_at_each_line", path))
+    assert lines is not None and int(lines[1]) > 30
+
+
+# --- no space
+
+
+def check_full(path: Path, number: int) -> None:
+    before = path.read_bytes()
+    with pytest.raises(OSError, match=re.escape(f"'{path}'")) as raised:
+        save(path, {"large": np.zeros(4_000_000, np.uint8)})
+    assert raised.value.errno == number and raised.value.filename == str(path)
+    assert path.read_bytes() == before
+    assert leftovers(path) == []
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only root can mount a small disk; the next test limits the size of files instead")
+    try:
+        path = folder / "model.safetensors"
+        save(path, version(1))
+        check_full(path, errno.ENOSPC)
+        assert version_in(path) == 1
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_limited_file_size(path: Path) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        check_full(path, errno.EFBIG)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert version_in(path) == 1
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "model.safetensors"
+    with pytest.raises(FileNotFoundError) as raised:
+        save(path, version(1))
+    assert raised.value.filename == str(path)
+
+
+@pytest.mark.parametrize("function", ["mkdir", "chmod", "fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken disk"), KeyboardInterrupt()], ids=["EIO", "Ctrl-C"])
+def test_a_step_that_fails(function: str, error: BaseException, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, fail)
+        with pytest.raises(type(error)) as raised:
+            save(path, version(2))
+    assert not isinstance(error, OSError) or raised.value.filename == str(path)
+    assert version_in(path) == 1 and leftovers(path) == []
+
+
+def test_a_writer_that_fails_without_a_number(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise safetensors.SafetensorError("header too large")
+
+    monkeypatch.setattr(safetensors, "serialize_file", fail)
+    with pytest.raises(ValueError, match=re.escape(f"`{path}` cannot be saved: header too large")):
+        save(path, version(2))
+    assert version_in(path) == 1 and leftovers(path) == []
+
+
+# --- on the disk
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def note_fsync(descriptor: int) -> None:
+        steps.append(("fsync", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def note_replace(source: Any, target: Any) -> None:
+        steps.append(("replace", os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    save(path, version(2))
+    file, folder = path.stat().st_ino, path.parent.stat().st_ino
+    assert steps == [("fsync", file), ("replace", file), ("fsync", folder)]
+
+
+def test_a_file_system_that_cannot_sync_folders(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no folders here")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    save(path, version(2))
+    assert version_in(path) == 2
+
+
+def test_a_file_that_is_cut_off_while_it_is_in_use(path: Path) -> None:
+    like = version(1)
+    arrays = [load(path), load(path, like)]
+    os.truncate(path, 10)
+    for loaded in arrays:
+        assert (loaded["large"] == 1).all()
+    with pytest.raises(ValueError, match=r"model\.safetensors` cannot be loaded"):
+        load(path, like)
+
+
+# --- the right file
+
+
+@contextlib.contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_new_file_has_the_permissions_of_any_new_file(mask: int, tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    with umask(mask):
+        save(path, version(1))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o400])
+def test_an_existing_file_keeps_its_permissions(mode: int, path: Path) -> None:
+    path.chmod(mode)
+    save(path, version(2))
+    assert stat.S_IMODE(path.stat().st_mode) == mode and version_in(path) == 2
+
+
+def test_a_link_stays_and_its_file_is_replaced(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    save(link, version(2))
+    assert link.is_symlink() and not path.is_symlink() and version_in(path) == version_in(link) == 2
+    assert leftovers(path) == []
+
+
+def test_a_link_to_nothing(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("target")
+    save(link, version(2))
+    assert link.is_symlink() and version_in(tmp_path / "target") == 2
+
+
+def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        before = (tmp_path / name).stat()
+        with pytest.raises(FileExistsError, match=f"no regular file: '{tmp_path / name}'"):
+            save(tmp_path / name, version(1))
+        assert (tmp_path / name).stat().st_ino == before.st_ino
+    assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "file", ".hidden", "with space\n"])
+def test_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(name, version(1))
+    save(name, version(2))
+    assert os.listdir(tmp_path) == [name] and version_in(Path(name)) == 2
+
+
+def test_savers_at_the_same_time(path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def save_many(start: int) -> None:
+        try:
+            for number in range(start, start + 20):
+                save(path, version(number))
+        except BaseException as error:
+            failed.append(error)
+
+    savers = [threading.Thread(target=save_many, args=(100 * i,)) for i in range(1, 5)]
+    for saver in savers:
+        saver.start()
+    while any(saver.is_alive() for saver in savers):
+        version_in(path)
+    for saver in savers:
+        saver.join()
+    assert failed == [] and version_in(path) % 100 == 19 and leftovers(path) == []
+
+
+if __name__ == "__main__":
+    {"kill_at_random": kill_at_random, "kill_at_each_line": kill_at_each_line}[sys.argv[1]](Path(sys.argv[2]))

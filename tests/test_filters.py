@@ -1,0 +1,393 @@
+"""Guards the promise that each kind of filter takes the leaves that it names, and that among several filters the one
+that takes a leaf nearest the root gets it, the first of them where they are equally near."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+
+import partax
+from partax import all_of, any_of, by_path, is_array, not_
+from partition_reference import parts_of, paths_in, taken
+from trees import Bag, Cell, Empty, Layer, Model, Pair, Tray, array, make_model
+
+
+def network() -> Any:
+    """Two linear layers, a convolution, and a linear layer inside another module."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    return {
+        "layers": [
+            eqx.nn.Linear(2, 3, key=keys[0]),
+            eqx.nn.Conv2d(1, 1, 1, key=keys[1]),
+            eqx.nn.Sequential([eqx.nn.Linear(3, 2, use_bias=False, key=keys[2])]),
+        ],
+        "head": eqx.nn.Linear(2, 1, key=keys[3]),
+        "scale": jnp.ones(()),
+        "name": "network",
+    }
+
+
+# --- predicates, bools, prefixes
+
+
+def test_predicates_are_asked_about_leaves_only_and_once() -> None:
+    asked: list[Any] = []
+
+    def never(x: Any) -> bool:
+        asked.append(x)
+        return False
+
+    tree = make_model()
+    for filters in ((never,), (Layer, never), (never, Layer), (any_of(never, Layer),), (all_of(not_(never)),)):
+        asked.clear()
+        partax.partition(tree, *filters)
+        leaves = jax.tree.leaves(tree)
+        assert len(asked) <= len(leaves)
+        assert all(any(x is leaf for leaf in leaves) for x in asked)
+        assert len({id(x) for x in asked if is_array(x)}) == sum(is_array(x) for x in asked)
+
+
+def test_callables_of_every_kind_are_predicates() -> None:
+    class Big:
+        def __call__(self, x: Any) -> bool:
+            return x > 1
+
+    class Truthy:
+        def __bool__(self) -> bool:
+            return True
+
+    tree = [1, 2]
+    for f in (Big(), Big().__call__, functools.partial(lambda limit, x: x > limit, 1), (2).__eq__):
+        assert taken(tree, f) == ["1"]
+    assert taken(tree, lambda x: Truthy()) == ["0", "1"]
+    assert taken(tree, lambda x: x - 1) == ["1"]
+
+
+@pytest.mark.parametrize("f", [True, False])
+def test_bools_take_all_or_nothing(f: bool) -> None:
+    tree = make_model()
+    assert taken(tree, f) == (paths_in(tree) if f else [])
+
+
+def test_a_prefix_has_filters_of_every_kind_as_leaves() -> None:
+    tree = network()
+    spec = {
+        "layers": [eqx.nn.Linear, by_path("**/bias"), any_of(by_path("layers/2/**"), str)],
+        "head": (str, jax.Array),  # a tuple of types, not a prefix
+        "scale": not_(is_array),
+        "name": lambda x: x == "network",
+    }
+    assert taken(tree, spec) == [
+        "head/weight",
+        "head/bias",
+        "layers/0/weight",
+        "layers/0/bias",
+        "layers/1/bias",
+        *[path for path in paths_in(tree) if path.startswith("layers/2/")],
+        "name",
+    ]
+
+
+def test_each_subtree_of_a_prefix_has_its_own_filters() -> None:
+    tree = [["x"], ["y"], {"a": ("z", ["z"])}, ["w"]]
+    assert taken(tree, [[True], [False], {"a": (str, [int])}, [True]]) == ["0/0", "2/a/0", "3/0"]
+    many = [["x"]] * 100
+    assert taken(many, [[i % 3 == 0] for i in range(100)]) == [f"{i}/0" for i in range(0, 100, 3)]
+
+
+def test_a_type_in_a_prefix_sees_only_its_subtree() -> None:
+    inner = Layer(array(2, 2), Layer(array(1)))
+    assert taken(inner, Layer(Layer, Layer, Layer)) == ["bias/weight", "bias/rate"]
+
+
+def test_a_prefix_inside_a_combination_stands_where_the_combination_stands() -> None:
+    tree = {"a": [1, 2.0], "b": (3, "x")}
+    assert taken(tree, any_of({"a": int, "b": False}, str)) == ["a/0", "b/1"]
+    assert taken(tree, {"a": not_([True, False]), "b": all_of((True, False), int)}) == ["a/1", "b/0"]
+
+
+# --- types
+
+
+def test_a_type_takes_leaves_of_that_type() -> None:
+    tree = [1, True, 1.5, "s", array(1), np.ones(1), None]
+    assert taken(tree, int) == ["0", "1"]  # a bool is an int, as isinstance says
+    assert taken(tree, bool) == ["1"]
+    assert taken(tree, (float, str)) == ["2", "3"]
+    assert taken(tree, jax.Array) == ["4"]
+    assert taken(tree, np.ndarray) == ["5"]
+    assert taken(tree, type(None)) == []  # None is no leaf
+
+
+def test_a_type_takes_whole_subtrees() -> None:
+    tree = network()
+    linear, conv, rest = parts_of(tree, eqx.nn.Linear, eqx.nn.Conv2d)
+    assert linear == ["head/weight", "head/bias", "layers/0/weight", "layers/0/bias", "layers/2/layers/0/weight"]
+    assert conv == [p for p in paths_in(tree) if p.startswith("layers/1/")]
+    assert rest == ["name", "scale"]
+    assert parts_of(tree, (eqx.nn.Linear, eqx.nn.Conv2d)) == [
+        [p for p in paths_in(tree) if p in linear + conv],
+        ["name", "scale"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tree", "kind"),
+    [
+        ([1, (2, "x")], tuple),
+        ((1, [2, "x"]), list),
+        ([1, {"a": 2, "b": "x"}], dict),
+        ([1, OrderedDict(a=2, b="x")], OrderedDict),
+        ([1, OrderedDict(a=2, b="x")], dict),  # a subclass
+        ([1, Pair(2, "x")], Pair),
+        ([1, Pair(2, "x")], tuple),
+        ([1, Cell(2, "x")], Cell),
+        ([1, Bag(2, "x")], Bag),
+        ([1, Tray(2, "x")], Tray),
+        ([1, Layer(2, rate="x")], eqx.Module),
+    ],
+    ids=lambda x: x.__name__ if isinstance(x, type) else "",
+)
+def test_every_node_family_is_known_by_its_type(tree: Any, kind: type) -> None:
+    inner = [path for path in paths_in(tree) if "/" in path]
+    outer = [path for path in paths_in(tree) if "/" not in path]
+    assert taken(tree, kind) == (inner or paths_in(tree))
+    if inner:
+        assert parts_of(tree, kind)[1] == outer
+
+
+def test_the_root_may_be_of_the_type() -> None:
+    tree = make_model()
+    assert taken(tree, Model) == paths_in(tree)
+    assert taken(tree, object) == paths_in(tree)
+    assert taken(3, int) == [""]
+
+
+def test_the_node_nearest_the_root_decides_whatever_the_order() -> None:
+    tree = Model([Layer(array(1), Cell(array(2), "x"))])
+    cell = ["layers/0/bias/weight", "layers/0/bias/bias"]
+    layer = [path for path in paths_in(tree) if path not in cell]
+    assert parts_of(tree, Cell, Layer) == [[], paths_in(tree), []]
+    assert parts_of(tree, Layer, Cell) == [paths_in(tree), [], []]
+    assert parts_of({"a": tree.layers[0].bias, "b": tree}, Cell, Layer)[:2] == [
+        ["a/weight", "a/bias"],
+        [f"b/{path}" for path in paths_in(tree)],
+    ]
+    assert parts_of(tree, Cell) == [cell, layer]
+
+
+def test_for_one_node_the_first_filter_that_matches() -> None:
+    tree = [Layer(array(1)), Cell(array(1))]
+    assert parts_of(tree, eqx.Module, Layer) == [["0/weight", "0/rate"], [], ["1/weight"]]
+    assert parts_of(tree, Layer, eqx.Module)[0] == ["0/weight", "0/rate"]
+    assert parts_of(tree, object, Layer) == [paths_in(tree), [], []]
+
+
+def test_a_type_at_a_node_comes_before_every_filter_of_leaves() -> None:
+    tree = {"layer": Layer(array(1)), "x": array(1)}
+    layer = ["layer/weight", "layer/rate"]
+    for f in (is_array, True, by_path("**"), jax.Array, not_(str), lambda x: True, any_of(is_array), all_of(True)):
+        first, second, _ = parts_of(tree, f, Layer)
+        assert second == layer
+        assert first == ["x"]
+        assert parts_of(tree, Layer, f)[0] == layer
+
+
+def test_among_filters_of_leaves_the_first_wins() -> None:
+    tree = [1, True, "s", array(1), 2.5]
+    assert parts_of(tree, bool, int, is_array, by_path("2"), True) == [["1"], ["0"], ["3"], ["2"], ["4"], []]
+    assert parts_of(tree, True, int, is_array) == [paths_in(tree), [], [], []]
+
+
+def test_a_leafless_node_of_the_type_is_no_trouble() -> None:
+    assert parts_of([Empty(), (), {}, 1], Empty, tuple, dict) == [[], [], [], ["3"]]
+
+
+def test_the_class_of_a_subclass_and_an_abstract_class() -> None:
+    import collections.abc as abc
+
+    class Special(Layer):
+        pass
+
+    tree = [Special(array(1)), Layer(array(1)), {"a": 1}]
+    assert taken(tree, Special) == ["0/weight", "0/rate"]
+    assert taken(tree, abc.Mapping) == ["2/a"]
+    assert taken(tree, (Special, abc.Mapping)) == ["0/weight", "0/rate", "2/a"]
+    assert taken(tree, abc.Sequence) == paths_in(tree)  # the list at the root
+
+
+class OddMeta(type):
+    """Its answer depends on the instance."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, int) and instance % 2 == 1
+
+
+class Odd(metaclass=OddMeta):
+    pass
+
+
+class Untrained(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Layer) and instance.scale == 0
+
+
+class Frozen(metaclass=Untrained):
+    pass
+
+
+def test_types_whose_answer_depends_on_the_instance() -> None:
+    assert taken([1, 2, 3, 5, 4, 7], Odd) == ["0", "2", "3", "5"]
+    layers = [Layer(array(1), scale=scale) for scale in (0, 1, 0, 2)]
+    assert taken(layers, Frozen) == ["0/weight", "0/rate", "2/weight", "2/rate"]
+    tree = [jnp.ones(2), jnp.ones((2, 2)), jnp.arange(2), 1.0, np.ones(2, np.float32)]
+    assert taken(tree, jaxtyping.Float[jax.Array, " n"]) == ["0"]
+    assert taken(tree, jaxtyping.Shaped[jax.Array, " n"]) == ["0", "2"]
+    assert taken(tree, (jaxtyping.Float[jax.Array, "a b"], float)) == ["1", "3"]
+
+
+class Liar:
+    """An object whose `__class__` is another type's, as of proxies and mocks."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    @property
+    def __class__(self) -> type:
+        return self.kind
+
+
+def test_objects_that_lie_about_their_class_are_what_isinstance_says() -> None:
+    tree = [Liar(int), 1, Liar(str), Liar(Layer)]
+    for kind in (int, str, Layer, Liar):
+        expected = [str(i) for i, x in enumerate(tree) if isinstance(x, kind)]
+        assert taken(tree, kind) == expected and expected
+
+
+def test_tracers_are_of_type_jax_array() -> None:
+    seen: list[Any] = []
+
+    @jax.jit
+    def f(x: jax.Array, y: jax.Array) -> jax.Array:
+        seen.append(parts_of([x, {"y": y}, "s"], jax.Array))
+        seen.append(parts_of([x, {"y": y}, "s"], jax.core.Tracer))
+        return x
+
+    f(jnp.ones(1), jnp.ones(2))
+    assert seen == [[["0", "1/y"], ["2"]]] * 2
+
+
+# --- combinations
+
+
+def test_combinations_are_those_of_sets() -> None:
+    tree = network()
+    everything = set(paths_in(tree))
+    basics = [is_array, str, eqx.nn.Linear, by_path("layers/**"), by_path(regex="bias"), True, False]
+    sets = [set(taken(tree, f)) for f in basics]
+    for f, in_f in zip(basics, sets, strict=True):
+        assert set(taken(tree, not_(f))) == everything - in_f
+        assert set(taken(tree, not_(not_(f)))) == in_f
+        assert set(taken(tree, any_of(f))) == set(taken(tree, all_of(f))) == in_f
+        for g, in_g in zip(basics, sets, strict=True):
+            assert set(taken(tree, any_of(f, g))) == in_f | in_g
+            assert set(taken(tree, all_of(f, g))) == in_f & in_g
+            assert set(taken(tree, all_of(f, not_(g)))) == in_f - in_g
+            assert set(taken(tree, not_(any_of(f, g)))) == everything - (in_f | in_g)
+
+
+def test_combinations_of_nothing() -> None:
+    tree = make_model()
+    assert taken(tree, any_of()) == []
+    assert taken(tree, all_of()) == paths_in(tree)
+    assert taken(tree, not_(any_of())) == paths_in(tree)
+    assert taken(tree, not_(all_of())) == []
+
+
+def test_the_depth_of_combinations() -> None:
+    tree = {"a": Layer(array(1))}
+    everything = paths_in(tree)
+    assert everything == ["a/weight", "a/rate"]
+    # at the smallest depth among their members that take it
+    assert parts_of(tree, Layer, any_of(is_array, dict)) == [[], everything, []]
+    assert parts_of(tree, Layer, all_of(is_array, dict)) == [["a/rate"], ["a/weight"], []]
+    assert parts_of(tree, any_of(is_array, Layer), Layer) == [everything, [], []]
+    assert parts_of(tree, Layer, any_of(Layer)) == [everything, [], []]
+    # a filter that does not take the leaf gives no depth
+    assert parts_of(tree, Layer, any_of(all_of(dict, str), is_array)) == [everything, [], []]
+    # not_ takes at the leaf, whatever is inside
+    assert parts_of(tree, not_(tuple), Layer) == [[], everything, []]
+    assert parts_of(tree, not_(not_(dict)), Layer) == [[], everything, []]
+    assert parts_of(tree, all_of(), Layer) == [[], everything, []]
+    # nested
+    assert parts_of(tree, Layer, any_of(False, all_of(True, any_of(str, dict)))) == [[], everything, []]
+
+
+def test_deeply_nested_combinations() -> None:
+    f: Any = is_array
+    for i in range(2_000):
+        f = not_(not_(any_of(f))) if i % 2 else all_of(True, f)
+    try:
+        assert taken([1, array(1)], f) == ["1"]
+    except RecursionError:
+        assert taken([1, array(1)], is_array) == ["1"]  # refused, and nothing is broken
+
+
+@pytest.mark.parametrize("make", [any_of, all_of, not_])
+def test_a_combination_of_what_is_no_filter_is_a_value_error(make: Any) -> None:
+    for garbage in (1, "layers", 1.5, np.array(True), object()):
+        with pytest.raises(ValueError):
+            partax.partition([1], make(garbage))
+
+
+# --- is_leaf
+
+
+def test_with_is_leaf_a_node_is_a_leaf_for_every_filter() -> None:
+    tree = {"layer": Layer(array(1)), "pair": Pair(1, "x"), "n": 2}
+    is_leaf = lambda x: isinstance(x, Layer | Pair)
+    kept = lambda f: partax.partition(tree, f, is_leaf=is_leaf)[0]
+    both = {"layer": tree["layer"], "pair": tree["pair"], "n": None}
+    for f in ((Layer, Pair), (eqx.Module, tuple), by_path("{layer,pair}"), by_path(regex="p|y"), not_(int), is_leaf):
+        part = kept(f)
+        assert all(part[key] is both[key] for key in both)
+    for f in (is_array, by_path("layer/**/weight"), str, by_path("*/*")):
+        assert kept(f) == {"layer": None, "pair": None, "n": None}
+    assert kept(by_path("layer/**"))["layer"] is tree["layer"]
+
+
+def test_is_leaf_is_asked_about_none_too() -> None:
+    tree = [None, {"a": None, "b": 1}]
+    for f in (type(None), lambda x: x is None, not_(int), by_path("{0,1/a}")):
+        gone = partax.partition(tree, f, is_leaf=lambda x: x is None, replace="gone")
+        assert gone == ([None, {"a": None, "b": "gone"}], ["gone", {"a": "gone", "b": 1}])
+
+
+# --- filters are values
+
+
+def test_filters_print_as_they_are_written() -> None:
+    for f, text in {
+        by_path("layers/*/weight"): "by_path('layers/*/weight')",
+        by_path(regex=r"\d"): r"by_path(regex='\\d')",
+        any_of(by_path("a"), int): "any_of",
+        not_(by_path("a")): "by_path('a')",
+    }.items():
+        assert text in repr(f)
+
+
+def test_equal_paths_are_equal_filters() -> None:
+    assert by_path("a/*") == by_path("a/*") and hash(by_path("a/*")) == hash(by_path("a/*"))
+    assert by_path("a/*") != by_path("a/**") and by_path("a") != by_path(regex="a")
+    assert any_of(by_path("a"), is_array) == any_of(by_path("a"), is_array)
+    assert any_of(int, str) != all_of(int, str) and any_of(int, str) != any_of(str, int)
+    assert not_(by_path("a")) == not_(by_path("a")) != not_(by_path("b"))
+    assert len({not_(by_path("a")), not_(by_path("a")), any_of(int), any_of(int), all_of(int)}) == 3

@@ -1,0 +1,421 @@
+"""Guards the promise that flat_partition gives plain dictionaries from path to leaf, each with its own leaves in tree
+order, and that flat_combine makes the tree of them again or says which keys are wrong."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections import OrderedDict
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+import partition_reference as reference
+from partax import by_path, flat_combine, flat_partition, is_array
+from partition_reference import assert_identical, assert_identical_dicts, for_partax
+from test_filters import network
+from test_partition_parts import over_filters, reread
+from trees import Bag, Layer, Pair, Tray, array, make_model, over_samples
+
+over_separators = pytest.mark.parametrize("separator", [None, "/", ".", "", " -> "], ids=repr)
+
+
+# --- where the leaves are, and their keys
+
+
+@over_samples
+@over_filters
+@over_separators
+def test_keys_leaves_and_order_are_the_slow_model_s(make: Any, filters: tuple[Any, ...], separator: str | None) -> None:
+    tree = make()
+    spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator)
+    expected = reference.flat_partition(tree, filters, separator=separator)
+    assert len(dicts) == len(expected) == len(filters) + 1
+    for found, wanted in zip(dicts, expected, strict=True):
+        assert_identical_dicts(found, wanted)
+    assert spec.paths == tuple(reference.keys_of(reference.places(tree), separator))
+    assert_identical(flat_combine(spec, *dicts), reread(tree))
+    assert_identical(flat_combine(spec, *reversed(dicts)), reread(tree))
+
+
+def test_keys_as_users_read_them() -> None:
+    tree = {"m": make_model(1), "p": Pair((1, 2), [array(1)])}
+    _, dict_of_all = flat_partition(tree)
+    assert list(dict_of_all) == [
+        "['m'].layers[0].weight",
+        "['m'].layers[0].bias",
+        "['m'].layers[0].rate",
+        "['p'].left[0]",
+        "['p'].left[1]",
+        "['p'].right[0]",
+    ]
+    _, dict_of_all = flat_partition(make_model(1), separator="/")
+    assert list(dict_of_all) == ["layers/0/weight", "layers/0/bias", "layers/0/rate"]
+    for separator in (None, "/", ""):
+        assert list(flat_partition(array(1), separator=separator)[1]) == [""]
+
+
+@over_separators
+def test_keys_of_odd_dict_keys(separator: str | None) -> None:
+    for keys in (["a/b", "", " ", "'", '"', "\n", "é", "\ud800", "\N{GRINNING FACE}", "#2", "a#2"], [-1, 0, 2**70]):
+        tree = {key: {key: i} for i, key in enumerate(keys)}
+        spec, dict_of_all = flat_partition(tree, separator=separator)
+        assert_identical_dicts(dict_of_all, reference.flat_partition(tree, (), separator=separator)[0])
+        assert flat_combine(spec, dict_of_all) == tree
+    for key in (0.5, True, (1, "x"), b"b", frozenset({1}), np.float32(2), float("nan")):
+        tree = {key: [1, 2]}
+        spec, dict_of_all = flat_partition(tree, separator=separator)
+        assert_identical_dicts(dict_of_all, reference.flat_partition(tree, (), separator=separator)[0])
+        assert flat_combine(spec, dict_of_all) == tree
+
+
+def test_dictionaries_are_plain_and_the_user_s_own() -> None:
+    tree = make_model()
+    spec, arrays, rest = flat_partition(tree, is_array)
+    assert type(arrays) is type(rest) is dict
+    arrays.clear()
+    rest["new"] = 1
+    again, arrays, rest = flat_partition(tree, is_array)
+    assert len(arrays) == 4 and len(rest) == 2 and again == spec
+    assert_identical(flat_combine(spec, arrays, rest), tree)
+
+
+def test_dictionaries_outlive_the_spec_and_the_tree() -> None:
+    tree = make_model()
+    weight = tree.layers[0].weight
+    _, arrays, rest = flat_partition(tree, is_array)
+    del tree, _
+    assert arrays[".layers[0].weight"] is weight
+    assert rest == {".layers[0].rate": 0.5, ".layers[1].rate": 0.5}
+
+
+def test_the_input_is_not_changed() -> None:
+    tree = {"b": [1, {"c": "x"}], "a": 2}
+    flat_partition(tree, int)
+    flat_partition(tree, int, rest="static")
+    assert list(tree) == ["b", "a"] and tree == {"b": [1, {"c": "x"}], "a": 2}
+
+
+def test_new_leaves_may_be_anything() -> None:
+    tree = make_model()
+    spec, arrays, rest = flat_partition(tree, is_array)
+    values: dict[str, Any] = dict.fromkeys(arrays, None) | {".layers[0].weight": [1, {"sub": "tree"}]}
+    made = flat_combine(spec, values, rest)
+    assert made.layers[0].weight is values[".layers[0].weight"]
+    assert made.layers[1].weight is None and made.layers[1].rate == 0.5
+    assert type(made) is type(tree) and made.name == "model"
+
+
+def test_flat_and_nested_partition_agree() -> None:
+    tree = network()
+    filters = (eqx.nn.Linear, by_path("layers/**"), is_array)
+    _, *dicts = flat_partition(tree, *filters)
+    for part, flat in zip(partax.partition(tree, *filters), dicts, strict=True):
+        pairs = jax.tree_util.tree_leaves_with_path(part)
+        assert_identical_dicts(flat, {jax.tree_util.keystr(path): leaf for path, leaf in pairs})
+
+
+@over_separators
+def test_is_leaf_makes_a_node_one_leaf_with_its_own_path(separator: str | None) -> None:
+    tree = {"p": Pair(1, [2]), "q": [Pair(3, "x"), 4]}
+    is_leaf = lambda x: isinstance(x, Pair)
+    for filters in ((), (tuple,), (int, Pair), (lambda x: isinstance(x, Pair),)):
+        spec, *dicts = flat_partition(tree, *filters, separator=separator, is_leaf=is_leaf)
+        expected = reference.flat_partition(tree, filters, separator=separator, is_leaf=is_leaf)
+        for found, wanted in zip(dicts, expected, strict=True):
+            assert_identical_dicts(found, wanted)
+        both = flat_combine(spec, *dicts)
+        assert both["p"] is tree["p"] and both["q"][0] is tree["q"][0] and both == tree
+
+
+def test_none_as_a_leaf() -> None:
+    tree = [None, {"a": None}]
+    spec, gone, rest = flat_partition(tree, int, is_leaf=lambda x: x is None)
+    assert gone == {} and rest == {"[0]": None, "[1]['a']": None}
+    assert flat_combine(spec, gone, {"[0]": 1, "[1]['a']": 2}) == [1, {"a": 2}]
+
+
+def test_under_tracing_tracers_are_kept() -> None:
+    @jax.jit
+    def f(x: jax.Array) -> jax.Array:
+        spec, arrays, rest = flat_partition({"x": x, "s": "s"}, is_array)
+        assert arrays["['x']"] is x and rest == {"['s']": "s"}
+        assert flat_combine(spec, rest, arrays)["x"] is x
+        return flat_combine(spec, {key: 2 * value for key, value in arrays.items()}, rest)["x"]
+
+    np.testing.assert_array_equal(f(jnp.ones(2)), 2.0)
+
+
+def test_dictionaries_of_arrays_go_through_jax() -> None:
+    spec, arrays, rest = flat_partition(make_model(), is_array)
+
+    def loss(arrays: dict[str, jax.Array]) -> jax.Array:
+        return flat_combine(spec, arrays, rest)(array(3)).sum()
+
+    grads = jax.jit(jax.grad(loss))(arrays)
+    expected = eqx.filter_grad(lambda m: m(array(3)).sum())(make_model())
+    assert list(grads) == sorted(arrays)
+    for key, grad in flat_partition(expected, is_array)[1].items():
+        np.testing.assert_allclose(grads[key], grad, rtol=1e-6)
+
+
+# --- what a filter leaves over stays in the spec
+
+
+@over_samples
+@over_filters
+@over_separators
+def test_rest_static_gives_one_value_fewer(make: Any, filters: tuple[Any, ...], separator: str | None) -> None:
+    tree = make()
+    spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator, rest="static")
+    expected = reference.flat_partition(tree, filters, separator=separator)
+    assert len(dicts) == len(filters)
+    for found, wanted in zip(dicts, expected, strict=False):
+        assert_identical_dicts(found, wanted)
+    in_dicts = [key for key in reference.keys_of(reference.places(tree), separator) if key not in expected[-1]]
+    assert list(spec.paths) == in_dicts
+    for order in (dicts, dicts[::-1]):
+        assert_identical(flat_combine(spec, *order), reread(tree))
+
+
+def test_the_rest_in_the_spec_is_not_asked_for() -> None:
+    tree = make_model()
+    spec, arrays = flat_partition(tree, is_array, rest="static")
+    with pytest.raises(KeyError, match=re.escape(".layers[0].rate")):
+        flat_combine(spec, arrays, {".layers[0].rate": 1.0})
+    with pytest.raises(KeyError, match=re.escape(".layers[0].weight")):
+        flat_combine(spec)
+
+
+def test_what_is_no_way_to_keep_the_rest() -> None:
+    for rest in ("list", "", None, True, dict, "Static"):
+        with pytest.raises((ValueError, TypeError), match="rest"):
+            flat_partition([1], rest=rest)
+    for separator in (1, b"/", ("/",), True):
+        with pytest.raises((TypeError, ValueError)):
+            flat_partition([1], separator=separator)
+    with pytest.raises(TypeError):
+        flat_partition()
+    with pytest.raises(TypeError):
+        flat_partition([1], filters=(int,))
+
+
+# --- keys that would be the same
+
+
+class Twins:
+    """Registered with two children of one name."""
+
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+
+jax.tree_util.register_pytree_with_keys(
+    Twins,
+    lambda t: (tuple((jax.tree_util.GetAttrKey("x"), item) for item in t.items), None),
+    lambda _, items: Twins(*items),
+)
+
+
+class SameText:
+    """Different keys that print alike."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return "same"
+
+    def __lt__(self, other: SameText) -> bool:
+        return self.number < other.number
+
+
+def test_nodes_that_print_alike_are_told_apart() -> None:
+    for separator, x in ((None, ".x"), ("/", "x")):
+        spec, all_leaves = flat_partition(Twins(1, 2, 3), separator=separator)
+        assert all_leaves == {x: 1, f"{x}#2": 2, f"{x}#3": 3}
+        assert spec.paths == (x, f"{x}#2", f"{x}#3")
+        assert flat_combine(spec, {f"{x}#2": "b", x: "a", f"{x}#3": "c"}).items == ("a", "b", "c")
+    _, all_leaves = flat_partition(Twins([1, 2], [3]))
+    assert all_leaves == {".x[0]": 1, ".x[1]": 2, ".x[0]#2": 3}
+    tree = {SameText(0): 1, SameText(1): 2}
+    spec, all_leaves = flat_partition(tree)
+    assert all_leaves == {"[same]": 1, "[same]#2": 2}
+    assert list(flat_combine(spec, all_leaves).values()) == [1, 2]
+
+
+def test_keys_that_only_a_separator_makes_alike() -> None:
+    tree = {"a": {"b": 1}, "a/b": 2}
+    assert list(flat_partition(tree)[1]) == ["['a']['b']", "['a/b']"]
+    assert flat_partition(tree, separator="/")[1] == {"a/b": 1, "a/b#2": 2}
+    tree = OrderedDict([(1, "x"), ("1", "y"), (1.0j, "z")])
+    assert flat_partition(tree, separator="/")[1] == {"1": "x", "1#2": "y", "1j": "z"}
+    assert flat_partition(["x", {"": "y"}, ["z"]], separator="")[1] == {"0": "x", "1": "y", "20": "z"}
+
+
+def test_a_number_that_is_taken_is_skipped() -> None:
+    tree = OrderedDict([(1, "a"), ("1", "b"), ("1#2", "c"), (SameText(0), "d"), (SameText(1), "e"), ("same#2", "f")])
+    assert flat_partition(tree, separator="/")[1] == {
+        "1": "a",
+        "1#3": "b",
+        "1#2": "c",
+        "same": "d",
+        "same#3": "e",
+        "same#2": "f",
+    }
+    assert list(flat_partition(Twins({"y#2": 0}, {"y": 1}, {"y": 2}, {"y": 3}), separator="/")[1]) == [
+        "x/y#2",
+        "x/y",
+        "x/y#3",
+        "x/y#4",
+    ]
+
+
+def test_keys_that_are_alike_across_dictionaries() -> None:
+    spec, ints, strings, rest = flat_partition(Twins(1, "s", 2, 2.5), int, str)
+    assert (ints, strings, rest) == ({".x": 1, ".x#3": 2}, {".x#2": "s"}, {".x#4": 2.5})
+    assert flat_combine(spec, rest, strings, ints).items == (1, "s", 2, 2.5)
+
+
+def test_a_hundred_thousand_keys_that_are_alike() -> None:
+    spec, all_leaves = flat_partition(Twins(*range(100_000)))
+    assert list(all_leaves)[:3] == [".x", ".x#2", ".x#3"] and list(all_leaves)[-1] == ".x#100000"
+    assert flat_combine(spec, all_leaves).items == tuple(range(100_000))
+
+
+# --- wrong keys
+
+
+def flat_model(separator: str | None = None) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    return flat_partition(make_model(), is_array, separator=separator)
+
+
+def test_missing_keys_are_listed() -> None:
+    spec, arrays, rest = flat_model()
+    del arrays[".layers[0].weight"], arrays[".layers[1].bias"], rest[".layers[1].rate"]
+    with pytest.raises(KeyError) as caught:
+        flat_combine(spec, arrays, rest)
+    for key in (".layers[0].weight", ".layers[1].bias", ".layers[1].rate"):
+        assert key in str(caught.value)
+    assert ".layers[0].bias" not in str(caught.value) and "missing" in str(caught.value).lower()
+
+
+def test_unexpected_keys_are_listed_with_the_nearest_path() -> None:
+    spec, arrays, rest = flat_model("/")
+    arrays["layers/0/wieght"] = arrays.pop("layers/0/weight")
+    rest["zzz"] = 1
+    with pytest.raises(KeyError) as caught:
+        flat_combine(spec, arrays, rest)
+    message = str(caught.value)
+    assert "layers/0/wieght" in message and "zzz" in message and "unexpected" in message.lower()
+    assert message.count("layers/0/weight") >= 2  # missing, and the nearest of the typo
+    assert "layers/1/bias" not in message
+
+
+def test_duplicate_keys_are_listed() -> None:
+    spec, arrays, rest = flat_model("/")
+    for others in ({"layers/0/weight": 1, "layers/1/rate": 2}, dict(arrays), dict(rest)):
+        with pytest.raises(KeyError) as caught:
+            flat_combine(spec, arrays, rest, others)
+        assert all(key in str(caught.value) for key in others) and "duplicate" in str(caught.value).lower()
+
+
+def test_all_wrong_keys_are_in_one_error() -> None:
+    spec, arrays, rest = flat_model("/")
+    del arrays["layers/1/weight"]
+    with pytest.raises(KeyError) as caught:
+        flat_combine(spec, arrays, rest, {"layers/0/baas": 1, "layers/0/bias": 2})
+    for word in ("layers/1/weight", "layers/0/baas", "layers/0/bias", "missing", "unexpected", "duplicate"):
+        assert word in str(caught.value).lower()
+
+
+def test_thousands_of_wrong_keys_are_an_error_like_any_other() -> None:
+    spec, all_leaves = flat_partition(list(range(5_000)))
+    with pytest.raises(KeyError, match="unexpected"):
+        flat_combine(spec, {f"{key}x": value for key, value in all_leaves.items()})
+    spec, all_leaves = flat_partition(list(range(100_000)))
+    with pytest.raises(KeyError, match="missing"):
+        flat_combine(spec, {"x" * 10_000: 1})
+
+
+def test_no_dictionaries_for_a_tree_without_leaves() -> None:
+    for tree in ([], {"a": ()}, None, eqx.nn.Identity()):
+        spec, rest = flat_partition(tree)
+        assert rest == {} and spec.paths == ()
+        assert_identical(flat_combine(spec), reread(tree))
+        assert_identical(flat_combine(spec, {}, {}), reread(tree))
+
+
+@pytest.mark.parametrize("key", [1, None, b"[0]", ("[0]",), 0.5], ids=repr)
+def test_keys_that_are_no_strings_are_unexpected(key: Any) -> None:
+    spec, all_leaves = flat_partition([1, 2])
+    with pytest.raises((KeyError, TypeError)):
+        flat_combine(spec, all_leaves, {key: 1})
+    assert flat_combine(spec, all_leaves) == [1, 2]
+
+
+def test_what_is_no_dictionary_or_no_spec() -> None:
+    spec, all_leaves = flat_partition([1, 2])
+    for garbage in (None, 1, [("[0]", 1)], "[0]", spec):
+        with pytest.raises((TypeError, ValueError)):
+            flat_combine(spec, garbage)
+    for garbage in (None, all_leaves, jax.tree.structure([1, 2]), partax.FlatSpec):
+        with pytest.raises((TypeError, ValueError)):
+            flat_combine(garbage, all_leaves)
+    with pytest.raises(TypeError):
+        flat_combine()
+
+
+def test_subclasses_of_dict_serve_too() -> None:
+    class Mine(dict[str, Any]):
+        pass
+
+    spec, ints, rest = flat_partition([1, "x"], int)
+    assert flat_combine(spec, OrderedDict(ints), Mine(rest)) == [1, "x"]
+
+
+def test_order_inside_the_dictionaries_does_not_matter() -> None:
+    tree = network()
+    spec, *dicts = flat_partition(tree, eqx.nn.Linear, is_array, separator="/")
+    shuffle = random.Random(0).shuffle
+    for _ in range(10):
+        mixed = []
+        for d in dicts:
+            items = list(d.items())
+            shuffle(items)
+            mixed.append(dict(items))
+        for order in itertools.permutations(mixed):
+            assert_identical(flat_combine(spec, *order), reread(tree))
+    assert_identical(flat_combine(spec, {key: value for d in dicts for key, value in d.items()}), reread(tree))
+
+
+# --- large
+
+
+@over_separators
+def test_a_large_tree(separator: str | None) -> None:
+    tree = [array(1), *range(100_000)]
+    spec, arrays, rest = flat_partition(tree, is_array, separator=separator)
+    first = "[0]" if separator is None else "0"
+    assert list(arrays) == [first] and arrays[first] is tree[0]
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    options: Any = {} if separator is None else {"simple": True, "separator": separator}
+    assert list(rest) == [jax.tree_util.keystr(path, **options) for path, _ in paths[1:]]
+    assert list(rest.values()) == tree[1:]
+    assert flat_combine(spec, rest, arrays)[1:] == tree[1:]
+    spec, arrays = flat_partition(tree, is_array, separator=separator, rest="static")
+    assert list(arrays) == [first]
+    both = flat_combine(spec, arrays)
+    assert both[0] is tree[0] and both[1:] == tree[1:]
+
+
+def test_families_without_keys_have_numbers() -> None:
+    tree = Bag(Tray(1, 2), Layer(3))
+    assert list(flat_partition(tree)[1]) == reference.keys_of(reference.places(tree))
+    assert list(flat_partition(tree)[1])[:2] == ["[<flat index 0>].top", "[<flat index 0>].bottom"]

@@ -1,0 +1,417 @@
+"""Guards the promise that a FlatSpec and a Static are values: immutable, hashed and compared by the static rules,
+copied, pickled and freed as such."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
+from test_memory import Witness, check_steady
+from test_partition_parts import reread
+from trees import Bag, Cell, Colour, Config, Layer, Pair, array, double, make_model, over_samples
+
+NAN = float("nan")
+# Within a group all are equal; values of different groups differ.
+GROUPS: dict[str, list[Callable[[], Any]]] = {
+    "1": [lambda: 1, lambda: int("1")],
+    "True": [lambda: True],
+    "1.0": [lambda: 1.0, lambda: float("1")],
+    "np.int64(1)": [lambda: np.int64(1)],
+    "np.int32(1)": [lambda: np.int32(1)],
+    "1+0j": [lambda: 1 + 0j],
+    "0.0": [lambda: 0.0],
+    "-0.0": [lambda: -0.0],
+    "nan": [lambda: NAN, lambda: float("nan")],
+    "-nan": [lambda: -float("nan")],
+    "'1'": [lambda: "1", lambda: str(1)],
+    "b'1'": [lambda: b"1"],
+    "enum": [lambda: Colour.RED],
+    "other enum": [lambda: Colour.BLUE],
+    "(1,)": [lambda: (1,), lambda: (int("1"),)],
+    "(True,)": [lambda: (True,)],
+    "[1]": [lambda: [1], lambda: [1]],
+    "{1}": [lambda: {1}, lambda: {1}],
+    "frozenset": [lambda: frozenset({1})],
+    "bytearray": [lambda: bytearray(b"1"), lambda: bytearray(b"1")],
+    "dict": [lambda: {"a": 1}, lambda: {"a": 1}],
+    "dict of True": [lambda: {"a": True}],
+    "config": [lambda: Config(1), lambda: Config(1)],
+    "config of True": [lambda: Config(True)],
+    "config of nan": [lambda: Config(float("nan")), lambda: Config(float("nan"))],
+    "function": [lambda: double],
+    "none": [lambda: None],
+}
+over_groups = pytest.mark.parametrize("group", GROUPS)
+
+
+def as_static(value: Any) -> Static:
+    return Static(value)
+
+
+def as_leaf(value: Any) -> FlatSpec:
+    """A spec with the value in its static part: a leaf where it can be one."""
+    return flat_partition({"x": jnp.ones(2), "leaf": value}, jax.Array, rest="static")[0]
+
+
+def as_aux(value: Any) -> FlatSpec:
+    """A spec of a tree with the value in a node's aux data."""
+    return flat_partition(Bag(jnp.ones(2), label=value))[0]
+
+
+over_wrappers = pytest.mark.parametrize("wrap", [as_static, as_leaf, as_aux])
+
+
+# --- equality, hash
+
+
+@over_wrappers
+@over_groups
+def test_equal_values_made_anew_are_equal_and_hash_alike(wrap: Any, group: str) -> None:
+    for make in GROUPS[group]:
+        for other in GROUPS[group]:
+            left, right = wrap(make()), wrap(other())
+            assert (left == right) is True and (left != right) is False
+            assert hash(left) == hash(right)
+            assert len({left, right}) == 1
+            assert jax.tree.structure(left) == jax.tree.structure(right)
+
+
+@over_wrappers
+def test_values_that_a_program_can_tell_apart_differ(wrap: Any) -> None:
+    wrapped = {group: wrap(makes[0]()) for group, makes in GROUPS.items()}
+    for name, left in wrapped.items():
+        for other, right in wrapped.items():
+            assert (left == right) is (name == other), (name, other)
+            assert (left != right) is (name != other)
+    assert len(set(wrapped.values())) == len(wrapped)
+
+
+@over_samples
+def test_specs_of_equal_trees_are_equal(make: Any) -> None:
+    for options in ({}, {"rest": "static"}, {"separator": "/"}, {"rest": "static", "separator": "."}):
+        left, right = (flat_partition(make(), is_array, **options)[0] for _ in range(2))
+        assert left == right and hash(left) == hash(right) and left.paths == right.paths
+
+
+def test_specs_of_different_trees_differ() -> None:
+    def specs(tree: Any) -> list[FlatSpec]:
+        return [
+            flat_partition(tree)[0],
+            flat_partition(tree, separator="/")[0],
+            flat_partition(tree, separator=".")[0],
+            flat_partition(tree, is_array, rest="static")[0],
+        ]
+
+    trees = [
+        [array(1), 1],
+        (array(1), 1),
+        [array(1), 1, None],
+        [array(1), [1]],
+        {"a": array(1), "b": 1},
+        Pair(array(1), 1),
+        Cell(array(1), 1),
+        Cell(array(1), 1, mode="other"),
+        Bag(array(1), 1),
+        Bag(array(1), 1, label="other"),
+    ]
+    every = [spec for tree in trees for spec in specs(tree)]
+    for i, left in enumerate(every):
+        for j, right in enumerate(every):
+            assert (left == right) is (i == j), (left, right)
+    assert len(set(every)) == len(every)
+
+
+def test_the_leaves_in_dictionaries_are_no_part_of_the_spec() -> None:
+    left, right = (flat_partition([array(2, start=i), i, "xy"[i]])[0] for i in range(2))
+    assert left == right and hash(left) == hash(right)
+    left, right = (flat_partition([array(2 + i, start=i), "s"], is_array, rest="static")[0] for i in range(2))
+    assert left == right and hash(left) == hash(right)
+
+
+def test_specs_and_statics_are_not_equal_to_anything_else() -> None:
+    spec, static = as_leaf(1), Static(1)
+    for other in (1, None, "x", object(), (1,), [array(1)]):
+        assert (spec == other) is (static == other) is False and (spec != other) is (static != other) is True
+    assert spec != static and static != spec
+    for value in (spec, static):
+        with pytest.raises(TypeError):
+            value < value  # noqa: B015
+
+
+def test_a_mask_of_which_leaves_are_static_is_part_of_the_spec() -> None:
+    tree = [1, 1]
+    left, right = (flat_partition(tree, mask, rest="static")[0] for mask in ([True, False], [False, True]))
+    assert left != right
+    assert left.paths == ("[0]",) and right.paths == ("[1]",)
+
+
+# --- unhashable, hostile
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+class Raises:
+    def __hash__(self) -> int:
+        raise ZeroDivisionError("no hash")
+
+    def __eq__(self, other: object) -> bool:
+        raise ZeroDivisionError("no equality")
+
+
+UNHASHABLE = [lambda: np.arange(2), lambda: jnp.arange(2), Unhashable, Raises]
+
+
+@pytest.mark.parametrize("make", UNHASHABLE, ids=["NumPy array", "jax array", "unhashable", "raises"])
+def test_a_spec_of_unhashable_statics_is_made_without_complaint(make: Any) -> None:
+    def spec_of() -> tuple[Any, FlatSpec]:
+        tree = {"a": [1, make()], "b": "s"}
+        return tree, flat_partition(tree, str, rest="static")[0]
+
+    (tree, spec), (_, other) = spec_of(), spec_of()
+    assert flat_combine(spec, {"['b']": "t"})["a"][1] is tree["a"][1]
+    assert repr(spec) and spec.paths == ("['b']",)
+    for fails in (lambda: hash(spec), lambda: spec == other, lambda: spec != other):
+        with pytest.raises(TypeError) as caught:
+            fails()
+        assert "['a'][1]" in str(caught.value)
+    with pytest.raises(TypeError, match="hash"):
+        filter_jit(lambda x, spec: x)(1.0, spec)
+    jitted = jax.jit(lambda x, spec: x)
+    with pytest.raises((TypeError, ValueError)):  # jax compares, and does not hash; the error is its own
+        jitted(jitted(1.0, spec), other)
+    assert flat_combine(spec, {"['b']": "t"})["b"] == "t"
+
+
+@pytest.mark.parametrize("make", UNHASHABLE, ids=["NumPy array", "jax array", "unhashable", "raises"])
+def test_a_static_of_an_unhashable_value_is_refused_at_once(make: Any) -> None:
+    for value, path in ((make(), "value"), ([1, {"a": make()}], "value[1]['a']")):
+        with pytest.raises(TypeError) as caught:
+            Static(value)
+        assert path in str(caught.value)
+
+
+@over_wrappers
+def test_deep_and_self_containing_values(wrap: Any) -> None:
+    deep: Any = ()
+    for _ in range(100_000):
+        deep = (deep,)
+    cycle: Any = []
+    cycle.append((cycle,))
+    for value in (deep, cycle):
+        with pytest.raises(RecursionError):
+            hash(wrap(value))
+    for make in (lambda: Config(deep), lambda: Config(cycle)):
+        with pytest.raises(RecursionError):
+            hash(wrap(make()))
+    while deep:  # CPython's own deallocation is not under test
+        (deep,) = deep
+    assert hash(wrap(1)) == hash(wrap(1))
+
+
+# --- immutable, printed, copied, pickled
+
+
+@over_wrappers
+def test_they_cannot_be_changed(wrap: Any) -> None:
+    wrapped = wrap(1)
+    for name in ("value", "paths", "new", "__class__"):
+        with pytest.raises((AttributeError, TypeError)):
+            setattr(wrapped, name, 1)
+    for name in ("value", "paths"):
+        with pytest.raises((AttributeError, TypeError)):
+            delattr(wrapped, name)
+    assert wrapped == wrap(1)
+
+
+def test_users_do_not_make_specs() -> None:
+    for arguments in ((), (1,), (make_model(),)):
+        with pytest.raises(TypeError):
+            FlatSpec(*arguments)
+    assert isinstance(as_leaf(1), FlatSpec)
+    with pytest.raises(TypeError):
+        Static()
+    with pytest.raises(TypeError):
+        Static(1, 2)
+
+
+def test_a_spec_prints_its_structure() -> None:
+    tree = {"model": make_model(1), "pair": Pair(1, "text")}
+    text = repr(flat_partition(tree)[0])
+    assert text == str(flat_partition(tree)[0]) and "FlatSpec" in text
+    for word in ("model", "Model", "layers", "Layer", "weight", "bias", "rate", "pair", "Pair", "left", "right"):
+        assert word in text
+    static = repr(flat_partition(tree, is_array, rest="static")[0])
+    assert "0.5" in static and "text" in static
+    assert len(repr(flat_partition(list(range(100_000)), is_array, rest="static")[0])) < 10_000_000
+
+
+def test_a_spec_prints_values_whose_repr_raises() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise ZeroDivisionError("no repr")
+
+    spec = as_leaf(Shy())
+    try:
+        text = repr(spec)
+    except ZeroDivisionError:
+        text = "refused"
+    assert text
+    assert hash(spec) == hash(spec)
+
+
+def test_paths_are_the_keys_in_tree_order() -> None:
+    spec, *dicts = flat_partition(make_model(), is_array)
+    assert type(spec.paths) is tuple and len(spec.paths) == 6
+    assert sorted(spec.paths) == sorted(key for d in dicts for key in d)
+    assert spec.paths[:3] == (".layers[0].weight", ".layers[0].bias", ".layers[0].rate")
+
+
+def test_static_shows_its_value() -> None:
+    for value in (1, "x", (1, "a"), None, 2.5, Config(1), double):
+        assert Static(value).value is value
+        assert repr(Static(value)) == f"Static({value!r})"
+    assert repr(Static([1, 2])) == "Static([1, 2])" and Static([1, 2]).value == [1, 2]
+    assert Static(Static(1)).value == Static(1) != Static(Static(1))
+
+
+@pytest.mark.parametrize("wrap", [as_leaf, as_aux])
+def test_copies_of_a_spec_are_the_spec_itself(wrap: Any) -> None:
+    for value in (1, "x", Config(1), object()):
+        spec = wrap(value)
+        assert copy.copy(spec) is spec
+        assert copy.deepcopy(spec) is spec
+        assert copy.deepcopy([spec, [spec]])[1][0] is spec
+
+
+def test_copies_of_a_static_are_equal() -> None:
+    for makes in GROUPS.values():
+        static = Static(makes[0]())
+        assert copy.copy(static) == copy.deepcopy(static) == static
+
+
+@over_wrappers
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_they_pickle_if_their_values_do(wrap: Any, protocol: int) -> None:
+    for group, makes in GROUPS.items():
+        wrapped = wrap(makes[0]())
+        again = pickle.loads(pickle.dumps(wrapped, protocol))
+        assert type(again) is type(wrapped)
+        assert again == wrapped and hash(again) == hash(wrapped), group
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
+        pickle.dumps(wrap(lambda: 1), protocol)
+
+
+@over_samples
+def test_a_pickled_spec_rebuilds_the_tree(make: Any) -> None:
+    tree = make()
+    for options in ({}, {"separator": "/"}):
+        spec, all_leaves = flat_partition(tree, **options)
+        try:
+            data = pickle.dumps(spec)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
+                pickle.dumps(jax.tree.map(lambda _: 0, tree))  # aux data that cannot be pickled
+            continue
+        again = pickle.loads(data)
+        assert again.paths == spec.paths
+        assert jax.tree.structure(flat_combine(again, all_leaves)) == jax.tree.structure(tree)
+        assert all(
+            a is b for a, b in zip(jax.tree.leaves(flat_combine(again, all_leaves)), jax.tree.leaves(tree), strict=True)
+        )
+
+
+@pytest.mark.parametrize("cut", [0, 1, 10, 30])
+def test_a_broken_pickle_is_an_error(cut: int) -> None:
+    data = pickle.dumps(flat_partition({"a": [1, 2], "b": Pair(1, "x")}, int, rest="static")[0])
+    with pytest.raises(Exception):  # noqa: B017 - whatever pickle says
+        pickle.loads(data[:cut])
+    for method in ("__setstate__", "__init__"):
+        spec = as_leaf(1)
+        for arguments in ((), (1,), ((),), ((1, 2, 3),), ({"a": 1},)):
+            with contextlib.suppress(AttributeError, TypeError, ValueError):
+                getattr(spec, method)(*arguments)
+            assert spec == as_leaf(1) and spec.paths == ("['x']",)
+
+
+# --- life
+
+
+def test_a_spec_keeps_its_static_part_and_nothing_else_alive(collect: Any) -> None:
+    in_dict, static, aux = Witness(), Witness(), Witness()
+    tree = Bag(in_dict, static, array(2), label=aux)
+    weak = [weakref.ref(x) for x in (tree, in_dict, tree.items[2], static, aux)]
+    held = id(static)
+    spec, taken = flat_partition(tree, lambda x: id(x) != held, rest="static")
+    del tree, in_dict, static, aux, taken
+    collect()
+    assert [ref() is not None for ref in weak] == [False, False, False, True, True]
+    assert len(spec.paths) == 2
+    del spec
+    collect()
+    assert [ref() for ref in weak] == [None] * 5
+
+
+@over_wrappers
+def test_a_reference_cycle_through_a_value_is_collected(wrap: Any, collect: Any) -> None:
+    witness = Witness()
+    wrapped = wrap(witness)
+    witness.me = wrapped  # type: ignore[attr-defined]
+    hash(wrapped)
+    ref = weakref.ref(witness)
+    del witness, wrapped
+    collect()
+    assert ref() is None
+
+
+def test_many_specs_leave_nothing() -> None:
+    tree = make_model()
+    pairs = [1, "x", {"a": (2.5, b"b")}, {1, 2}]
+
+    def run(i: int) -> None:
+        spec, arrays = flat_partition(tree, is_array, rest="static")
+        flat_combine(spec, arrays)
+        spec, ints, rest = flat_partition([pairs, i], int, separator="/")
+        flat_combine(spec, rest, ints)
+        assert hash(spec) == hash(flat_partition([pairs, i], int, separator="/")[0])
+        assert Static([i]) == Static([i]) and jax.tree.leaves((spec, Static(i))) == []
+
+    check_steady(run, calls=2_000)
+
+
+def test_many_errors_leave_nothing() -> None:
+    tree = [1, {"a": "x"}, np.arange(2)]
+
+    def run(i: int) -> None:
+        spec, first = flat_partition(tree, int, rest="static")
+        with pytest.raises(KeyError):
+            flat_combine(spec, first, {f"[{i}]": 1})
+        with pytest.raises(TypeError):
+            hash(spec)
+        with pytest.raises(TypeError):
+            hash(Static(tree[2]))
+        with pytest.raises(ValueError):
+            flat_partition(tree, int, partax.by_path("none"), strict=True)
+
+    check_steady(run, calls=1_000, warm=100)
+
+
+def test_reread_is_the_identity_on_specs() -> None:
+    spec = as_leaf(1)
+    assert reread([spec])[0] == spec
+    assert isinstance(reread(Layer(array(1), spec)).bias, FlatSpec)

@@ -1,0 +1,329 @@
+"""Guards the promise that `labels` names each leaf's group as `partition` would choose it, in the tree that
+`optax.multi_transform` takes."""
+
+import collections
+import enum
+import re
+import types
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import partax
+from partax import any_of, by_path, is_array, is_inexact_array, not_
+from trees import SAMPLES, assert_same, over_samples
+
+
+class Group(enum.Enum):
+    FAST = 1
+    SLOW = 2
+
+
+def model():
+    return eqx.nn.Sequential(
+        [
+            eqx.nn.Linear(3, 4, key=jax.random.key(0)),
+            eqx.nn.Lambda(jnp.tanh),
+            eqx.nn.Linear(4, 4, key=jax.random.key(1)),
+            eqx.nn.Lambda(jnp.tanh),
+            eqx.nn.Linear(4, 2, key=jax.random.key(2)),
+        ]
+    )
+
+
+def labels_of(tree):
+    """Path to label, by jax alone."""
+    return {jax.tree_util.keystr(path): label for path, label in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def expected_labels(tree, names, *filters):
+    """What `partition` says about each leaf; no two leaves of `tree` may be the same object."""
+    parts = [{id(leaf) for leaf in jax.tree.leaves(part)} for part in partax.partition(tree, *filters)]
+    return {
+        jax.tree_util.keystr(path): next(name for name, part in zip(names, parts, strict=True) if id(leaf) in part)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+# --- the tree of labels
+
+
+def test_the_first_filter_that_takes_a_leaf_names_it():
+    tree = {"a": jnp.ones(1), "b": [np.ones(1), 2.0], "c": "text", "n": None}
+    assert partax.labels(tree, {"jax": jax.Array, "array": is_array, "str": str}, default="rest") == {
+        "a": "jax",
+        "b": ["array", "rest"],
+        "c": "str",
+        "n": None,
+    }
+    assert partax.labels(tree, {"first": by_path("b/*"), "second": True}) == {
+        "a": "second",
+        "b": ["first", "first"],
+        "c": "second",
+        "n": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        (eqx.nn.Linear, is_array),
+        (is_array, eqx.nn.Linear),
+        (by_path("layers/2/**"), by_path("**/weight")),
+        (any_of(by_path("**/bias"), eqx.nn.Lambda), not_(is_array)),
+        (by_path("layers/0"), by_path(regex="weight$")),
+        (),
+    ],
+    ids=repr,
+)
+def test_groups_are_those_of_partition(filters):
+    tree = model()
+    # Every leaf an object of its own.
+    tree = eqx.tree_at(lambda m: m.layers[3].fn, tree, lambda x: x)
+    names = [f"group {i}" for i in range(len(filters))]
+    found = partax.labels(tree, dict(zip(names, filters, strict=True)), default="rest")
+    assert jax.tree.structure(found) == jax.tree.structure(jax.tree.map(lambda _: "", tree))
+    assert labels_of(found) == expected_labels(tree, [*names, "rest"], *filters)
+
+
+@over_samples
+def test_every_kind_of_node_keeps_its_structure(make):
+    tree = make()
+    found = partax.labels(tree, {"array": is_array}, default="rest")
+    assert_same(found, jax.tree.map(lambda leaf: "array" if is_array(leaf) else "rest", tree))
+
+
+def test_the_corpus_has_both_labels():
+    found = [set(jax.tree.leaves(partax.labels(make(), {1: is_array}, default=2))) for make in SAMPLES.values()]
+    assert {1, 2} in found
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["name", "", 0, 1.5, True, Group.FAST, pytest.param(object(), id="object"), len, frozenset({1})],
+    ids=str,
+)
+def test_a_label_is_whatever_is_hashable_and_a_leaf(label):
+    found = partax.labels({"x": 1, "y": 2}, {label: by_path("x")}, default="other")
+    assert found["x"] is label
+    found = partax.labels({"x": 1, "y": 2}, {"other": by_path("x")}, default=label)
+    assert found["y"] is label
+
+
+def test_the_default_may_be_one_of_the_labels():
+    assert partax.labels([1, "a", 2.0], {"x": int, "y": str}, default="x") == ["x", "y", "x"]
+
+
+def test_any_mapping_will_do():
+    for groups in (
+        types.MappingProxyType({"x": int}),
+        collections.OrderedDict(x=int),
+        collections.ChainMap({"x": int}, {"y": str}),
+    ):
+        assert partax.labels([1], groups) == ["x"]
+
+
+def test_no_groups_and_no_leaves():
+    assert partax.labels([1, 2], {}, default="all") == ["all", "all"]
+    assert partax.labels({"a": None, "b": ()}, {}) == {"a": None, "b": ()}
+    assert partax.labels([], {"x": True}) == []
+    assert partax.labels(jnp.ones(1), {"x": True}) == "x"
+
+
+def test_is_leaf_makes_one_label_for_a_node():
+    tree = {"a": [1, 2], "b": (3, [4])}
+    found = partax.labels(tree, {"list": list, "int": int}, is_leaf=lambda node: isinstance(node, list))
+    assert found == {"a": "list", "b": ("int", "list")}
+    found = partax.labels(model(), {"linear": eqx.nn.Linear}, default="rest", is_leaf=lambda n: n is not None)
+    assert found == "rest"
+
+
+def test_the_same_object_in_two_places_is_in_two_groups():
+    array = jnp.ones(1)
+    assert partax.labels([array, array], {"x": by_path("0")}, default="y") == ["x", "y"]
+
+
+def test_paths_that_print_alike_are_told_apart():
+    assert partax.labels({"['a']": 1, "a": {"']": 2}}, {"x": by_path("a/*")}, default="y") == {
+        "['a']": "y",
+        "a": {"']": "x"},
+    }
+
+
+# --- errors
+
+
+def test_a_leaf_that_no_group_takes_needs_a_default():
+    tree = {"a": 1, "b": ["x", {"c": 2.0}]}
+    with pytest.raises(
+        ValueError, match=re.escape("no group takes `pytree['b'][0]`, `pytree['b'][1]['c']`;")
+    ) as caught:
+        partax.labels(tree, {"int": int})
+    assert "default" in str(caught.value)
+    with pytest.raises(ValueError, match=re.escape("`pytree`;")):
+        partax.labels(3, {})
+
+
+def test_of_many_such_leaves_the_first_few_are_listed():
+    with pytest.raises(ValueError, match="and 9,995 more") as caught:
+        partax.labels(list(range(10_001)), {"x": by_path("7")})
+    assert len(str(caught.value)) < 400
+    assert "`pytree[0]`" in str(caught.value)
+
+
+@pytest.mark.parametrize("groups", [[("a", int)], [int], int, "a", None, is_array])
+def test_groups_that_are_no_mapping_are_a_type_error(groups):
+    with pytest.raises(TypeError, match="mapping"):
+        partax.labels([1], groups, default="x")
+
+
+@pytest.mark.parametrize("label", [None, (), ("a", 1), collections.namedtuple("Pair", "a b")(1, 2)], ids=repr)
+def test_a_label_that_is_a_node_is_a_value_error(label):
+    with pytest.raises(ValueError, match="leaf") as caught:
+        partax.labels([1], {label: int})
+    assert repr(label) in str(caught.value)
+    if label is not None:
+        with pytest.raises(ValueError, match="default label"):
+            partax.labels([1], {"x": int}, default=label)
+
+
+def test_a_default_that_cannot_be_hashed_is_a_type_error():
+    with pytest.raises(TypeError, match=r"default label.*hashed"):
+        partax.labels([1], {"x": int}, default=np.ones(1))
+    with pytest.raises(ValueError, match="default label"):
+        partax.labels([1], {"x": int}, default=["x"])
+
+
+def test_what_is_no_filter_is_a_value_error():
+    with pytest.raises(ValueError, match="filter"):
+        partax.labels([1], {"x": "a path"})
+
+
+# --- optax trains with them
+
+
+def batch():
+    x = jax.random.normal(jax.random.key(3), (16, 3))
+    return x, jnp.stack([x.sum(1), x[:, 0] - x[:, 1]], axis=1)
+
+
+def loss(model, x, y):
+    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+
+def train(optimizer, model, steps=30, wrt=None):
+    @partax.filter_jit
+    def step(model, state, x, y):
+        value, gradient = partax.filter_value_and_grad(loss, wrt=wrt)(model, x, y)
+        updates, state = optimizer.update(gradient, state, partax.filter(model, is_inexact_array))
+        return partax.apply_updates(model, updates), state, value
+
+    state = optimizer.init(partax.filter(model, is_inexact_array))
+    values = []
+    for _ in range(steps):
+        model, state, value = step(model, state, *batch())
+        values.append(float(value))
+    assert step.cache_info().traces == 1
+    return model, values
+
+
+GROUPS = {"last weight": by_path("layers/4/weight"), "last bias": by_path("layers/4/bias")}
+
+
+def transforms():
+    return {"last weight": optax.adam(1e-2), "last bias": optax.sgd(1e-1), "frozen": optax.set_to_zero()}
+
+
+def test_an_equinox_model_trains_in_groups():
+    start = model()
+    tree = partax.labels(start, GROUPS, default="frozen")
+    # A function, because optax would call the module.
+    optimizer = optax.multi_transform(transforms(), lambda _: tree)
+    trained, values = train(optimizer, start)
+    assert values[-1] < 0.9 * values[0]
+    expected = trained_by_hand(start)
+    np.testing.assert_allclose(trained.layers[4].weight, expected.weight, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(trained.layers[4].bias, expected.bias, rtol=1e-4, atol=1e-6)
+    for i in (0, 2):
+        np.testing.assert_array_equal(trained.layers[i].weight, start.layers[i].weight)
+        np.testing.assert_array_equal(trained.layers[i].bias, start.layers[i].bias)
+
+
+def trained_by_hand(start, steps=30):
+    """Adam on the last weight and gradient descent on the last bias, without partax and multi_transform."""
+    adam, sgd = optax.adam(1e-2), optax.sgd(1e-1)
+    last = start.layers[4]
+    weight, bias = last.weight, last.bias
+    adam_state, sgd_state = adam.init(weight), sgd.init(bias)
+    for _ in range(steps):
+        grads = jax.grad(
+            lambda wb: loss(eqx.tree_at(lambda m: (m.layers[4].weight, m.layers[4].bias), start, wb), *batch())
+        )((weight, bias))
+        change, adam_state = adam.update(grads[0], adam_state)
+        weight += change
+        change, sgd_state = sgd.update(grads[1], sgd_state)
+        bias += change
+    return eqx.tree_at(lambda m: (m.weight, m.bias), last, (weight, bias))
+
+
+def test_with_wrt_the_frozen_parameters_stay_the_same_objects():
+    start = model()
+    tree = partax.labels(start, GROUPS, default="frozen")
+    optimizer = optax.multi_transform(transforms(), lambda _: tree)
+    trained, values = train(optimizer, start, wrt=any_of(*GROUPS.values()))
+    assert values[-1] < 0.9 * values[0]
+    for i in (0, 2):
+        assert trained.layers[i].weight is start.layers[i].weight
+        assert trained.layers[i].bias is start.layers[i].bias
+    expected = trained_by_hand(start)
+    np.testing.assert_allclose(trained.layers[4].weight, expected.weight, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(trained.layers[4].bias, expected.bias, rtol=1e-4, atol=1e-6)
+
+
+def test_a_module_that_is_not_callable_goes_to_optax_as_it_is():
+    class Parameters(eqx.Module):
+        weight: jax.Array
+        bias: jax.Array
+
+    params = Parameters(jnp.ones(2), jnp.ones(2))
+    tree = partax.labels(params, {"weight": by_path("weight")}, default="frozen")
+    optimizer = optax.multi_transform({"weight": optax.sgd(0.5), "frozen": optax.set_to_zero()}, tree)
+    updates, _ = optimizer.update(params, optimizer.init(params), params)
+    np.testing.assert_array_equal(updates.weight, [-0.5, -0.5])
+    np.testing.assert_array_equal(updates.bias, [0.0, 0.0])
+
+
+def test_a_dict_trains_in_groups():
+    params = {"body": {"w": jnp.ones((3, 4)), "b": jnp.zeros(4)}, "head": [jnp.ones((4, 2)), jnp.zeros(2)]}
+    tree = partax.labels(params, {2: by_path("head/0"), 1: by_path("body/*")}, default=0)
+    assert tree == {"body": {"w": 1, "b": 1}, "head": [2, 0]}
+    optimizer = optax.multi_transform({0: optax.set_to_zero(), 1: optax.sgd(0.25), 2: optax.sgd(1.0)}, tree)
+    state = optimizer.init(params)
+    gradient = jax.tree.map(jnp.ones_like, params)
+    updates, state = jax.jit(optimizer.update)(gradient, state, params)
+    expected = {
+        "body": {"w": jnp.full((3, 4), -0.25), "b": jnp.full(4, -0.25)},
+        "head": [jnp.full((4, 2), -1.0), jnp.zeros(2)],
+    }
+    assert jax.tree.structure(updates) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(updates), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_labels_may_stand_where_the_parameters_have_none():
+    tree = {"a": jnp.ones(2), "activation": jnp.tanh, "steps": jnp.arange(2), "b": jnp.ones(2)}
+    names = partax.labels(tree, {"a": by_path("a")}, default="rest")
+    assert names == {"a": "a", "activation": "rest", "steps": "rest", "b": "rest"}
+    optimizer = optax.multi_transform({"a": optax.sgd(1.0), "rest": optax.adam(1.0)}, names)
+    params = partax.filter(tree, is_inexact_array)
+    state = optimizer.init(params)
+    gradient = {"a": jnp.ones(2), "activation": None, "steps": None, "b": None}
+    updates, _ = optimizer.update(gradient | {"b": jnp.ones(2)}, state, params)
+    np.testing.assert_array_equal(updates["a"], [-1.0, -1.0])
+    assert updates["activation"] is None
+    assert updates["steps"] is None
+    np.testing.assert_allclose(updates["b"], [-1.0, -1.0], rtol=1e-5)

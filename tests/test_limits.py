@@ -1,0 +1,273 @@
+"""Guards the promise that traces can be limited, and that the error comes before the compile and says what is new."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import RetraceError, debug, filter_jit
+from trees import Layer, array, assert_same
+
+CHANGE = r"x: float32\[3\] -> float32\[4\]"
+
+
+@pytest.fixture
+def compiled() -> list[str]:
+    """The names of what XLA compiles."""
+    names: list[str] = []
+
+    def listen(event: str, duration: float, **details: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            names.append(details["fun_name"])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+# --- max_traces
+
+
+def test_max_traces(traces: TraceCounter, compiled: list[str]) -> None:
+    @filter_jit(max_traces=2)
+    def step(x: Any, n: int) -> Any:
+        traces.tick()
+        return x * n
+
+    step(array(3), 1)
+    step(array(4), 1)
+    del compiled[:]
+    for _ in range(2):
+        with pytest.raises(RetraceError, match=r"`step` .*max_traces=2.*because n: static int 1 -> 2"):
+            step(array(4), 2)
+    assert traces.count == 2 and not any("step" in name for name in compiled)
+    assert_same(step(array(3), 1), array(3))
+    assert_same(step(array(4), 1), array(4))
+    assert step.cache_info() == (1, 2, 2, 2, 4096)
+    step.clear_cache()
+    step(array(5), 3)
+    assert traces.count == 3
+
+
+def test_max_traces_counts_neither_hits_nor_traces_that_raise(traces: TraceCounter) -> None:
+    @filter_jit(max_traces=1)
+    def f(x: Any, fail: list[int]) -> Any:
+        traces.tick()
+        if fail:
+            raise KeyError("no")
+        return x
+
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            f(array(3), [1])
+    for _ in range(3):
+        f(array(3), [])
+    with pytest.raises(RetraceError):
+        f(array(4), [])
+    assert traces.count == 4
+
+
+def test_max_traces_is_an_option_of_its_own(traces: TraceCounter) -> None:
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x
+
+    filter_jit(f)(array(3))
+    filter_jit(f, max_traces=1)(array(3))
+    filter_jit(f, max_traces=1)(array(3))
+    assert traces.count == 2
+    with pytest.raises(RetraceError, match="max_traces=0"):
+        filter_jit(f, max_traces=0)(array(3))
+
+
+def test_max_traces_ahead_of_time(traces: TraceCounter) -> None:
+    @filter_jit(max_traces=1, donate="all")
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1
+
+    f.lower(array(3)).compile()
+    f(array(3))
+    with pytest.raises(RetraceError, match=CHANGE):
+        f.lower(jax.ShapeDtypeStruct((4,), jnp.float32))
+    assert traces.count == 1
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "2"])
+def test_a_limit_that_makes_no_sense(value: Any) -> None:
+    with pytest.raises(ValueError, match="max_traces"):
+        filter_jit(lambda x: x, max_traces=value)
+    with pytest.raises(ValueError, match="max_traces"):
+        debug.assert_max_traces(lambda x: x, max_traces=value)
+
+
+# --- no_retrace
+
+
+def test_no_retrace(traces: TraceCounter, compiled: list[str], devices: list[jax.Device]) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1, 2
+
+    x, y = array(3), array(4)
+    f(x)
+    del compiled[:]
+    with debug.no_retrace():
+        f(x)
+        with pytest.raises(RetraceError, match=rf"`f` .*no_retrace\(\), as trace 2: {CHANGE}"):
+            f(y)
+        with pytest.raises(RetraceError, match="as trace 1: the first"):
+            filter_jit(lambda x: x + 1)(x)
+        with pytest.raises(RetraceError, match=r"compiled again .* for trace 1: x: uncommitted -> committed to"):
+            f(jax.device_put(x, devices[0]))
+        f(x)
+    assert compiled == [] and traces.count == 1
+    f(y)
+    f(jax.device_put(x, devices[0]))
+    assert traces.count == 2
+
+
+def test_no_retrace_holds_for_nested_functions_and_in_this_thread_only() -> None:
+    inner = filter_jit(lambda x: x + 1)
+    outer = jax.jit(lambda x: inner(x))
+    other: list[Any] = []
+    with debug.no_retrace():
+        with pytest.raises(RetraceError):
+            outer(array(3))
+        thread = threading.Thread(target=lambda: other.append(filter_jit(lambda x: x + 1)(array(3))))
+        thread.start()
+        thread.join()
+    assert_same(other, [array(3) + 1])
+    assert_same(outer(array(3)), array(3) + 1)
+
+
+def test_no_retrace_can_be_nested() -> None:
+    f = filter_jit(lambda x: x)
+    with debug.no_retrace():
+        with debug.no_retrace():
+            pass
+        with pytest.raises(RetraceError):
+            f(array(3))
+    f(array(3))
+
+
+# --- assert_max_traces
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+JITS: dict[str, Wrap] = {"partax": filter_jit, "jax": jax.jit, "equinox": eqx.filter_jit}
+
+
+@pytest.mark.parametrize("jit", JITS)
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_assert_max_traces(jit: str, where: str, traces: TraceCounter, compiled: list[str]) -> None:
+    def step(x: Any) -> Any:
+        traces.tick()
+        return jnp.sin(x)
+
+    if where == "inside":
+        f = JITS[jit](debug.assert_max_traces(step, max_traces=1))
+    else:
+        f = debug.assert_max_traces(JITS[jit](step), max_traces=1)
+    x, y = array(3), array(4)
+    for _ in range(3):
+        f(x)
+    assert traces.count == 1
+    del compiled[:]
+    with pytest.raises(RetraceError, match=rf"`step` .*max_traces=1 .*because {CHANGE}"):
+        f(y)
+    assert not any("step" in name for name in compiled)
+    f(x)
+    assert f.__name__ == "step"
+    if where == "inside" or jit == "partax":
+        assert traces.count == 1  # others can only be stopped after the trace
+
+
+def test_assert_max_traces_inside_and_outside_at_once(traces: TraceCounter) -> None:
+    def step(x: Any) -> Any:
+        traces.tick()
+        return x
+
+    f = debug.assert_max_traces(filter_jit(debug.assert_max_traces(step, max_traces=2)), max_traces=3)
+    f(array(3))
+    f(array(4))
+    with pytest.raises(RetraceError, match="max_traces=2"):
+        f(array(5))
+    assert traces.count == 2
+
+
+def test_a_callable_that_is_not_traced_is_not_limited() -> None:
+    f = debug.assert_max_traces(lambda x: x + 1, max_traces=0)
+    for n in range(3):
+        assert_same(f(array(n)), array(n) + 1)
+    with pytest.raises(RetraceError, match="allows none"):
+        jax.jit(f)(array(3))
+    with pytest.raises(RetraceError):
+        jax.vmap(jax.grad(f))(array(3))
+
+
+def test_the_static_arguments_are_explained_too(traces: TraceCounter) -> None:
+    def step(model: Layer, *rest: Any, **more: Any) -> Any:
+        traces.tick()
+        return model
+
+    f = filter_jit(debug.assert_max_traces(step, max_traces=1))
+    f(Layer(array(2, 2), rate=1.0), 1, k=2)
+    for args, kwargs, expected in [
+        ((Layer(array(2, 2), rate=2.0), 1), {"k": 2}, r"model.rate: static float 1.0 -> 2.0"),
+        ((Layer(array(2, 2), rate=1.0), 3), {"k": 2}, r"rest\[0\]: static int 1 -> 3"),
+        ((Layer(array(2, 2), rate=1.0), 1), {"k": 4}, r"k: static int 2 -> 4"),
+    ]:
+        with pytest.raises(RetraceError, match=f"because {expected}"):
+            f(*args, **kwargs)
+    assert traces.count == 1
+
+
+def test_what_is_wrapped_may_be_a_module_or_a_method() -> None:
+    class Model(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, x: Any) -> Any:
+            return self.weight * x
+
+        def step(self, x: Any) -> Any:
+            return self.weight * x
+
+    Model.limited = debug.assert_max_traces(Model.step, max_traces=1)  # type: ignore[attr-defined]
+    model = Model(array(3, start=1))
+    f = filter_jit(debug.assert_max_traces(model, max_traces=1))
+    assert_same(f(array(3)), array(3, start=1) * array(3))
+    arrays = [
+        leaf for leaf in jax.tree.leaves(debug.assert_max_traces(model, max_traces=1)) if isinstance(leaf, jax.Array)
+    ]
+    assert arrays[0] is model.weight
+    g = filter_jit(lambda m, x: m.limited(x))
+    assert_same(g(model, array(3)), array(3, start=1) * array(3))
+    with pytest.raises(RetraceError, match=r"self.weight: float32\[3\] -> float32\[1\]"):
+        g(Model(array(1)), array(3))
+
+
+def test_limits_report_nothing_themselves(caplog: pytest.LogCaptureFixture) -> None:
+    f = filter_jit(debug.assert_max_traces(lambda x, n: x * n, max_traces=20))
+    with caplog.at_level(logging.WARNING, "partax"), partax.explain(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for n in range(7):
+            f(array(3), n)
+    assert len(caplog.records) == 7
+    assert [w.category for w in caught] == [partax.RetraceWarning]
+
+
+def test_only_callables() -> None:
+    with pytest.raises(TypeError, match="found a `int`"):
+        debug.assert_max_traces(3, max_traces=1)  # type: ignore[arg-type]
+    assert issubclass(RetraceError, RuntimeError) and issubclass(partax.RetraceWarning, UserWarning)

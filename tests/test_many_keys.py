@@ -1,0 +1,176 @@
+"""Guards the promise that keys are bounded: ten thousand of them, through one wrapper or through as many wrappers,
+leave nothing behind but the latest, and other functions keep their traces."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+
+from conftest import TraceCounter
+from partax import filter_jit
+from trees import array, assert_same
+
+Collect = Callable[[], None]
+MANY = 10_000
+
+
+class Witness:
+    """Compared by identity and weakly referable: shows what is still alive."""
+
+
+def alive(name: str) -> int:
+    """How many objects there are whose type has this name."""
+    return sum(type(obj).__name__ == name for obj in gc.get_objects())
+
+
+def adding(n: Any) -> Any:
+    return lambda x: x + n
+
+
+@pytest.fixture
+def bystander(traces: TraceCounter) -> Any:
+    @filter_jit
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return x + 1
+
+    f(array(2))
+    yield f
+    assert_same(f(array(2)), array(2) + 1)
+    assert traces.count == 1
+
+
+@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
+def test_static_keys_of_one_wrapper_are_bounded(bystander: Any, collect: Collect) -> None:
+    f = filter_jit(lambda x, n: x * n, cache_size=100)
+    jitted = alive("PjitFunction")
+    for n in range(MANY):
+        f.eval_shape(array(2), n)
+        if n % 100 == 0:
+            assert_same(f(array(2), n), array(2) * n)
+    collect()
+    assert f.cache_info().static_keys == 100
+    assert alive("PjitFunction") - jitted <= 100
+    before = f.cache_info().traces
+    f.eval_shape(array(2), MANY - 1)
+    assert f.cache_info().traces == before
+
+
+def test_wrappers_of_callables_that_are_gone_are_bounded(bystander: Any, collect: Collect) -> None:
+    caches = alive("CallCache")
+    for n in range(MANY):
+        f = filter_jit(adding(n))
+        f.eval_shape(array(2))
+        if n % 100 == 0:
+            assert_same(f(array(2)), array(2) + n)
+    del f
+    collect()
+    assert alive("CallCache") - caches <= 256
+    again = filter_jit(adding(MANY - 1))
+    assert again.cache_info().traces == 1
+
+
+def test_wrappers_that_live_keep_their_traces(collect: Collect) -> None:
+    wrappers = [filter_jit(adding(n)) for n in range(1000)]
+    for wrapper in wrappers:
+        wrapper.eval_shape(array(2))
+    collect()
+    assert all(wrapper.cache_info().traces == 1 for wrapper in wrappers)
+    assert filter_jit(adding(0)).cache_info().traces == 1
+    caches = alive("CallCache")
+    del wrappers, wrapper
+    collect()
+    assert caches - alive("CallCache") >= 1000 - 256
+
+
+def test_keys_of_callables_are_bounded_and_the_least_recently_used_goes_first(traces: TraceCounter) -> None:
+    f = filter_jit(lambda fun, x: (traces.tick(), fun(x))[1], cache_size=3)
+    for n in (1, 2, 3, 1, 4, 1):  # 2 goes
+        f(adding(n), array(2))
+    assert (traces.count, f.cache_info().static_keys) == (4, 3)
+    f(adding(1), array(2))
+    f(adding(3), array(2))
+    assert traces.count == 4
+    f(adding(2), array(2))
+    assert traces.count == 5
+
+
+HELD: dict[str, Callable[[Any], Any]] = {
+    "closure": lambda held: lambda x: (held, x)[1],
+    "default": lambda held: lambda x, d=held: (d, x)[1],
+    "inner function": lambda held: (lambda inner: lambda x: inner(x))((lambda h: lambda x: (h, x)[1])(held)),
+    "list": lambda held: (lambda items: lambda x: (items, x)[1])([held]),
+    "tuple": lambda held: (lambda items: lambda x: (items, x)[1])((1, held)),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_keys_keep_no_function_and_nothing_that_it_holds_by_identity(kind: str, collect: Collect) -> None:
+    f = filter_jit(lambda fun, x: (fun(x), fun))
+    refs: list[weakref.ref[Any]] = []
+    for make in (lambda: array(100), Witness):
+        held = make()
+        fun = HELD[kind](held)
+        refs += [weakref.ref(held), weakref.ref(fun)]
+        for _ in range(2):
+            f(fun, array(2))
+            filter_jit(fun)(array(2))
+        del held, fun
+    collect()
+    assert [ref() for ref in refs] == [None] * 4
+    assert f.cache_info().static_keys == 0  # nobody can make them anew
+
+
+def test_keys_of_functions_that_can_be_made_anew_outlive_them(collect: Collect) -> None:
+    f = filter_jit(lambda fun, x: fun(x))
+    fun = adding(2)
+    ref = weakref.ref(fun)
+    f(fun, array(2))
+    del fun
+    collect()
+    assert ref() is None and f.cache_info().static_keys == 1
+    f(adding(2), array(2))
+    assert f.cache_info().traces == 1
+
+
+def test_a_cache_that_waits_keeps_no_result(collect: Collect) -> None:
+    witness = Witness()
+
+    def call(n: int, held: Witness) -> None:
+        filter_jit(lambda x: (x, n, [Witness()]))(array(2))
+        filter_jit(lambda x, w: (x, n, w))(array(2), held)
+
+    for n in range(3):
+        call(n, witness)
+    ref = weakref.ref(witness)
+    del witness
+    collect()
+    assert ref() is None
+    assert alive("Witness") == 0
+
+
+def test_recursive_functions_and_their_wrappers_die(collect: Collect) -> None:
+    def make() -> list[weakref.ref[Any]]:
+        witness = Witness()
+
+        def even(x: Any, n: int = 3) -> Any:
+            return (x, witness)[0] if n == 0 else odd(x, n - 1)
+
+        def odd(x: Any, n: int = 3) -> Any:
+            return even(x, max(0, n - 1))
+
+        step = filter_jit(lambda fun, x: fun(x))
+        for _ in range(2):
+            step(even, array(2))
+            step(filter_jit(odd), array(2))
+            filter_jit(even)(array(2))
+        return [weakref.ref(even), weakref.ref(odd), weakref.ref(witness), weakref.ref(step)]
+
+    refs = make()
+    collect()
+    assert [ref() for ref in refs] == [None] * 4

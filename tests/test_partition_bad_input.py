@@ -1,0 +1,404 @@
+"""Bad filters and keys get a Python exception of the right kind from partition and flat_partition, or the right answer:
+filters that raise, change the tree or enter again, keys that cannot be printed; and nothing leaks."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import any_of, by_path, filter_jit, flat_combine, flat_partition, is_array, not_
+from partition_reference import assert_identical, parts_of, taken
+from test_memory import check_steady
+from trees import Bag, Cell, Layer, array, make_model
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "partition": lambda tree, *filters, **options: partax.partition(tree, *filters, **options),
+    "flat_partition": lambda tree, *filters, **options: flat_partition(tree, *filters, **options),
+    "static": lambda tree, *filters, **options: flat_partition(tree, *filters, rest="static", separator="/", **options),
+    "filter": lambda tree, *filters, **options: [partax.filter(tree, f, **options) for f in filters],
+}
+over_calls = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+def check_works() -> None:
+    tree = make_model()
+    arrays, rest = partax.partition(tree, is_array)
+    assert_identical(partax.combine(rest, arrays), tree)
+    spec, arrays, rest = flat_partition(tree, Layer, by_path("name"), separator="/")[:3]
+    assert_identical(flat_combine(spec, arrays, rest, {}), tree)
+
+
+# --- filters that fail
+
+
+def raising(when: int = 0) -> Callable[[Any], bool]:
+    """A predicate that raises when it is asked for the time after `when`."""
+    asked: list[Any] = []
+
+    def predicate(x: Any) -> bool:
+        asked.append(x)
+        if len(asked) > when:
+            raise ZeroDivisionError("no answer")
+        return False
+
+    return predicate
+
+
+class NoTruth:
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError("no answer")
+
+
+class RaisingMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        raise ZeroDivisionError("no answer")
+
+
+class Raising(metaclass=RaisingMeta):
+    pass
+
+
+class NotBool(type):
+    def __instancecheck__(cls, instance: Any) -> Any:
+        return NoTruth()
+
+
+class Doubtful(metaclass=NotBool):
+    pass
+
+
+BROKEN: dict[str, Callable[[], Any]] = {
+    "predicate": raising,
+    "predicate, later": lambda: raising(3),
+    "answer": lambda: lambda x: NoTruth(),
+    "type": lambda: Raising,
+    "type in a tuple": lambda: (str, Raising),
+    "answer of a type": lambda: Doubtful,
+    "in a combination": lambda: any_of(str, not_(raising(2))),
+}
+
+
+@over_calls
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_a_filter_raises_passes_through(call: Any, name: str) -> None:
+    tree = {"a": make_model(), "b": [1, 2, Bag(3, array(1))]}
+    for filters in ((BROKEN[name](),), (is_array, BROKEN[name]()), (str, BROKEN[name](), is_array)):
+        with pytest.raises(ZeroDivisionError, match="no answer"):
+            call(tree, *filters)
+        check_works()
+
+
+@over_calls
+def test_is_leaf_that_raises_passes_its_error_on(call: Any) -> None:
+    for when in (0, 3, 5):
+        with pytest.raises(ZeroDivisionError, match="no answer"):
+            call([1, [2, {"a": 3}], 4, make_model()], int, is_leaf=raising(when))
+    check_works()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StopIteration, GeneratorExit])
+def test_other_exceptions_pass_too(error: type[BaseException]) -> None:
+    def stop(x: Any) -> bool:
+        raise error
+
+    for call in CALLS.values():
+        with pytest.raises(error):
+            call([1, [2]], stop)
+    check_works()
+
+
+# --- filters that change the tree
+
+
+def changing_trees() -> dict[str, tuple[Any, Callable[[], object]]]:
+    lst: list[Any] = [1, "x", [2, 3], array(1), "y"]
+    inner: list[Any] = [[1, 2], "x"]
+    dct: dict[str, Any] = {"a": 1, "b": {"c": array(1)}, "d": "x"}
+    layer = Layer([1, 2, array(2)], array(2))
+    bag = Bag(1, [2, "x"], array(1), label=[1])
+    cell = Cell([1, "x"], {"a": array(1)})
+    return {
+        "list": (lst, lst.clear),
+        "list grows": (lst[:], lambda: lst.extend([1] * 1000)),
+        "inner list": (inner, lambda: (inner[0].clear(), inner.clear())),
+        "dict": (dct, lambda: (dct["b"].clear(), dct.clear())),
+        "dict grows": (dct, lambda: dct.update({str(i): i for i in range(100)})),
+        "module": (layer, lambda: (layer.weight.clear(), object.__delattr__(layer, "bias"))),
+        "registered": (bag, lambda: (setattr(bag, "items", ()), bag.label.clear())),
+        "dataclass": (cell, lambda: (cell.weight.clear(), setattr(cell, "bias", None))),
+    }
+
+
+@over_calls
+@pytest.mark.parametrize("name", changing_trees())
+@pytest.mark.parametrize("when", [0, 1, 2])
+def test_a_filter_that_changes_the_tree_while_it_is_asked(call: Any, name: str, when: int) -> None:
+    for use in ("predicate", "is_leaf", "type"):
+        tree, change = changing_trees()[name]
+        asked: list[int] = []
+
+        def act(x: Any, asked: list[int] = asked, change: Callable[[], object] = change) -> bool:
+            asked.append(1)
+            if len(asked) == when + 1:
+                change()
+            return False
+
+        class Meta(type):
+            def __instancecheck__(cls, instance: Any, act: Callable[[Any], bool] = act) -> bool:
+                return act(instance)
+
+        class Kind(metaclass=Meta):
+            pass
+
+        filters = {"predicate": (act, is_array), "is_leaf": (int, is_array), "type": (Kind, is_array)}[use]
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError, KeyError):
+            call(tree, *filters, **({"is_leaf": act} if use == "is_leaf" else {}))
+        assert asked
+        check_works()
+
+
+def test_a_filter_that_enters_again() -> None:
+    tree = make_model()
+    expected = taken(tree, is_array)
+    depth: list[int] = []
+
+    def again(x: Any) -> bool:
+        if len(depth) < 3:
+            depth.append(1)
+            assert taken(tree, again) == expected
+            spec, *dicts = flat_partition(tree, again, separator="/")
+            assert list(dicts[0]) == expected
+            assert_identical(flat_combine(spec, *dicts), tree)
+        return is_array(x)
+
+    assert taken(tree, again) == expected
+    assert parts_of(tree, again, not_(again)) == [expected, ["layers/0/rate", "layers/1/rate"], []]
+
+
+def test_a_tree_that_another_thread_changes() -> None:
+    tree: list[Any] = [array(2), {"a": 1}, [array(2)], "x"]
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            tree.append(1)
+            tree[1]["b"] = 2
+            tree[2].append("y")
+            tree.pop()
+            tree[1].pop("b")
+            tree[2].pop()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(300):
+            with contextlib.suppress(RuntimeError, ValueError):
+                parts = partax.partition(tree, lambda x: is_array(x), dict, by_path("**"))
+                partax.combine(*parts)
+            with contextlib.suppress(RuntimeError, ValueError):
+                spec, *dicts = flat_partition(tree, lambda x: is_array(x), dict)
+                flat_combine(spec, *dicts)
+    finally:
+        stop.set()
+        thread.join()
+    assert taken(tree, is_array) == ["0", "2/0"]
+    check_works()
+
+
+# --- keys
+
+
+class BadKey:
+    """Sorted by number; printing it is refused, or gives no text, or runs something."""
+
+    def __init__(self, number: int, text: Callable[[], Any]) -> None:
+        self.number, self.text = number, text
+
+    def __lt__(self, other: BadKey) -> bool:
+        return self.number < other.number
+
+    def __repr__(self) -> Any:
+        return self.text()
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BadKey) and self.number == other.number
+
+
+def refuses() -> str:
+    raise ZeroDivisionError("no text")
+
+
+@pytest.mark.parametrize("separator", [None, "/"])
+def test_keys_that_cannot_be_printed(separator: str | None) -> None:
+    for text, error in ((refuses, ZeroDivisionError), (lambda: 3, TypeError)):
+        tree = {BadKey(0, text): [1, array()], BadKey(1, text): "x"}
+        arrays, rest = partax.partition(tree, is_array)  # without paths nothing is printed
+        assert partax.combine(rest, arrays) == tree
+        assert [len(jax.tree.leaves(part)) for part in partax.partition(tree, str, list)] == [1, 2, 0]
+        with pytest.raises(error):
+            flat_partition(tree, separator=separator)
+        with pytest.raises(error):
+            flat_partition(tree, is_array, separator=separator)
+        for pattern in ("**/0", "*/*", "a"):
+            with contextlib.suppress(error):
+                partax.partition(tree, by_path(pattern))
+        with pytest.raises(error):
+            partax.partition(tree, by_path(regex="a"))
+    check_works()
+
+
+@pytest.mark.parametrize("separator", [None, "/"])
+def test_keys_that_change_the_tree_when_printed(separator: str | None) -> None:
+    for use in ((), (is_array,), (by_path("**/0"),), (by_path(regex="0"), int)):
+        tree: dict[Any, Any] = {}
+
+        def clear(tree: dict[Any, Any] = tree) -> str:
+            for value in tree.values():
+                if isinstance(value, list):
+                    value.clear()
+            tree.clear()
+            return "key"
+
+        tree.update({BadKey(0, clear): [1, array(1)], BadKey(1, clear): "x", BadKey(2, clear): [2]})
+        with contextlib.suppress(RuntimeError, ValueError, TypeError, KeyError):
+            spec, *dicts = flat_partition(tree, *use, separator=separator)
+            flat_combine(spec, *dicts)
+        check_works()
+
+
+class Text(str):
+    """A subclass of str with its own ideas."""
+
+    def __repr__(self) -> str:
+        return "mine"
+
+    def __str__(self) -> str:
+        return "also mine"
+
+
+@pytest.mark.parametrize("separator", [None, "/"])
+def test_subclasses_of_str_and_int_as_keys(separator: str | None) -> None:
+    class Number(int):
+        def __repr__(self) -> str:
+            return "number"
+
+        __str__ = __repr__
+
+    for tree in ({Text("k"): [1, 2]}, {Number(1): [1, 2]}, [{Text("k"): 1}, {Text("k"): 2}]):
+        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+        options: Any = {} if separator is None else {"simple": True, "separator": separator}
+        spec, all_leaves = flat_partition(tree, separator=separator)
+        assert list(all_leaves) == [jax.tree_util.keystr(path, **options) for path in paths]
+        assert all(type(key) is str for key in all_leaves) and flat_combine(spec, all_leaves) == tree
+    assert taken({Text("k"): 1}, by_path("also mine")) == ["also mine"]
+
+
+class OwnKey:
+    """A key of a path that is not jax's."""
+
+    def __str__(self) -> str:
+        return "<own>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnKey)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Own:
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+
+jax.tree_util.register_pytree_with_keys(
+    Own, lambda o: (tuple((OwnKey(), x) for x in o.items), None), lambda _, items: Own(*items)
+)
+
+
+def test_keys_of_the_user_s_own_kind() -> None:
+    tree = {"a": Own(1, [2], "x")}
+    assert list(flat_partition(tree)[1]) == ["['a']<own>", "['a']<own>[0]", "['a']<own>#2"]
+    assert list(flat_partition(tree, separator="/")[1]) == ["a/<own>", "a/<own>/0", "a/<own>#2"]
+    assert taken(tree, by_path("a/<own>")) == ["a/<own>", "a/<own>"]
+
+
+# --- leaks
+
+
+def test_many_calls_and_errors_leave_nothing(traces: TraceCounter) -> None:
+    model = make_model()
+    tree = {"m": model, "k": (1, "x", [array(1)])}
+    bad = [False, 3, by_path("nothing"), {"m": True}]
+
+    def run(i: int) -> None:
+        parts = partax.partition(tree, Layer, by_path("k/**"), any_of(is_array, not_(str)), replace=i)
+        partax.combine(*partax.partition(tree, Layer, str))
+        assert len(parts) == 4
+        with pytest.raises((ValueError, ZeroDivisionError)):
+            partax.partition(tree, bad[i % 4], strict=True)
+        with pytest.raises((ValueError, ZeroDivisionError)):
+            flat_partition(tree, bad[i % 4] if i % 4 else raising(1), strict=True)
+
+    check_steady(run, calls=5_000, warm=2_000)
+    assert traces.count == 0
+
+
+def test_reference_counts_do_not_move() -> None:
+    model, gone, filters = make_model(), object(), (Layer, by_path("**/bias"), (int, str))
+    watched: list[Any] = [model, model.layers, model.layers[0], model.layers[0].weight, gone, *filters, None, Layer]
+
+    def run() -> None:
+        partax.combine(*partax.partition(model, *filters, is_leaf=lambda x: False))
+        partax.partition(model, *filters, replace=gone)
+        for rest in ("dict", "static"):
+            spec, *dicts = flat_partition(model, *filters, rest=rest)
+            flat_combine(spec, *dicts)
+            with contextlib.suppress(KeyError):
+                flat_combine(spec, {"x": gone})
+
+    for _ in range(10):
+        run()
+    before = [sys.getrefcount(o) for o in watched]
+    for _ in range(500):
+        run()
+    drift = [b - a for a, b in zip(before, (sys.getrefcount(o) for o in watched), strict=True)]
+    assert all(abs(d) < 20 for d in drift), drift
+
+
+def test_nothing_survives_a_failed_call(collect: Any) -> None:
+    import weakref
+
+    class Leaf:
+        pass
+
+    leaf = Leaf()
+    ref = weakref.ref(leaf)
+    for call in CALLS.values():
+        with pytest.raises(ZeroDivisionError):
+            call([leaf, [leaf, 1]], raising(2))
+    del leaf
+    collect()
+    assert ref() is None
+
+
+def test_under_filter_jit_a_broken_filter_breaks_nothing() -> None:
+    @filter_jit
+    def f(x: jax.Array, n: int) -> Any:
+        return partax.partition([x, n], raising() if n else is_array)[0]
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            f(jnp.ones(2), 1)
+        assert f(jnp.ones(2), 0)[1] is None

@@ -1,0 +1,275 @@
+"""Guards the promise that a report gives each trace its own calls, seconds, size and constants, and no other's."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax import filter_jit
+from trees import Bag, array
+
+TABLE = {"big": jnp.ones((100, 10)), "unused": jnp.ones(3)}
+NUMBERS = np.arange(1000.0, dtype=np.float32)
+
+
+def test_calls_by_key_and_trace() -> None:
+    @filter_jit
+    def f(x: Any, n: int) -> Any:
+        return x * n, n
+
+    for n, size, calls in [(1, 2, 3), (2, 2, 4), (1, 3, 5)]:
+        for _ in range(calls):
+            f(array(size), n)
+    report = f.report()
+    assert (report.name, report.hits, report.misses) == ("f", 9, 3)
+    assert [(key.static, key.calls) for key in report.keys] == [("n=1", 8), ("n=2", 4)]
+    assert [(trace.number, trace.calls) for trace in report.traces] == [(1, 3), (2, 4), (3, 5)]
+    assert [trace.reason.split(" (")[0] for trace in report.traces] == [
+        "the first",
+        "n: static int 1 -> 2",
+        "x: float32[2] -> float32[3]",
+    ]
+    assert all(trace.site.startswith(report.defined.split(":")[0]) for trace in report.traces)
+
+
+def test_calls_of_one_array_are_known_by_their_key_only() -> None:
+    f = filter_jit(lambda x: x + 1)
+    for _ in range(3):
+        f(array(2))
+    assert [trace.calls for trace in f.report().traces] == [3]
+    f(array(3))
+    assert [trace.calls for trace in f.report().traces] == [None, None]
+    assert f.report().keys[0].calls == 4
+
+
+def test_seconds_are_those_of_the_function_itself() -> None:
+    @filter_jit
+    def slow(x: Any) -> Any:
+        time.sleep(0.2)
+        return jax.jit(lambda y: jnp.cos(y))(x), 1
+
+    @filter_jit
+    def outer(x: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            jnp.ones(17).reshape(17, 1).sum(axis=1)  # compiled during the trace, but not for it
+        return slow(x)[0] + 1, 2
+
+    outer(array(3))
+    (trace,) = outer.report().traces
+    assert trace.trace_seconds > 0.2 and trace.lower_seconds > 0 and trace.compile_seconds > 0
+    assert trace.executables == 1 and trace.seconds > 0.2
+    (inner,) = slow.report().traces
+    assert inner.trace_seconds > 0.2  # and it was never compiled by itself
+    assert (inner.lower_seconds, inner.compile_seconds, inner.executables) == (0, 0, 0)
+    before = outer.report()
+    outer(array(3))
+    assert outer.report().traces == before.traces or outer.report().traces[0].calls == 2
+    assert outer.report().seconds == before.seconds
+
+
+def test_seconds_of_what_is_compiled_again_or_ahead_of_time(devices: list[jax.Device]) -> None:
+    f = filter_jit(lambda x: (x + 1, 1))
+    f.lower(array(3)).compile()
+    (trace,) = f.report().traces
+    assert trace.executables == 1 and trace.lower_seconds > 0 and trace.compile_seconds > 0
+    f(array(3))
+    f(jax.device_put(array(3), devices[1]))
+    (again,) = f.report().traces
+    assert again.executables == 2 and again.compile_seconds > trace.compile_seconds
+    jax.vmap(f)(array(2, 3))
+    assert f.report().traces[0].executables == 3
+
+
+def test_a_function_that_is_only_traced_or_fails() -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        raise KeyError("no")
+
+    assert filter_jit(lambda x: x).report().traces == ()
+    with pytest.raises(KeyError):
+        f(array(3))
+    (trace,) = f.report().traces
+    assert trace.failed and trace.equations is None and trace.compile_seconds == 0
+    assert "1 failed" in str(f.report())
+
+
+def test_equations_count_inner_programs() -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        return jnp.sin(x) * 2, jax.lax.scan(lambda c, y: (c + y, None), 0.0, x)[0]
+
+    f(array(3))
+    jaxpr = jax.make_jaxpr(lambda x: (jnp.sin(x) * 2, jax.lax.scan(lambda c, y: (c + y, None), 0.0, x)[0]))(array(3))
+    assert f.report().traces[0].equations == len(re.findall(r"\S+:\S+ = ", str(jaxpr))) > len(jaxpr.eqns)
+
+
+def _helper(x: Any) -> Any:
+    return x + NUMBERS[: len(x)].sum() + (NUMBERS * x.sum()).sum()
+
+
+def test_captured_constants_have_the_names_of_their_variables() -> None:
+    weights = [array(7, 7), np.full((5, 5), 2.0, np.float32)]
+
+    @filter_jit
+    def f(x: Any) -> Any:
+        return _helper(x) + TABLE["big"].sum() + (weights[0] * x.sum()).sum() + (weights[1] * x.sum()).sum(), 1
+
+    f(array(3))
+    (trace,) = f.report().traces
+    found = {constant.name: (constant.type, constant.bytes) for constant in trace.constants}
+    assert found["TABLE['big']"] == ("float32[100,10]", 4000)
+    assert found["NUMBERS"] == ("float32[1000]", 4000)
+    assert found["weights[0]"] == ("float32[7,7]", 196)
+    assert found["weights[1]"] == ("float32[5,5]", 100)
+    assert "unused" not in str(found)
+    assert [c.bytes for c in trace.constants] == sorted((c.bytes for c in trace.constants), reverse=True)
+    assert "captured TABLE['big']: float32[100,10], 4 kB" in str(f.report())
+
+
+def test_an_argument_is_no_constant() -> None:
+    f = filter_jit(lambda x, table: (x + table["big"].sum(), 1))
+    f(array(3), TABLE)
+    assert f.report().traces[0].constants == ()
+
+
+def test_the_fast_path() -> None:
+    fast = filter_jit(lambda x: (x + 1, 1))
+    printing = filter_jit(lambda x: (jax.debug.callback(lambda v: None, x), x + 1)[1])
+    ref = jax.new_ref(array(3))
+
+    @filter_jit
+    def with_ref(ref: Any, x: Any) -> Any:
+        ref[...] += x
+        return x + 1
+
+    inner = filter_jit(lambda x: (x + 1, 1))
+    for _ in range(2):
+        fast(array(3))
+        printing(array(3))
+        with_ref(ref, array(3))
+        jax.jit(lambda x: inner(x)[0])(array(3))
+    jax.effects_barrier()
+    assert (fast.report().traces[0].fast_path, fast.report().traces[0].slow_because) == (True, "")
+    assert printing.report().traces[0].fast_path is False
+    assert "callback" in printing.report().traces[0].slow_because
+    assert with_ref.report().traces[0].fast_path is False and with_ref.report().traces[0].slow_because == "refs"
+    assert inner.report().traces[0].fast_path is None  # it has not run by itself
+
+
+class SlowNode:
+    def __init__(self, child: Any):
+        self.child = child
+
+
+def _flatten_slowly(node: SlowNode) -> Any:
+    time.sleep(0.001)
+    return (node.child,), None
+
+
+jax.tree_util.register_pytree_node(SlowNode, _flatten_slowly, lambda aux, children: SlowNode(*children))
+
+
+def test_nodes_that_python_functions_flatten() -> None:
+    f = filter_jit(lambda tree: 1)
+    f([SlowNode(array(2)), {"b": SlowNode(SlowNode(array(2)))}, Bag(1)])
+    slow = {node.type: node for node in f.report().slow_nodes}
+    assert slow["SlowNode"].count == 3 and slow["Bag"].count == 1
+    assert 3 * 1000 <= slow["SlowNode"].microseconds < 3 * 100_000
+    assert "SlowNode x 3 flattened by a Python function" in str(f.report())
+    g = filter_jit(lambda tree: 1)
+    g({"b": [array(2), (1, None)]})
+    assert g.report().slow_nodes == ()
+
+
+def test_keys_that_have_been_dropped() -> None:
+    f = filter_jit(lambda x, name: (x, name), cache_size=1)
+    f(array(2), "a")
+    f(array(2), "b")
+    keys = f.report().keys
+    assert [(key.static, key.calls) for key in keys] == [("name='b'", 1), ("name='a'", None)]
+    assert "dropped" in str(f.report())
+
+
+def test_the_report_of_all_functions() -> None:
+    @filter_jit
+    def cheap_one(x: Any) -> Any:
+        return x
+
+    @filter_jit
+    def costly_one(x: Any) -> Any:
+        time.sleep(0.3)
+        return x
+
+    untraced = filter_jit(lambda x: x)
+    cheap_one(array(2))
+    costly_one(array(2))
+    names = [function.name for function in partax.report().functions]
+    assert names.index("costly_one") < names.index("cheap_one")
+    assert len(names) == len({id(f) for f in partax.report().functions})
+    text = str(partax.report())
+    assert "costly_one (" in text and "cheap_one (" in text
+    del costly_one, untraced
+    assert "costly_one" not in [function.name for function in partax.report().functions]
+
+
+def test_a_report_makes_no_trace_and_keeps_nothing(collect: Callable[[], None]) -> None:
+    import weakref
+
+    traced: list[int] = []
+
+    @filter_jit
+    def f(x: Any) -> Any:
+        traced.append(1)
+        return x + 1, 1
+
+    f(array(3))
+    jax.clear_caches()
+    for _ in range(2):
+        report = f.report()
+    assert traced == [1] and report.traces[0].equations is None
+    gone = weakref.ref(f.__wrapped__)
+    del f
+    collect()
+    assert gone() is None and report.traces[0].number == 1
+
+
+def test_a_wrapper_made_anew_has_the_same_report() -> None:
+    def f(x: Any) -> Any:
+        return x + 1
+
+    filter_jit(f)(array(3))
+    filter_jit(f)(array(3))
+    assert filter_jit(f).report().traces[0].calls == 2
+
+
+def test_as_data_and_as_json() -> None:
+    f = filter_jit(lambda x, n: (x * n + TABLE["big"].sum(), n))
+    f(array(3), 1)
+    f(array(3), 2)
+    report = f.report()
+    data = json.loads(report.to_json(indent=1))
+    assert data["name"] == report.name and data["keys"][0]["static"] == "n=2"
+    first = data["keys"][1]["traces"][0]
+    assert first["constants"] == [{"name": "TABLE['big']", "type": "float32[100,10]", "bytes": 4000}]
+    assert first["compile_seconds"] == report.traces[0].compile_seconds and first["calls"] == 1
+    assert any(function == data for function in json.loads(partax.report().to_json())["functions"])
+
+
+def test_the_table_is_aligned() -> None:
+    f = filter_jit(lambda x, n: (x * n, n))
+    for n in range(3):
+        f(array(3), n)
+    lines = str(f.report()).splitlines()
+    assert re.fullmatch(r"<lambda> \(.*test_report.py:\d+\): 3 calls, 3 traces, \S+ s to trace and compile", lines[0])
+    assert lines[1].split()[:4] == ["static", "key", "calls", "trace"]
+    column = lines[1].index("fast path")
+    assert [line[column:] for line in lines[2:5]] == ["yes"] * 3

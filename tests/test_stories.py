@@ -1,0 +1,33 @@
+"""Guards the promise that the stories of the user guide run and print the reports that they are about."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import partax
+
+STORIES = Path(__file__).parents[1] / "bench" / "stories"
+TOLD = {
+    "slow_first_call": ["scanned_step (", "unrolled_step (", "arguments 1.86 GB"],
+    "recreated_callables": ["closure cell 'slope' 0.1 -> 0.2", "3 traces in 3 calls", "1 traces in 3 calls"],
+    "from_python_to_jit": [
+        "sigma: weak float32 -> static float 0.1",
+        "python_walk (",
+        "selu (",
+    ],
+}
+
+
+@pytest.mark.parametrize("story", sorted(path.stem for path in STORIES.glob("*.py")))
+def test_a_story_runs(story: str) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, str(STORIES / f"{story}.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    for text in TOLD[story]:
+        assert text in done.stdout + done.stderr

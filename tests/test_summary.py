@@ -1,0 +1,345 @@
+"""Guards the promise that `summary` counts the leaves, parameters and bytes of each group and subtree exactly, as data
+and as a printed table."""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax import Summary, SummaryRow, any_of, by_path, is_array, is_inexact_array
+from trees import over_samples
+
+
+def numbers(row):
+    return (row.leaves, row.parameters, row.bytes)
+
+
+def of(summary, path, group="rest"):
+    """The numbers of the only row of this subtree and group."""
+    (row,) = [row for row in summary.rows if (row.path, row.group) == (path, group)]
+    return numbers(row)
+
+
+def counted(leaves):
+    """Leaves, elements and bytes, from shapes and item sizes."""
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array | np.ndarray | np.generic)]
+    sizes = [math.prod(np.shape(array)) for array in arrays]
+    bytes_ = sum(size * array.dtype.itemsize for size, array in zip(sizes, arrays, strict=True))
+    return (len(leaves), sum(sizes), bytes_)
+
+
+def network():
+    return {
+        "model": {
+            "layers": [{"w": jnp.ones((3, 4)), "b": np.ones(4, np.float16)}, {"w": jnp.ones((4, 2))}],
+            "name": "net",
+        },
+        "steps": jnp.int32(0),
+    }
+
+
+# --- what is counted
+
+
+@pytest.mark.parametrize(
+    ("leaf", "parameters", "nbytes"),
+    [
+        (jnp.ones((2, 3)), 6, 24),
+        (jnp.ones((2, 3), jnp.bfloat16), 6, 12),
+        (jnp.ones(3, jnp.complex64), 3, 24),
+        (jnp.ones(3, jnp.int4), 3, 3),
+        (jnp.ones(3, jnp.float8_e4m3fn), 3, 3),
+        (jnp.ones(3, bool), 3, 3),
+        (jnp.ones(()), 1, 4),
+        (jnp.ones((0, 5)), 0, 0),
+        (np.ones((2, 3)), 6, 48),
+        (np.ones((2, 3))[:, ::2], 4, 32),
+        (np.float64(1), 1, 8),
+        (jax.ShapeDtypeStruct((2, 3), jnp.float16), 6, 12),
+        (jax.ShapeDtypeStruct((), jnp.int8), 1, 1),
+        (jax.random.key(0), 1, 8),  # two uint32
+        (jax.random.split(jax.random.key(0), 5), 5, 40),
+        (jax.random.key(0, impl="rbg"), 1, 16),
+        (jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 5)), 5, 40),
+        (1, 0, 0),
+        (2.5, 0, 0),
+        ("text", 0, 0),
+        (jnp.tanh, 0, 0),
+        (object(), 0, 0),
+    ],
+    ids=lambda x: f"{type(x).__name__} {getattr(x, 'dtype', '')}" if not isinstance(x, int) else "",
+)
+def test_each_kind_of_leaf(leaf, parameters, nbytes):
+    assert numbers(partax.summary([leaf]).total) == (1, parameters, nbytes)
+    assert numbers(partax.summary(leaf).total) == (1, parameters, nbytes)
+    if isinstance(leaf, jax.Array):
+        assert (leaf.size, leaf.nbytes) == (parameters, nbytes)
+
+
+def test_none_is_no_leaf():
+    assert partax.summary([None, (), {}]) == Summary(
+        (), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0)
+    )
+
+
+def test_an_array_in_two_places_counts_in_both():
+    array = jnp.ones(3)
+    found = partax.summary({"a": array, "b": array})
+    assert numbers(found.total) == (2, 6, 24)
+    assert [numbers(row) for row in found.rows] == [(1, 3, 12), (1, 3, 12)]
+
+
+def test_a_model_that_is_yet_to_be_made_counts_as_the_made_one():
+    def make():
+        return eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
+
+    described = eqx.filter_eval_shape(make)
+    assert isinstance(described.layers[0].weight, jax.ShapeDtypeStruct)
+    assert partax.summary(described, eqx.nn.Linear) == partax.summary(make(), eqx.nn.Linear)
+
+
+def test_inside_a_jitted_function():
+    seen = []
+
+    @jax.jit
+    def function(x):
+        seen.append(partax.summary({"x": x, "n": 1}).total)
+        return x
+
+    function(jnp.ones((2, 3)))
+    assert [numbers(row) for row in seen] == [(2, 6, 24)]
+
+
+# --- groups
+
+
+def test_groups_are_those_of_partition():
+    tree = network()
+    filters = (by_path("model/**/w"), is_inexact_array, is_array)
+    found = partax.summary(tree, *filters)
+    parts = partax.partition(tree, *filters)
+    assert [numbers(row) for row in found.groups] == [counted(jax.tree.leaves(part)) for part in parts]
+    assert numbers(found.total) == counted(jax.tree.leaves(tree)) == (5, 12 + 4 + 8 + 1, 48 + 8 + 32 + 4)
+    assert {row.path for row in (*found.groups, found.total)} == {""}
+    assert [row.group for row in found.groups] == ["by_path('model/**/w')", "is_inexact_array", "is_array", "rest"]
+
+
+def test_types_take_subtrees():
+    model = eqx.nn.MLP(3, 2, 8, 1, key=jax.random.key(0))
+    found = partax.summary({"mlp": model, "x": jnp.ones(5)}, eqx.nn.Linear)
+    assert [(row.group, *numbers(row)) for row in found.groups] == [
+        ("Linear", 4, 3 * 8 + 8 + 8 * 2 + 2, 4 * (3 * 8 + 8 + 8 * 2 + 2)),
+        ("rest", 3, 5, 20),  # x and two activations
+    ]
+
+
+@over_samples
+def test_the_totals_of_every_kind_of_tree(make):
+    tree = make()
+    for depth in (0, 1, 2, None):
+        found = partax.summary(tree, is_array, depth=depth)
+        assert numbers(found.total) == counted(jax.tree.leaves(tree))
+        arrays, rest = partax.partition(tree, is_array)
+        assert [numbers(row) for row in found.groups] == [counted(jax.tree.leaves(part)) for part in (arrays, rest)]
+
+
+# --- subtrees
+
+
+def test_rows_of_each_depth():
+    tree = network()
+    paths = {depth: [row.path for row in partax.summary(tree, depth=depth).rows] for depth in (0, 1, 2, 3, 4, 9, None)}
+    assert paths[0] == [""]
+    assert paths[1] == ["model", "steps"]
+    assert paths[2] == ["model/layers", "model/name", "steps"]
+    assert paths[3] == ["model/layers/0", "model/layers/1", "model/name", "steps"]
+    assert paths[4] == ["model/layers/0/b", "model/layers/0/w", "model/layers/1/w", "model/name", "steps"]
+    assert paths[9] == paths[None] == paths[4]
+    assert partax.summary(tree) == partax.summary(tree, depth=2)
+
+
+def test_the_numbers_of_a_subtree():
+    found = partax.summary(network(), depth=3)
+    assert of(found, "model/layers/0") == (2, 16, 56)
+    assert of(found, "model/layers/1") == (1, 8, 32)
+    assert of(found, "model/name") == (1, 0, 0)
+    assert of(found, "steps") == (1, 1, 4)
+
+
+def test_a_subtree_has_a_row_for_each_group_in_it_in_the_order_of_the_filters():
+    found = partax.summary(network(), by_path("**/b"), by_path("**/w"), names=["bias", "weight"])
+    assert [(row.path, row.group) for row in found.rows] == [
+        ("model/layers", "bias"),
+        ("model/layers", "weight"),
+        ("model/name", "rest"),
+        ("steps", "rest"),
+    ]
+    assert of(found, "model/layers", "weight") == (2, 20, 80)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3, None])
+def test_the_rows_add_up_to_the_groups_and_these_to_the_total(depth):
+    tree = [network(), eqx.nn.MLP(3, 2, 8, 3, key=jax.random.key(0)), network()]
+    found = partax.summary(tree, by_path("**/{w,weight}"), any_of(by_path("**/{b,bias}")), depth=depth)
+
+    def added(rows):
+        return tuple(sum(column) for column in zip(*map(numbers, rows), strict=True))
+
+    for group in found.groups:
+        assert added(row for row in found.rows if row.group == group.group) == numbers(group)
+        assert group.leaves > 0
+    assert added(found.groups) == numbers(found.total) == counted(jax.tree.leaves(tree))
+
+
+def test_subtrees_whose_paths_print_alike_have_rows_of_their_own():
+    found = partax.summary({"a/b": [1, 2], "a": {"b": [3]}})
+    assert [(row.path, row.leaves) for row in found.rows] == [("a/b", 1), ("a/b/0", 1), ("a/b/1", 1)]
+    found = partax.summary([{"1": "x"}, {1: "y"}])
+    assert [(row.path, row.leaves) for row in found.rows] == [("0/1", 1), ("1/1", 1)]
+
+
+def test_a_large_tree_is_exact():
+    count = 20_000
+    tree = {"a": list(range(count)), "b": [np.ones(2, np.float32)] * count}
+    found = partax.summary(tree, is_array, depth=1)
+    assert [(row.path, row.group, *numbers(row)) for row in found.rows] == [
+        ("a", "rest", count, 0, 0),
+        ("b", "is_array", count, 2 * count, 8 * count),
+    ]
+    found = partax.summary(tree, is_array)
+    assert len(found.rows) == 2 * count
+    assert numbers(found.total) == (2 * count, 2 * count, 8 * count)
+
+
+# --- names
+
+
+def test_names_of_the_groups():
+    tree = network()
+    for names, expected in [
+        (("one", "two"), ["one", "two", "rest"]),
+        (["one", "two", "three"], ["one", "two", "three"]),
+    ]:
+        found = partax.summary(tree, is_inexact_array, is_array, names=names)
+        assert [row.group for row in found.groups] == expected
+        assert {row.group for row in found.rows} == set(expected)
+
+
+def test_default_names_are_distinct_and_short():
+    def rest(leaf):
+        return False
+
+    tree = network()
+    everything = jax.tree.map(lambda _: True, tree)
+    filters = [lambda x: False, lambda x: True, (int, str), everything, rest, False, eqx.nn.Linear]
+    names = [row.group for row in partax.summary(tree, *filters).groups]
+    assert len(set(names)) == len(filters) + 1
+    assert names[3] == "filter 4"
+    assert names[6] == "Linear"
+    assert all(len(name) < 120 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "words"),
+    [
+        (("one",), ValueError, "found 1 names, expected 2"),
+        (("a", "b", "c", "d"), ValueError, "found 4 names, expected 2"),
+        ("ab", ValueError, "found 1 names"),
+        (("a", "a"), ValueError, "differ"),
+        (("a", "rest"), ValueError, "differ"),
+        (("a", 1), TypeError, "strings"),
+    ],
+    ids=repr,
+)
+def test_wrong_names(names, kind, words):
+    with pytest.raises(kind, match=words):
+        partax.summary([1], int, str, names=names)
+
+
+@pytest.mark.parametrize(("depth", "kind"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError)])
+def test_wrong_depths(depth, kind):
+    with pytest.raises(kind, match="depth"):
+        partax.summary([1], depth=depth)
+
+
+def test_what_is_no_filter_is_a_value_error():
+    with pytest.raises(ValueError, match="filter"):
+        partax.summary([1], "a path")
+
+
+# --- as data and as a table
+
+
+def test_it_is_frozen_and_compares_by_value():
+    first, second = partax.summary(network(), is_array), partax.summary(network(), is_array)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != partax.summary(network(), is_inexact_array)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.total = None
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.total.leaves = 1
+    assert dataclasses.asdict(first)["total"]["leaves"] == 5
+
+
+def parsed(table):
+    """The cells of a printed table, without the rules."""
+    return [line.split("  ") for line in table.splitlines() if set(line) != {"-"}]
+
+
+def cells_of(table):
+    return [[cell.strip() for cell in line if cell.strip()] for line in parsed(table)]
+
+
+def test_the_printed_table_has_the_data():
+    found = partax.summary(network(), by_path("**/w"), names=["weights"])
+    heading, *lines = cells_of(str(found))
+    assert heading == ["subtree", "group", "leaves", "parameters", "bytes"]
+    rows = [[row.path, row.group, *map(str, numbers(row))] for row in found.rows]
+    totals = [["total", row.group, *map(str, numbers(row))] for row in found.groups]
+    assert lines == [*rows, *totals, ["total", *map(str, numbers(found.total))]]
+
+
+def test_one_group_is_printed_without_its_name():
+    heading, *lines = cells_of(str(partax.summary(network(), depth=1)))
+    assert heading == ["subtree", "leaves", "parameters", "bytes"]
+    assert [line[0] for line in lines] == ["model", "steps", "total"]
+
+
+def test_the_columns_are_aligned():
+    tree = {"a rather long name": jnp.ones((1000, 2000)), "b": 1}
+    lines = str(partax.summary(tree, is_array)).splitlines()
+    ends = [len(line) for line in lines]
+    assert len(set(ends)) == 1
+    assert not any(line != line.rstrip() for line in lines)
+    for name in ("leaves", "parameters", "bytes"):
+        end = lines[0].index(name) + len(name)
+        assert all(line[end - 1] in "-0123456789" and line[end : end + 1] in ("", " ", "-") for line in lines[1:])
+    assert any("2,000,000" in line and "8,000,000" in line for line in lines)
+
+
+def test_without_depth_only_the_totals_are_printed():
+    assert [line[0] for line in cells_of(str(partax.summary(network(), is_array, depth=0)))] == [
+        "subtree",
+        "total",
+        "total",
+        "total",
+    ]
+    assert cells_of(str(partax.summary(jnp.ones(3)))) == [
+        ["subtree", "leaves", "parameters", "bytes"],
+        ["total", "1", "3", "12"],
+    ]
+
+
+def test_a_table_of_very_many_subtrees_is_cut_and_says_so():
+    found = partax.summary([jnp.ones(1)] * 1000)
+    lines = str(found).splitlines()
+    assert len(found.rows) == 1000
+    assert len(lines) == 105
+    assert "900 more" in lines[-3]
+    assert lines[-1].split() == ["total", "1,000", "1,000", "4,000"]

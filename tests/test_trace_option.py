@@ -1,0 +1,176 @@
+"""Guards the promise that `filter_jit(..., trace=...)` traces the Python numbers that it names, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import filter_jit, is_array, is_array_like, is_inexact_array_like
+from trees import Layer, array, assert_same
+
+
+def seen(leaf: Any) -> str:
+    """How a leaf looks inside a function."""
+    return f"{leaf.aval.str_short()} {leaf.aval.weak_type}" if isinstance(leaf, jax.Array) else repr(leaf)
+
+
+@pytest.fixture
+def looks() -> list[Any]:
+    return []
+
+
+def make(looks: list[Any], **options: Any) -> Any:
+    def look(x: Any, y: Any = 2, *rest: Any, key: Any = 3, **more: Any) -> Any:
+        looks.append(jax.tree.map(seen, (x, y, rest, key, more)))
+        return jax.tree.map(lambda leaf: leaf, (x, y))
+
+    return filter_jit(look, **options)
+
+
+def test_array_like_leaves_are_traced_as_jax_jit_traces_them(looks: list[Any]) -> None:
+    f = make(looks, trace=is_array_like)
+    for x in (1, True, 1.5, 1j, array(2), np.float32(1), np.arange(3), [1, {"a": (2.0, None)}]):
+        expected = jax.jit(lambda x: x)(x)
+        looks.clear()
+        result = f(x)[0]
+        assert_same(result, expected)
+        weak = jax.tree.map(lambda leaf: leaf.weak_type, (result, expected))
+        assert weak[0] == weak[1]
+        assert looks[0][0] == jax.tree.map(lambda leaf: f"{leaf.aval.str_short()} {leaf.weak_type}", expected)
+
+
+def test_another_number_does_not_retrace_and_another_type_does(looks: list[Any]) -> None:
+    f = make(looks, trace=is_array_like)
+    for numbers, traces in (((1, 2, 3), 1), ((1.0, 2.5, float("nan"), -0.0), 2), ((True, False), 3), ((1j, 2j), 4)):
+        for number in numbers:
+            np.testing.assert_array_equal(f(number)[0], number)
+        assert len(looks) == traces
+    assert f.cache_info().static_keys == 1
+    f("text")
+    f(None)
+    assert len(looks) == 6 and f.cache_info().static_keys == 3
+
+
+PREDICATES: dict[str, tuple[Any, Callable[[Any], bool]]] = {
+    "is_array": (is_array, lambda leaf: False),
+    "is_array_like": (is_array_like, lambda leaf: isinstance(leaf, (bool, int, float, complex))),
+    "is_inexact_array_like": (is_inexact_array_like, lambda leaf: isinstance(leaf, (float, complex))),
+    "python": (lambda leaf: isinstance(leaf, float), lambda leaf: isinstance(leaf, float)),
+    "of the value": (lambda leaf: leaf == 2, lambda leaf: isinstance(leaf, (int, float)) and leaf == 2),
+}
+
+
+@pytest.mark.parametrize("name", PREDICATES)
+def test_exactly_the_leaves_of_the_predicate_are_traced(name: str, looks: list[Any]) -> None:
+    predicate, expected = PREDICATES[name]
+    f = make(looks, trace=predicate)
+    values = [1, True, 2, 2.0, 1.5, 1j, "a", array(2), np.int32(1), Layer(array(2), rate=2.0)]
+    for tree in (values, values[::-1], {"k": values}, (1, 2.0), (2, 2.0), (2.0, 1), (array(2), 2.0), (2.0, array(2))):
+        looks.clear()
+        f(tree)
+        for _ in range(2):
+            f(tree)  # found again by a match
+        assert len(looks) == 1 or not looks
+        if not looks:
+            continue
+        leaves = jax.tree.leaves(tree)
+        for leaf, look in zip(leaves, jax.tree.leaves(looks[0][0]), strict=True):
+            assert ("[" in look) == (is_array(leaf) or expected(leaf)), (leaf, look)
+
+
+def test_only_the_named_arguments_are_traced(looks: list[Any]) -> None:
+    f = make(looks, trace=("y", "rest", "more"))
+    for i in range(3):
+        f(1, i, float(i), {"a": i}, key=3, more=i)
+    for i in range(3):
+        f(1, y=i)
+    assert len(looks) == 2
+    assert looks[0] == ("1", "int32[] True", ("float32[] True", {"a": "int32[] True"}), "3", {"more": "int32[] True"})
+    for i in range(3):
+        f(i, 1)
+        f(array(1), i)
+        f(0, array(1), key=i)
+    assert len(looks) == 2 + 2 + 1 + 3  # x is 1 above
+    f(array(1), 1)
+    f(2.0, 1)
+    assert looks[-1][0] == "2.0"
+
+
+def test_an_array_gives_place_to_a_number_only_where_numbers_are_traced(looks: list[Any]) -> None:
+    f = make(looks, trace="x")
+    f(array(1), array(1))
+    assert_same(f(2.0, array(1))[0], jnp.asarray(2.0))
+    assert looks[-1][:2] == ("float32[] True", "float32[1] False")
+    f(array(1), 2.0)
+    assert looks[-1][:2] == ("float32[1] False", "2.0")
+    assert f.cache_info().static_keys == 2
+
+
+def test_methods_modules_and_nested_wrappers(traces: TraceCounter) -> None:
+    f = filter_jit(lambda model, x: (traces.tick(), model.rate * x)[1], trace=is_array_like)
+    for rate in (1.0, 2.0, 3.0):
+        assert_same(f(Layer(array(2, 2), rate=rate), 2.0), jnp.asarray(2.0 * rate))
+    assert traces.count == 1
+    inner = filter_jit(lambda n, x: (traces.tick(), n * x)[1], trace=("n",))
+    outer = filter_jit(lambda n, x: inner(n, x) + inner(2, x), trace=("n",))
+    assert_same(outer(3, array(2)), array(2) * 5)
+    assert_same(outer(4, array(2)), array(2) * 6)
+    assert traces.count in (2, 3)
+    assert_same(partax.filter_grad(lambda x: inner(2, x).sum())(array(2)), array(2) * 0 + 2)
+
+
+def test_lowering_compiling_and_options(traces: TraceCounter) -> None:
+    @filter_jit(trace=is_array_like, donate="all")
+    def f(x: Any, n: Any) -> Any:
+        traces.tick()
+        return x * n, x
+
+    compiled = f.lower(jax.ShapeDtypeStruct((2,), jnp.float32), 2).compile()
+    for n in (2, 3):
+        assert_same(compiled(array(2), n)[0], array(2) * n)
+    assert_same(f(array(2), 5)[0], array(2) * 5)
+    with pytest.raises(TypeError, match="`n`"):
+        compiled(array(2), 2.5)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    g = filter_jit(lambda x, n: x * n, trace=("n",), in_shardings=whole)
+    assert_same(g(array(2), 5), array(2) * 5)
+    assert_same(g(array(2), 6), array(2) * 6)
+    assert g.cache_info().traces == 1
+
+
+def test_wrappers_with_other_rules_do_not_share() -> None:
+    def f(x: Any) -> Any:
+        return isinstance(x, jax.Array)
+
+    for _ in range(2):
+        assert [filter_jit(f, trace=t)(1.0) for t in (None, is_array_like, "x", is_array)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("wrong", [1, (), [1], ("x", 2), {"x": 1}])
+def test_a_wrong_option_is_an_error(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="a predicate on leaves or a tuple of argument names"):
+        filter_jit(lambda x: x, trace=wrong)
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_parameters() -> None:
+    with pytest.raises(ValueError, match=r"'z' in trace.*: x, y$"):
+        filter_jit(lambda x, y: x, trace=("x", "z"))
+
+
+def test_a_predicate_that_fails_or_asks_too_much_names_the_leaf() -> None:
+    def fails(leaf: Any) -> bool:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError) as caught:
+        filter_jit(lambda tree: tree, trace=fails)({"a": [1]})
+    assert "tree['a'][0]" in "".join(getattr(caught.value, "__notes__", []))
+    with pytest.raises(TypeError, match=r"tree\['a'\]\[0\].*`str`"):
+        filter_jit(lambda tree: tree, trace=lambda leaf: True)({"a": ["text"]})

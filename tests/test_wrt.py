@@ -1,0 +1,473 @@
+"""Guards the promise that `wrt=` differentiates the inexact arrays that its filter takes and nothing else: the others
+have gradient None, cost no backward pass, and come out of a jitted step as the same objects."""
+
+import collections
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+import partax
+from partax import all_of, any_of, by_path, is_array, not_
+
+KEY = jax.random.key(0)
+X = jnp.linspace(-1.0, 1.0, 12).reshape(4, 3)
+TRANSFORMS = pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])
+
+
+class Scale(eqx.Module):
+    factor: jax.Array
+    steps: jax.Array  # ints
+
+    def __call__(self, x):
+        return x * self.factor
+
+
+class Model(eqx.Module):
+    first: eqx.nn.Linear
+    scale: Scale
+    last: eqx.nn.Linear
+    activation: object = jnp.tanh
+    rate: float = 0.5
+
+    def __call__(self, x):
+        return self.last(self.scale(self.activation(self.first(x)))) * self.rate
+
+
+def model():
+    a, b = jax.random.split(KEY)
+    return Model(eqx.nn.Linear(3, 5, key=a), Scale(jnp.full(5, 2.0), jnp.arange(2)), eqx.nn.Linear(5, 2, key=b))
+
+
+def loss(model, x):
+    return jnp.mean(jax.vmap(model)(x) ** 2)
+
+
+def taken_paths(tree):
+    """The paths of what is not None."""
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def assert_is_part_of(gradient, whole, paths):
+    """`gradient` is `whole` at `paths`, and None elsewhere."""
+    assert taken_paths(gradient) == paths
+    assert jax.tree.structure(gradient, is_leaf=lambda x: x is None) == jax.tree.structure(
+        whole, is_leaf=lambda x: x is None
+    )
+    expected = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(whole)}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
+        np.testing.assert_allclose(leaf, expected[jax.tree_util.keystr(path)], rtol=1e-6)
+
+
+FIRST = [".first.weight", ".first.bias"]
+LAST = [".last.weight", ".last.bias"]
+ALL = [*FIRST, ".scale.factor", *LAST]
+
+
+def prefix_with_the_last_layer():
+    return eqx.tree_at(lambda m: m.last, jax.tree.map(lambda _: False, model()), replace=True)
+
+
+FILTERS = {
+    "glob": (lambda: by_path("last/**"), LAST),
+    "glob of leaves": (lambda: by_path("*/weight"), [".first.weight", ".last.weight"]),
+    "regex": (lambda: by_path(regex="^last/"), LAST),
+    "type": (lambda: eqx.nn.Linear, FIRST + LAST),
+    "types": (lambda: (Scale, bytes), [".scale.factor"]),
+    "array type": (lambda: jax.Array, ALL),
+    "predicate": (lambda: lambda x: x.ndim == 2, [".first.weight", ".last.weight"]),
+    "built-in predicate": (lambda: is_array, ALL),
+    "not": (lambda: not_(eqx.nn.Linear), [".scale.factor"]),
+    "any": (lambda: any_of(by_path("first/bias"), Scale), [".first.bias", ".scale.factor"]),
+    "all": (lambda: all_of(by_path("**/bias"), by_path("last/*")), [".last.bias"]),
+    "prefix": (prefix_with_the_last_layer, LAST),
+    "prefix of filters": (lambda: jax.tree.map(lambda _: by_path("**/bias"), model()), [".first.bias", ".last.bias"]),
+    "True": (lambda: True, ALL),
+    "None": (lambda: None, ALL),
+    "False": (lambda: False, []),
+}
+over_filters = pytest.mark.parametrize(("make", "paths"), FILTERS.values(), ids=FILTERS)
+
+
+@over_filters
+def test_the_gradient_is_that_of_the_whole_where_the_filter_takes_it(make, paths):
+    whole = eqx.filter_grad(loss)(model(), X)
+    assert_is_part_of(partax.filter_grad(loss, wrt=make())(model(), X), whole, paths)
+    value, gradient = partax.filter_value_and_grad(loss, wrt=make())(model(), X)
+    np.testing.assert_allclose(value, loss(model(), X), rtol=1e-6)
+    assert_is_part_of(gradient, whole, paths)
+
+
+@over_filters
+def test_it_is_the_same_in_a_jitted_call(make, paths):
+    whole = eqx.filter_grad(loss)(model(), X)
+    jitted = partax.filter_jit(partax.filter_grad(loss, wrt=make()))
+    for _ in range(2):
+        assert_is_part_of(jitted(model(), X), whole, paths)
+    assert jitted.cache_info().traces == 1
+
+
+def test_numpy_arrays_and_complex_numbers_are_taken_and_ints_are_not():
+    tree = {
+        "a": np.ones(2, np.float32),
+        "b": jnp.ones(2, jnp.complex64),
+        "c": jnp.arange(2),
+        "d": 2.0,
+        "e": jax.random.key(0),
+    }
+
+    def function(tree):
+        return jnp.sum(tree["a"] * 3) * jnp.sum(jnp.abs(tree["b"])) * tree["d"]
+
+    gradient = partax.filter_grad(function, wrt=by_path("{a,c,d,e}"))(tree)
+    assert taken_paths(gradient) == ["['a']"]
+    np.testing.assert_allclose(gradient["a"], [12.0, 12.0])
+    assert set(gradient) == set(tree)
+    whole = eqx.filter_grad(function)(tree)
+    assert_is_part_of(partax.filter_grad(function, wrt=by_path("b"))(tree), whole, ["['b']"])
+
+
+def test_the_filter_is_asked_about_inexact_arrays_only():
+    asked = []
+
+    def takes(leaf):
+        asked.append(leaf)
+        return leaf.ndim == 1
+
+    tree = {"a": "text", "b": jnp.ones(2), "c": jnp.arange(2), "d": np.ones((1, 1)), "e": 1.0, "f": None}
+    gradient = partax.filter_grad(lambda t: jnp.sum(t["b"]), wrt=takes)(tree)
+    assert taken_paths(gradient) == ["['b']"]
+    assert [id(leaf) for leaf in asked] == [id(tree["b"]), id(tree["d"])]
+
+
+def test_the_other_arrays_arrive_as_the_same_objects():
+    seen = []
+
+    def function(tree):
+        seen.append(tree)
+        return jnp.sum(tree["x"])
+
+    tree = {"x": jnp.ones(2), "y": jnp.ones(2), "z": np.ones(2)}
+    partax.filter_grad(function, wrt=by_path("x"))(tree)
+    assert seen[0]["y"] is tree["y"]
+    assert seen[0]["z"] is tree["z"]
+
+
+# --- no backward pass
+
+
+def products(jaxpr):
+    """How many matrix products a program has."""
+    found = 0
+    for equation in jaxpr.eqns:
+        found += equation.primitive.name == "dot_general"
+        for inner in jaxprs_in_params(equation.params):
+            found += products(inner)
+    return found
+
+
+@pytest.mark.parametrize("layers", [2, 5])
+@TRANSFORMS
+def test_frozen_layers_have_no_products_in_the_backward_pass(transform, layers):
+    weights = [jnp.eye(3) for _ in range(layers)]
+
+    def chain(weights, x):
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return jnp.sum(x)
+
+    def count(wrt):
+        return products(jax.make_jaxpr(transform(chain, wrt=wrt))(weights, X).jaxpr)
+
+    # Forward one for each layer. Backward one for each weight that is trained, and one to reach each layer from the
+    # one after it, as far down as the first that is trained.
+    assert count(None) == layers + layers + (layers - 1)
+    assert count(by_path(str(layers - 1))) == layers + 1
+    assert count(by_path("0")) == layers + 1 + (layers - 1)
+    assert count(any_of(by_path("0"), by_path(str(layers - 1)))) == layers + 2 + (layers - 1)
+    assert count(False) == layers
+
+
+def test_the_backward_function_of_a_frozen_layer_is_not_run(traces):
+    @jax.custom_vjp
+    def layer(weight, x):
+        return weight * x
+
+    def backward(saved, cotangent):
+        traces.tick()
+        weight, x = saved
+        return cotangent * x, cotangent * weight
+
+    layer.defvjp(lambda weight, x: (weight * x, (weight, x)), backward)
+
+    def function(tree, x):
+        return jnp.sum(tree["last"] * layer(tree["first"], x))
+
+    tree = {"first": jnp.ones(3), "last": jnp.ones(3)}
+    gradient = partax.filter_grad(function, wrt=by_path("last"))(tree, jnp.arange(3.0))
+    np.testing.assert_array_equal(gradient["last"], [0.0, 1.0, 2.0])
+    assert traces.count == 0
+    partax.filter_grad(function)(tree, jnp.arange(3.0))
+    assert traces.count == 1
+
+
+def test_a_frozen_layer_need_not_be_differentiable():
+    @jax.custom_jvp
+    def forward_only(x):
+        return x * 2
+
+    @forward_only.defjvp
+    def _(primals, tangents):
+        raise LookupError("this has no derivative")
+
+    def function(tree):
+        return jnp.sum(forward_only(tree["frozen"]) * tree["trained"])
+
+    tree = {"frozen": jnp.ones(2), "trained": jnp.ones(2)}
+    gradient = partax.filter_grad(function, wrt=by_path("trained"))(tree)
+    np.testing.assert_array_equal(gradient["trained"], [2.0, 2.0])
+    with pytest.raises(LookupError, match="no derivative"):
+        partax.filter_grad(function)(tree)
+
+
+# --- through a jitted step
+
+
+@pytest.mark.parametrize("donate", ["none", ("model",)], ids=["kept", "donated"])
+def test_frozen_arrays_come_out_of_a_step_as_the_same_objects(donate):
+    @partax.filter_jit(donate=donate)
+    def step(model, x):
+        gradient = partax.filter_grad(loss, wrt=by_path("last/**"))(model, x)
+        return partax.apply_updates(model, jax.tree.map(lambda g: -0.1 * g, gradient))
+
+    before = after = model()
+    frozen = {"first": before.first, "scale": before.scale}
+    for _ in range(3):
+        after = step(after, X)
+    for name, part in frozen.items():
+        kept = jax.tree.leaves(part)
+        assert len(kept) == 2
+        for a, b in zip(jax.tree.leaves(getattr(after, name)), kept, strict=True):
+            assert a is b
+            assert not b.is_deleted()
+    assert step.cache_info().traces == 1
+    expected = model()
+    for _ in range(3):
+        gradient = eqx.filter_grad(loss)(expected, X)
+        expected = eqx.tree_at(
+            lambda m: (m.last.weight, m.last.bias),
+            expected,
+            (
+                expected.last.weight - 0.1 * gradient.last.weight,
+                expected.last.bias - 0.1 * gradient.last.bias,
+            ),
+        )
+    np.testing.assert_allclose(after.last.weight, expected.last.weight, rtol=1e-5)
+    np.testing.assert_allclose(after.last.bias, expected.last.bias, rtol=1e-5)
+
+
+# --- which wrappers share a trace
+
+
+def counted(traces):
+    def function(tree):
+        traces.tick()
+        return jnp.sum(tree["x"] ** 2) + jnp.sum(tree["y"] ** 3)
+
+    return function
+
+
+TREE = {"x": jnp.array([1.0, 2.0]), "y": jnp.array([3.0])}
+
+
+def is_pair(leaf):
+    return leaf.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: by_path("x"),
+        lambda: by_path(regex="^x$"),
+        lambda: any_of(by_path("x"), False),
+        lambda: all_of(jax.Array, not_(by_path("y"))),
+        lambda: is_pair,
+        lambda: (jax.Array, np.ndarray),
+        lambda: {"x": True, "y": False},
+        lambda: {"x": [by_path("x")][0], "y": any_of()},
+        lambda: any_of({"x": True, "y": False}),
+        lambda: True,
+    ],
+    ids=["glob", "regex", "any", "all", "predicate", "types", "prefix", "prefix of filters", "prefix in any", "bool"],
+)
+def test_fresh_wrappers_with_equal_filters_share_a_trace(make, traces):
+    function = counted(traces)
+    for _ in range(3):
+        gradient = partax.filter_jit(partax.filter_grad(function, wrt=make()))(TREE)
+        np.testing.assert_allclose(gradient["x"], [2.0, 4.0])
+    assert traces.count == 1
+
+
+def test_different_filters_do_not_share_a_trace(traces):
+    function = counted(traces)
+    filters = [
+        (None, "xy"),
+        (True, "xy"),
+        (False, ""),
+        (by_path("x"), "x"),
+        (by_path("y"), "y"),
+        (by_path("*"), "xy"),
+        (by_path(regex="x"), "x"),
+        (not_(by_path("x")), "y"),
+        (any_of(by_path("x"), by_path("y")), "xy"),
+        (all_of(by_path("x"), by_path("*")), "x"),
+        ({"x": True, "y": False}, "x"),
+        ({"x": False, "y": True}, "y"),
+        (is_pair, "x"),
+        (jax.Array, "xy"),
+    ]
+    for _ in range(2):
+        for wrt, taken in filters:
+            gradient = partax.filter_jit(partax.filter_grad(function, wrt=wrt))(TREE)
+            assert taken_paths(gradient) == [f"['{name}']" for name in taken]
+    assert traces.count == len(filters)
+    partax.filter_jit(partax.filter_value_and_grad(function, wrt=by_path("x")))(TREE)
+    assert traces.count == len(filters) + 1
+
+
+def test_a_prefix_that_was_changed_is_another_filter(traces):
+    function, prefix = counted(traces), {"x": True, "y": False}
+    wrapped = partax.filter_grad(function, wrt=prefix)
+    assert taken_paths(partax.filter_jit(wrapped)(TREE)) == ["['x']"]
+    prefix.update(x=False, y=True)
+    for _ in range(2):
+        assert taken_paths(partax.filter_jit(wrapped)(TREE)) == ["['y']"]
+    assert traces.count == 2
+
+
+def test_a_wrapper_as_an_argument(traces):
+    function = counted(traces)
+
+    @partax.filter_jit
+    def apply(gradient_of, tree):
+        return gradient_of(tree)
+
+    for name in ("x", "y", "x", "y"):
+        gradient = apply(partax.filter_grad(function, wrt=by_path(name)), TREE)
+        assert taken_paths(gradient) == [f"['{name}']"]
+    assert traces.count == 2
+
+
+@TRANSFORMS
+def test_the_filter_survives_a_rebuild_of_the_wrapper(transform):
+    wrapped = transform(Scale(jnp.ones(2), jnp.arange(2)), wrt=by_path("x"))
+    again = jax.tree.map(lambda leaf: leaf, wrapped)
+    assert jax.tree.structure(again) == jax.tree.structure(wrapped)
+    other = transform(Scale(jnp.ones(2), jnp.arange(2)), wrt=by_path("y"))
+    assert jax.tree.structure(other) != jax.tree.structure(wrapped)
+
+
+# --- the forms of the call
+
+
+def test_as_a_decorator_of_functions_and_methods():
+    class Net(eqx.Module):
+        body: jax.Array
+        head: jax.Array
+
+        @partax.filter_value_and_grad(has_aux=True, wrt=by_path("head"))
+        def loss_and_grad(self, x, *, power):
+            return jnp.sum((self.body * self.head * x) ** power), "aux"
+
+    net = Net(jnp.array([2.0, 3.0]), jnp.ones(2))
+    (value, aux), gradient = net.loss_and_grad(jnp.ones(2), power=2)
+    assert (float(value), aux) == (13.0, "aux")
+    assert type(gradient) is Net
+    assert gradient.body is None
+    np.testing.assert_allclose(gradient.head, [8.0, 18.0])
+
+    @partax.filter_grad(wrt=by_path("x"))
+    def decorated(tree, *, factor):
+        return factor * jnp.sum(tree["x"])
+
+    gradient = decorated({"x": jnp.ones(1), "y": jnp.ones(1)}, factor=3.0)
+    assert gradient["y"] is None
+    np.testing.assert_allclose(gradient["x"], [3.0])
+
+
+def test_aux_of_frozen_and_trained_parts_comes_back():
+    def function(tree):
+        return jnp.sum(tree["x"] * tree["y"]), {"x": tree["x"] * 2, "y": tree["y"], "label": len}
+
+    gradient, aux = partax.filter_grad(function, has_aux=True, wrt=by_path("x"))({"x": jnp.ones(2), "y": jnp.ones(2)})
+    assert gradient["y"] is None
+    np.testing.assert_allclose(aux["x"], [2.0, 2.0])
+    assert aux["label"] is len
+    assert not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(aux))
+
+
+def test_higher_order_and_under_vmap():
+    def cube(tree):
+        return jnp.sum(tree["x"] ** 3 * tree["y"])
+
+    def slope(tree):
+        return jnp.sum(partax.filter_grad(cube, wrt=by_path("x"))(tree)["x"])
+
+    tree = {"x": jnp.array([1.0, 2.0]), "y": jnp.array([1.0, 10.0])}
+    mixed = partax.filter_grad(slope, wrt=by_path("y"))(tree)  # d/dy of 3 x^2 y
+    assert mixed["x"] is None
+    np.testing.assert_allclose(mixed["y"], [3.0, 12.0])
+    batch = jax.tree.map(lambda leaf: leaf[:, None], tree)
+    gradients = jax.vmap(partax.filter_grad(cube, wrt=by_path("x")))(batch)
+    assert gradients["y"] is None
+    np.testing.assert_allclose(gradients["x"][:, 0], [3.0, 120.0])
+
+
+def test_the_containers_are_kept():
+    Pair = collections.namedtuple("Pair", ["left", "right"])
+    tree = Pair([jnp.ones(1), None], collections.OrderedDict(b=jnp.ones(1), a=(jnp.ones(1),)))
+    gradient = partax.filter_grad(lambda t: jnp.sum(t.right["b"]), wrt=by_path("right/b"))(tree)
+    assert type(gradient) is Pair
+    assert gradient.left == [None, None]
+    assert type(gradient.right) is collections.OrderedDict
+    assert list(gradient.right) == ["b", "a"]
+    assert gradient.right["a"] == (None,)
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    "wrt",
+    [False, by_path("lats/weight"), by_path("last"), by_path("activation"), bytes, lambda leaf: False, any_of()],
+    ids=["False", "misspelt", "node", "static", "type", "predicate", "nothing"],
+)
+def test_a_filter_that_takes_nothing_freezes_everything(wrt):
+    expected, none = loss(model(), X), jax.tree.map(lambda _: None, model())
+    for transform in (lambda f: f, partax.filter_jit):
+        value, gradient = transform(partax.filter_value_and_grad(loss, wrt=wrt))(model(), X)
+        assert jnp.array_equal(value, expected)
+        assert jax.tree.structure(gradient) == jax.tree.structure(none)
+
+
+def test_a_tree_without_inexact_arrays_has_no_gradient():
+    for wrt in (None, True, False, is_array):
+        assert partax.filter_grad(lambda t: jnp.float32(t[0]), wrt=wrt)([1, jnp.arange(2)]) == [None, None]
+
+
+@TRANSFORMS
+@pytest.mark.parametrize("wrt", ["x", 1, 0, 2.0, {"x": "y"}, [True], {"x": True, "z": True}], ids=repr)
+def test_what_is_no_filter_is_a_value_error(transform, wrt):
+    with pytest.raises(ValueError, match=r"filter|structure"):
+        transform(lambda t: jnp.sum(t["x"]), wrt=wrt)({"x": jnp.ones(2)})
+
+
+def test_an_error_of_the_filter_passes_through():
+    def fails(leaf):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        partax.filter_grad(lambda x: jnp.sum(x), wrt=fails)(jnp.ones(2))
