@@ -8,18 +8,13 @@ compares partax with the floor, `jax.jit` on a flat tuple of arrays. The budgets
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 try:
@@ -27,13 +22,10 @@ try:
     import jax
     import jax.numpy as jnp
     import optax
-    import rich.box
-    import rich.console
-    import rich.table
-    import tqdm
 
     import partax
     import workloads as work
+    from budgets import Measure, Row, as_row, run
     from interleave import (
         Effort,
         Loop,
@@ -48,48 +40,7 @@ except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
 
-@dataclass(frozen=True)
-class Row:
-    """One measured line of the budgets table."""
-
-    work: str
-    seconds: dict[str, float]
-    """Median per form; what is timed is in `quantity`."""
-    fastest: dict[str, float]
-    spread: dict[str, float]
-    """Distance between the quartiles over the median."""
-    quantity: str
-    measured: float
-    budget: float
-    unit: str
-    """Of `measured` and `budget`."""
-
-    @property
-    def met(self) -> bool:
-        return self.measured <= self.budget
-
-
-def as_row(
-    work_name: str,
-    timings: Mapping[str, Timing],
-    budget: float,
-    unit: str = "x floor",
-    quantity: str = "a call",
-) -> Row:
-    if unit == "x floor":
-        measured = timings[PARTAX].over(timings[FLOOR])
-    else:
-        measured = timings[PARTAX].median * {"ms": 1e3, "µs": 1e6}[unit]
-    return Row(
-        work=work_name,
-        seconds={name: timing.median for name, timing in timings.items()},
-        fastest={name: timing.fastest for name, timing in timings.items()},
-        spread={name: timing.spread for name, timing in timings.items()},
-        quantity=quantity,
-        measured=measured,
-        budget=budget,
-        unit=unit,
-    )
+OVER_FLOOR = f"x {FLOOR}"
 
 
 def same_value(out: Any) -> Any:
@@ -105,7 +56,7 @@ def identity(effort: Effort, name: str, budget: float) -> Row:
         PARTAX: partax.filter_jit(lambda x: x),
     }
     loops = {form: repeated(fn, x, wait_for=same_value) for form, fn in fns.items()}
-    return as_row(name, effort.timings(loops), budget)
+    return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
 
 
 def identity_of_module(effort: Effort, name: str, budget: float) -> Row:
@@ -114,14 +65,14 @@ def identity_of_module(effort: Effort, name: str, budget: float) -> Row:
         form: repeated(f.fn, *f.state, wait_for=same_value if form == FLOOR else lambda out: out.factor)
         for form, f in forms.items()
     }
-    return as_row(name, effort.timings(loops), budget)
+    return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
 
 
 def forward(effort: Effort, name: str, budget: float, *, depth: int) -> Row:
     forms = work.four_forms(lambda _: work.forward, work.mlp(depth=depth, width=32))
     x = jnp.ones(32)
     loops = {form: repeated(f.fn, *f.state, x, wait_for=same_value) for form, f in forms.items()}
-    return as_row(name, effort.timings(loops), budget)
+    return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
 
 
 def scalar_out(effort: Effort, name: str, budget: float) -> Row:
@@ -130,7 +81,7 @@ def scalar_out(effort: Effort, name: str, budget: float) -> Row:
     forms = work.four_forms(lambda _: work.scalar_of_little, model, opt_state)
     x = jnp.ones((8, 16))
     loops = {form: repeated(f.fn, *f.state, x, wait_for=same_value) for form, f in forms.items()}
-    return as_row(name, effort.timings(loops), budget)
+    return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
 
 
 def train_step(effort: Effort, name: str, budget: float, *, frozen: bool) -> Row:
@@ -141,7 +92,7 @@ def train_step(effort: Effort, name: str, budget: float, *, frozen: bool) -> Row
     for form in (JAX_JIT, EQUINOX, PARTAX):
         model, opt_state = forms[form].state
         loops[form] = chained(forms[form].fn, model, opt_state, x, wait_for=work.last_weight)
-    return as_row(name, effort.timings(loops), budget)
+    return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
 
 
 def static_leaves(effort: Effort, name: str, budget: float) -> Row:
@@ -226,7 +177,7 @@ def first_call(effort: Effort, name: str, budget: float) -> Row:
     for form in FORMS:
         fresh(form)  # What is loaded or made once per process belongs to nobody.
     timings = take_turns({form: partial(fresh, form) for form in FORMS}, effort.slow_rounds(15))
-    return as_row(name, timings, budget, quantity="trace + compile + run")
+    return as_row(name, timings, budget, OVER_FLOOR, "trace + compile + run")
 
 
 def import_time(effort: Effort, name: str, budget: float) -> Row:
@@ -266,7 +217,6 @@ def long_computation(effort: Effort, name: str, budget: float) -> Row:
     return as_row(name, timings, budget, "ms", f"until it returns, of {completion * 1e3:.0f} ms")
 
 
-Measure = Callable[[Effort, str, float], Row]
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("identity, one array", 1.06, identity),
     ("identity, module of one array", 1.06, identity_of_module),
@@ -283,85 +233,5 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
 )
 
 
-def readable(seconds: float) -> str:
-    if abs(seconds) < 1e-3:
-        return f"{seconds * 1e6:.1f} µs"
-    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
-
-
-def as_table(rows: list[Row]) -> rich.table.Table:
-    title = (
-        f"jax {jax.__version__}, equinox {eqx.__version__}, "
-        f"Python {platform.python_version()}, {jax.devices()[0].platform}"
-    )
-    table = rich.table.Table(title=title, box=rich.box.SIMPLE)
-    table.add_column("work", min_width=24)
-    for form in FORMS:
-        table.add_column(form, justify="right")
-    table.add_column("partax measured", justify="right")
-    table.add_column("budget", justify="right")
-    table.add_column("spread", justify="right")
-    table.add_column("met")
-    for row in rows:
-        cells = []
-        for form in FORMS:
-            cell = readable(row.seconds[form]) if form in row.seconds else "-"
-            if row.unit == "x floor" and form not in (FLOOR, PARTAX):
-                cell += f"\n{row.seconds[form] / row.seconds[FLOOR]:.2f} x"
-            cells.append(cell)
-        work_name = row.work if row.quantity == "a call" else f"{row.work}\n({row.quantity})"
-        met = "[green]yes" if row.met else "[red]no"
-        digits = 3 if row.unit == "x floor" else 2
-        measured, budget = f"{row.measured:.{digits}f} {row.unit}", f"≤ {row.budget:g} {row.unit}"
-        # The noisier of the two that are compared: a ratio is no better known than this.
-        spread = max(row.spread.get(form, 0.0) for form in (FLOOR, PARTAX))
-        table.add_row(work_name, *cells, measured, budget, f"{spread:.0%}", met)
-    return table
-
-
-def as_json(rows: list[Row], quick: bool) -> dict[str, Any]:
-    return {
-        "jax": jax.__version__,
-        "equinox": eqx.__version__,
-        "python": platform.python_version(),
-        "device": jax.devices()[0].platform,
-        "machine": platform.platform(),
-        "quick": quick,
-        "rows": [asdict(row) | {"met": row.met} for row in rows],
-    }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure every budget of partax beside its peers.")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions of every row")
-    parser.add_argument("--rows", metavar="SUBSTRING", default="", help="only rows that contain it")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the results here")
-    parser.add_argument("--check", action="store_true", help="exit 1 if a budget is missed")
-    options = parser.parse_args()
-    chosen = [row for row in ROWS if options.rows.lower() in row[0].lower()]
-    if not chosen:
-        parser.error(f"no row contains {options.rows!r}; rows: " + "; ".join(r[0] for r in ROWS))
-
-    # A persistent cache of compiled programs would make first calls depend on earlier runs.
-    jax.config.update("jax_enable_compilation_cache", False)
-    rows = []
-    with tqdm.tqdm(chosen, unit="row", leave=False, disable=None) as bar:
-        for name, budget, measure in bar:
-            bar.set_postfix_str(name)
-            rows.append(measure(Effort(options.quick), name, budget))
-
-    # Wide enough for the table also where the output is a file.
-    console = rich.console.Console()
-    if not console.is_terminal:
-        console = rich.console.Console(width=160)
-    console.print(as_table(rows))
-    if options.json:
-        options.json.write_text(json.dumps(as_json(rows, options.quick), indent=2) + "\n")
-    missed = [row.work for row in rows if not row.met]
-    if missed:
-        console.print(f"{len(missed)} of {len(rows)} budgets missed: " + "; ".join(missed))
-    return 1 if missed and options.check else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(ROWS, FORMS, (JAX_JIT, EQUINOX), "Measure every budget of partax beside its peers."))

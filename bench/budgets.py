@@ -1,0 +1,169 @@
+"""Budgets as rows of a table: how they are measured from timings, printed, written as JSON and checked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+try:
+    import equinox as eqx
+    import jax
+    import rich.box
+    import rich.console
+    import rich.table
+    import tqdm
+
+    from interleave import Effort, Timing
+    from workloads import PARTAX
+except ImportError as error:
+    sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured line of the budgets table."""
+
+    work: str
+    seconds: dict[str, float]
+    """Median per form; what is timed is in `quantity`."""
+    fastest: dict[str, float]
+    spread: dict[str, float]
+    """Distance between the quartiles over the median."""
+    quantity: str
+    measured: float
+    budget: float
+    unit: str
+    """Of `measured` and `budget`."""
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.budget
+
+    @property
+    def base(self) -> str | None:
+        """The form that the budget is a multiple of, if it is one."""
+        return self.unit.removeprefix("x ") if self.unit.startswith("x ") else None
+
+
+Measure = Callable[[Effort, str, float], Row]
+
+
+def as_row(
+    work: str,
+    timings: Mapping[str, Timing],
+    budget: float,
+    unit: str,
+    quantity: str = "a call",
+    *,
+    measured: float | None = None,
+) -> Row:
+    """A row whose unit is ms, µs, or `x` and the form that partax is compared with; else give what was measured."""
+    if measured is not None:
+        pass
+    elif unit.startswith("x "):
+        measured = timings[PARTAX].over(timings[unit.removeprefix("x ")])
+    else:
+        measured = timings[PARTAX].median * {"ms": 1e3, "µs": 1e6}[unit]
+    return Row(
+        work=work,
+        seconds={name: timing.median for name, timing in timings.items()},
+        fastest={name: timing.fastest for name, timing in timings.items()},
+        spread={name: timing.spread for name, timing in timings.items()},
+        quantity=quantity,
+        measured=measured,
+        budget=budget,
+        unit=unit,
+    )
+
+
+def readable(seconds: float) -> str:
+    if abs(seconds) < 1e-3:
+        return f"{seconds * 1e6:.1f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def as_table(rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str]) -> rich.table.Table:
+    """The rows; the forms of `ratios_of` also as multiples of what a row's budget is a multiple of."""
+    title = (
+        f"jax {jax.__version__}, equinox {eqx.__version__}, "
+        f"Python {platform.python_version()}, {jax.devices()[0].platform}"
+    )
+    table = rich.table.Table(title=title, box=rich.box.SIMPLE)
+    table.add_column("work", min_width=24)
+    for form in forms:
+        table.add_column(form, justify="right")
+    table.add_column("partax measured", justify="right")
+    table.add_column("budget", justify="right")
+    table.add_column("spread", justify="right")
+    table.add_column("met")
+    for row in rows:
+        cells = []
+        for form in forms:
+            cell = readable(row.seconds[form]) if form in row.seconds else "-"
+            if row.base is not None and form in row.seconds and form in ratios_of and form != row.base:
+                cell += f"\n{row.seconds[form] / row.seconds[row.base]:.2f} x"
+            cells.append(cell)
+        work = row.work if row.quantity == "a call" else f"{row.work}\n({row.quantity})"
+        met = "[green]yes" if row.met else "[red]no"
+        digits = 2 if row.base is None else 3
+        measured, budget = f"{row.measured:.{digits}f} {row.unit}", f"≤ {row.budget:g} {row.unit}"
+        # The noisier of the two that are compared: a ratio is no better known than this.
+        spread = max([row.spread[form] for form in (row.base, PARTAX) if form in row.spread] or row.spread.values())
+        table.add_row(work, *cells, measured, budget, f"{spread:.0%}", met)
+    return table
+
+
+def as_json(rows: Sequence[Row], quick: bool) -> dict[str, Any]:
+    return {
+        "jax": jax.__version__,
+        "equinox": eqx.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].platform,
+        "machine": platform.platform(),
+        "quick": quick,
+        "rows": [asdict(row) | {"met": row.met} for row in rows],
+    }
+
+
+def run(
+    rows: Sequence[tuple[str, float, Measure]],
+    forms: Sequence[str],
+    ratios_of: Sequence[str],
+    description: str,
+) -> int:
+    """Measures the rows that the command line asks for; the exit status is 1 if it asks for a check that fails."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions of every row")
+    parser.add_argument("--rows", metavar="SUBSTRING", default="", help="only rows that contain it")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the results here")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a budget is missed")
+    options = parser.parse_args()
+    chosen = [row for row in rows if options.rows.lower() in row[0].lower()]
+    if not chosen:
+        parser.error(f"no row contains {options.rows!r}; rows: " + "; ".join(row[0] for row in rows))
+
+    # A persistent cache of compiled programs would make first calls depend on earlier runs.
+    jax.config.update("jax_enable_compilation_cache", False)
+    done = []
+    with tqdm.tqdm(chosen, unit="row", leave=False, disable=None) as bar:
+        for name, budget, measure in bar:
+            bar.set_postfix_str(name)
+            done.append(measure(Effort(options.quick), name, budget))
+
+    # Wide enough for the table also where the output is a file.
+    console = rich.console.Console()
+    if not console.is_terminal:
+        console = rich.console.Console(width=160)
+    console.print(as_table(done, forms, ratios_of))
+    if options.json:
+        options.json.write_text(json.dumps(as_json(done, options.quick), indent=2) + "\n")
+    missed = [row.work for row in done if not row.met]
+    if missed:
+        console.print(f"{len(missed)} of {len(done)} budgets missed: " + "; ".join(missed))
+    return 1 if missed and options.check else 0
