@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from partax import filter_jit
-from trees import Bag, Cell, Layer, Pair, Tray, array, assert_same
+from trees import Bag, Cell, Layer, Pair, Tray, array, assert_same, changing_tree
 
 DEPTH = 100_000
 
@@ -371,29 +370,10 @@ def test_a_wrapper_that_is_entered_again_while_it_compares(when: str, action: st
 
 
 def test_a_tree_that_another_thread_changes() -> None:
-    f = identity()
-    tree: list[Any] = [array(2), {"a": 1}, [array(2)], "x"]
-    f(tree)
-    stop = threading.Event()
-
-    def change() -> None:
-        while not stop.is_set():
-            tree.append(1)
-            tree[1]["b"] = 2
-            tree[2].append("y")
-            tree.pop()
-            tree[1].pop("b")
-            tree[2].pop()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    seen = set()
-    try:
+    f, seen = identity(), set()
+    with changing_tree() as tree:
         for _ in range(300):
             seen.add(len(f(tree)) >= 4)
-    finally:
-        stop.set()
-        thread.join()
     assert seen == {True}
     assert_same(f(tree), [array(2), {"a": 1}, [array(2)], "x"])
     check_works(f)

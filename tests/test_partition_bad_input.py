@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from conftest import TraceCounter
 from partax import any_of, by_path, filter_jit, flat_combine, flat_partition, is_array, not_
 from partition_reference import assert_identical, parts_of, taken
 from test_memory import check_steady
-from trees import Bag, Cell, Layer, array, make_model
+from trees import Bag, Cell, Layer, array, changing_tree, make_model
 
 CALLS: dict[str, Callable[..., Any]] = {
     "partition": lambda tree, *filters, **options: partax.partition(tree, *filters, **options),
@@ -185,21 +184,7 @@ def test_a_filter_that_enters_again() -> None:
 
 
 def test_a_tree_that_another_thread_changes() -> None:
-    tree: list[Any] = [array(2), {"a": 1}, [array(2)], "x"]
-    stop = threading.Event()
-
-    def change() -> None:
-        while not stop.is_set():
-            tree.append(1)
-            tree[1]["b"] = 2
-            tree[2].append("y")
-            tree.pop()
-            tree[1].pop("b")
-            tree[2].pop()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with changing_tree() as tree:
         for _ in range(300):
             with contextlib.suppress(RuntimeError, ValueError):
                 parts = partax.partition(tree, lambda x: is_array(x), dict, by_path("**"))
@@ -207,9 +192,6 @@ def test_a_tree_that_another_thread_changes() -> None:
             with contextlib.suppress(RuntimeError, ValueError):
                 spec, *dicts = flat_partition(tree, lambda x: is_array(x), dict)
                 flat_combine(spec, *dicts)
-    finally:
-        stop.set()
-        thread.join()
     assert taken(tree, is_array) == ["0", "2/0"]
     check_works()
 

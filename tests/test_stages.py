@@ -19,7 +19,7 @@ import pytest
 import partax
 from partax import _core
 from reference import assert_exact, count_nodes, dynamic_leaves, static_key, to_jax
-from trees import SAMPLES, Bag, Cell, Colour, Config, Layer, Pair, Tray, array, over_samples
+from trees import SAMPLES, Bag, Cell, Colour, Config, Layer, Pair, Tray, array, endless_values, over_samples
 
 KINDS = {
     "dynamic_leaf": [
@@ -199,13 +199,7 @@ def test_rebuild_does_not_call_init() -> None:
 
 
 def test_too_deep_and_self_containing_trees_are_recursion_errors() -> None:
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    endless: list[Any] = [1]
-    endless.append(endless)
-    loop: dict[str, Any] = {}
-    loop["loop"] = loop
+    deep, endless, loop = endless_values()
     _, spec = _core.flatten([1, [2]])
     for tree in (deep, endless, loop, Bag(label=endless), Bag(label=deep)):
         with pytest.raises(RecursionError):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from partax import _core
-from trees import Bag, Cell, Colour, Config, Layer, Pair, array
+from trees import Bag, Cell, Colour, Config, Layer, Pair, array, endless_values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,13 +194,7 @@ def test_a_mutable_value_counts_as_it_was_when_the_spec_was_made(place: str, kin
 
 
 def test_too_deep_and_self_containing_values_are_recursion_errors() -> None:
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    endless: list[Any] = [1]
-    endless.append(endless)
-    loop: dict[str, Any] = {}
-    loop["loop"] = loop
+    deep, endless, loop = endless_values()
     for value in (deep, endless, loop, Config(endless)):
         with pytest.raises(RecursionError):
             _core.static_hash(value)

@@ -6,10 +6,12 @@ time, so two calls of one maker must share one trace.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
+import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -218,6 +220,42 @@ SAMPLES: dict[str, Callable[[], Any]] = {
 }
 
 over_samples = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SAMPLES.items()])
+
+
+def endless_values() -> tuple[Any, Any, Any]:
+    """What no stack holds: 100,000 nested lists, a list that contains itself, and a dict that does."""
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    endless: list[Any] = [1]
+    endless.append(endless)
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    return deep, endless, loop
+
+
+@contextlib.contextmanager
+def changing_tree() -> Iterator[list[Any]]:
+    """A tree that another thread makes larger and smaller; after the block, as it was."""
+    tree: list[Any] = [array(2), {"a": 1}, [array(2)], "x"]
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            tree.append(1)
+            tree[1]["b"] = 2
+            tree[2].append("y")
+            tree.pop()
+            tree[1].pop("b")
+            tree[2].pop()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield tree
+    finally:
+        stop.set()
+        thread.join()
 
 
 def is_array(x: Any) -> bool:
