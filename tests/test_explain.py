@@ -278,6 +278,17 @@ def test_the_difference_is_from_the_nearest_trace(lines: Callable[[], list[str]]
     assert line.count(";") == 2 and "x: " in line and "y: " in line and "n: static int" in line
 
 
+def test_of_two_traces_the_one_of_the_same_shape_or_dtype_is_nearer(lines: Callable[[], list[str]]) -> None:
+    f = filter_jit(lambda x: x)
+    f(array(3))
+    f(array(4))
+    lines()
+    f(array(3).astype(jnp.bfloat16))
+    assert lines() == ["<lambda>: trace 3, because x: float32[3] -> bfloat16[3]"]
+    f(array(5))
+    assert lines() == ["<lambda>: trace 4, because x: float32[4] -> float32[5]"]
+
+
 def test_arguments_that_come_and_go(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
     @filter_jit
     def f(x: Any, n: int = 1, *rest: Any, **more: Any) -> Any:

@@ -28,21 +28,34 @@ def _below(path: str, ancestor: str | None) -> bool:
     return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
 
 
+_COST = 3
+"""Of one part that differs."""
+
+
+def _cost(old: Part, new: Part) -> int:
+    """Less for an array of the same dtype or shape."""
+    if old.aval is None or new.aval is None:
+        return _COST
+    return 1 + sum(getattr(old.aval, name, None) != getattr(new.aval, name, None) for name in ("shape", "dtype"))
+
+
 def distance(old: Snapshot, new: Snapshot) -> int:
-    """How many parts differ, roughly: to find the nearest of many."""
+    """How much differs, roughly: to find the nearest of many."""
     configuration = 0
     if old.configuration is not new.configuration:
-        configuration = sum(new.configuration.get(name) != value for name, value in old.configuration.items())
+        configuration = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
     if old.paths is new.paths or old.paths == new.paths:
         pairs = zip(old.parts, new.parts, strict=True)
-        return configuration + sum(1 for a, b in pairs if a is not b and not a.same(b))
+        return configuration + sum(_cost(a, b) for a, b in pairs if a is not b and not a.same(b))
     before = dict(zip(old.paths, old.parts, strict=True))
     changed = 0
     for path, part in zip(new.paths, new.parts, strict=True):
         known = before.pop(path, None)
-        if known is None or not known.same(part):
-            changed += 1
-    return configuration + changed + len(before)
+        if known is None:
+            changed += _COST
+        elif not known.same(part):
+            changed += _cost(known, part)
+    return configuration + changed + _COST * len(before)
 
 
 def differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
