@@ -61,6 +61,14 @@ bool reads_cell_otherwise(int operation) noexcept {
 #endif
 }
 
+// An instruction that loads a key of a container without running anything.
+bool loads_key(int operation) noexcept {
+#if PY_VERSION_HEX >= 0x030E0000
+  if (operation == LOAD_FAST_BORROW || operation == LOAD_SMALL_INT) return true;
+#endif
+  return operation == LOAD_CONST || operation == LOAD_FAST;
+}
+
 // Methods by which code adds to a container without looking into it.
 bool is_recording(PyObject* method) noexcept {
   for (const char* name : {"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "clear"}) {
@@ -101,8 +109,7 @@ std::vector<CellUse> cell_uses(PyCodeObject* code) {
       const int name = argument;
 #endif
       const bool is_method = is_attribute && is_recording(PyTuple_GET_ITEM(code->co_names, name));
-      const bool is_key = operation == LOAD_CONST || operation == LOAD_FAST;
-      const bool is_stored = is_key && i + 3 < size && instructions[i + 2] == STORE_SUBSCR;
+      const bool is_stored = loads_key(operation) && i + 3 < size && instructions[i + 2] == STORE_SUBSCR;
       if (!is_method && !is_stored) loaded->read = true;
       loaded = nullptr;
     }
@@ -214,14 +221,46 @@ void CallableParts::function(PyObject* callable) {
   for (PyObject* part : {object->func_name, object->func_qualname, object->func_module}) {
     parts_.push_back(Ref::borrow(part));
   }
-#if PY_VERSION_HEX >= 0x030E0000
-  parts_.push_back(Ref::borrow(object->func_annotate));
-#endif
   // A dictionary of annotations is made when it is first asked for, if need be an empty one.
-  PyObject* annotations = object->func_annotations == nullptr ? nullptr : PyFunction_GetAnnotations(callable);
-  const bool annotated = annotations != nullptr && PyDict_GET_SIZE(annotations) != 0;
-  parts_.push_back(annotated ? Ref::borrow(annotations) : Ref());
+  Ref annotations = Ref::borrow(object->func_annotations == nullptr ? nullptr : PyFunction_GetAnnotations(callable));
+  if (annotations && PyDict_GET_SIZE(annotations.get()) == 0) annotations.reset();
+#if PY_VERSION_HEX >= 0x030E0000
+  annotate(Ref::borrow(object->func_annotate), object->func_globals, annotations);
+#endif
+  parts_.push_back(std::move(annotations));
 }
+
+#if PY_VERSION_HEX >= 0x030E0000
+// Annotations are evaluated when they are asked for, by a function which is made anew as often as the one it is of:
+// what it consists of is a part, and the dictionary only where it has been changed since.
+void CallableParts::annotate(const Ref& annotate, PyObject* globals, Ref& annotations) {
+  if (!annotate || !PyFunction_Check(annotate.get()) || as_function(annotate.get())->func_globals != globals ||
+      as_function(annotate.get())->func_defaults != nullptr ||
+      as_function(annotate.get())->func_kwdefaults != nullptr) {
+    parts_.push_back(annotate);
+    return;
+  }
+  const PyFunctionObject* object = as_function(annotate.get());
+  const PyCodeObject* code = as_code(object->func_code);
+  parts_.push_back(Ref::borrow(object->func_code));
+  for (int i = 0; i < code->co_nfreevars; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - code->co_nfreevars + i);
+    // The names of a class that is made anew need not mean the same.
+    if (PyUnicode_CompareWithASCIIString(name, "__classdict__") == 0) {
+      known_ = false;
+      parts_.emplace_back();
+      continue;
+    }
+    parts_.push_back(Ref::borrow(PyCell_GET(PyTuple_GET_ITEM(object->func_closure, i))));
+  }
+  if (!annotations) return;
+  static PyObject* const value_format = PyLong_FromLong(1);
+  const Ref fresh = Ref::steal(PyObject_CallOneArg(annotate.get(), value_format));
+  const int same = fresh ? PyObject_RichCompareBool(fresh.get(), annotations.get(), Py_EQ) : -1;
+  if (same < 0) PyErr_Clear();
+  if (same == 1) annotations.reset();
+}
+#endif
 
 void CallableParts::partial(PyObject* callable) {
   known_ = all_partial_state(callable, [&](std::size_t, PyObject* part) {

@@ -35,6 +35,9 @@ class CallableParts {
 
  private:
   void function(PyObject* callable);
+#if PY_VERSION_HEX >= 0x030E0000
+  void annotate(const Ref& annotate, PyObject* globals, Ref& annotations);
+#endif
   void partial(PyObject* callable);
   void jitted(PyObject* callable);
   void wrapper(PyObject* callable);
