@@ -60,23 +60,77 @@ Ref leaf_paths(const CallFrame& frame, const TreeSpec& key) {
   return paths;
 }
 
-// Python makes the jax.jit target, and may trace it to know which arguments it must not donate.
-void build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
-  const Ref owners = leaf_owners(entry.key);
-  const Ref tuple = leaves.tuple();
+using Pins = std::vector<std::uint8_t>;
+
+// (object, pinned leaves) from Python.
+std::pair<Ref, Pins> with_pins(const Ref& made) {
+  PyObject *object = nullptr, *pinned = nullptr;
+  if (!PyArg_ParseTuple(made.get(), "OO!", &object, &PyBytes_Type, &pinned)) throw PythonError{};
+  const char* bytes = PyBytes_AS_STRING(pinned);
+  return {Ref::borrow(object), Pins(bytes, bytes + PyBytes_GET_SIZE(pinned))};
+}
+
+// The leaves that some trace of the entry forwards.
+Pins forwarded_leaves(const Entry& entry, std::size_t count) {
+  Pins forwarded(count, 0);
+  for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
+    const std::shared_ptr<OutputSlot> slot = output.lock();
+    if (!slot || !slot->output) continue;
+    for (const std::int32_t source : slot->output->source) {
+      if (source < 0) forwarded.at(~static_cast<std::size_t>(source)) = 1;
+    }
+  }
+  return forwarded;
+}
+
+bool any_in_both(const Pins& left, const Pins& right) {
+  for (std::size_t i = 0; i < left.size() && i < right.size(); ++i) {
+    if (left[i] != 0 && right[i] != 0) return true;
+  }
+  return false;
+}
+
+// What the target is made of. The first thread's counts: jax traces a function once for all threads, and each function
+// anew.
+Ref draft_of(const CallFrame& frame, Entry& entry, PyObject* names, PyObject* leaves) {
+  if (entry.draft) return entry.draft;
   const Ref values = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(frame.call.size())));
   for (std::size_t i = 0; i < frame.call.size(); ++i) {
     PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(frame.call.values()[i]));
   }
-  const Ref built = Ref::checked(PyObject_CallFunctionObjArgs(
-      hooks().build_target.get(), frame.cache.options.get(), frame.function, string_tuple(names_of(frame)).get(),
-      values.get(), owners.get(), tuple.get(), frame.call.has_callable() ? Py_True : Py_False,
-      leaf_paths(frame, entry.key).get(), nullptr));
-  PyObject *target = nullptr, *pinned = nullptr;
-  if (!PyArg_ParseTuple(built.get(), "OO!", &target, &PyBytes_Type, &pinned)) throw PythonError{};
-  const char* bytes = PyBytes_AS_STRING(pinned);
-  entry.pinned.assign(bytes, bytes + PyBytes_GET_SIZE(pinned));
-  entry.value = Ref::borrow(target);
+  auto [draft, pinned] = with_pins(Ref::checked(PyObject_CallFunctionObjArgs(
+      hooks().draft_target.get(), frame.cache.options.get(), frame.function, names, values.get(), leaves,
+      frame.call.has_callable() ? Py_True : Py_False, leaf_paths(frame, entry.key).get(), nullptr)));
+  if (!entry.draft) {
+    entry.draft = draft;
+    entry.pinned = std::move(pinned);
+  }
+  return entry.draft;
+}
+
+// Python makes the jax.jit target, and may trace it to know which arguments it must not donate. Tells whether it did,
+// or another thread was first.
+bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
+  const Ref owners = leaf_owners(entry.key);
+  const Ref tuple = leaves.tuple();
+  const Ref names = string_tuple(names_of(frame));
+  const Ref draft = draft_of(frame, entry, names.get(), tuple.get());
+  while (!entry.value) {
+    const Pins before = forwarded_leaves(entry, leaves.size());
+    const Ref kept = Ref::checked(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(before.data()),
+                                                            static_cast<Py_ssize_t>(before.size())));
+    auto [target, donated] = with_pins(Ref::checked(PyObject_CallFunctionObjArgs(
+        hooks().build_target.get(), frame.cache.options.get(), draft.get(), names.get(), owners.get(), tuple.get(),
+        frame.call.has_callable() ? Py_True : Py_False, kept.get(), nullptr)));
+    // From here on no Python runs: a trace either is in `forwarded`, or sees what is pinned.
+    if (entry.value) break;
+    if (any_in_both(donated, forwarded_leaves(entry, leaves.size()))) continue;
+    for (std::size_t i = 0; i < donated.size(); ++i) entry.pinned[i] = entry.pinned[i] != 0 || donated[i] != 0 ? 1 : 0;
+    entry.value = std::move(target);
+    const Ref done = std::move(entry.draft);
+    return true;
+  }
+  return false;
 }
 
 // The callables of a call for which its key has equal ones.
@@ -95,21 +149,17 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
   EntryPtr entry;
   try {
-    entry = cache.table.find(spec, frame.call.shape());
-    if (entry && entry->value) {
-      add_twins(entry->key, spec, leaves);
-      return entry;
-    }
-    if (!entry) entry = cache.table.insert(spec, frame.call.shape());
+    entry = cache.table.find_or_insert(spec, frame.call.shape());
   } catch (const WalkError& error) {
     raise_at_static(error, spec, names_of(frame));
   }
-  is_new = true;
+  add_twins(entry->key, spec, leaves);
+  if (entry->value) return entry;
   frame.entry = entry.get();
   try {
-    build_target(frame, *entry, leaves);
+    is_new = build_target(frame, *entry, leaves);
   } catch (...) {
-    if (entry->traces == 0) cache.table.erase(*entry);
+    cache.table.erase_untraced(*entry);
     throw;
   }
   return entry;

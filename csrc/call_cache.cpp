@@ -7,6 +7,10 @@ namespace {
 
 constexpr const char* kCapsuleName = "partax.StaticTable";
 
+// How often a key is looked for again because others were added meanwhile; user code that adds keys while it compares
+// them would keep a look-up going for ever.
+constexpr int kMaxLookUps = 8;
+
 void delete_handle(PyObject* capsule) noexcept {
   delete static_cast<std::shared_ptr<StaticTable*>*>(PyCapsule_GetPointer(capsule, kCapsuleName));
 }
@@ -72,9 +76,16 @@ EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
   return nullptr;
 }
 
-EntryPtr StaticTable::insert(const TreeSpec& spec, const CallShape& shape) {
+EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
+  std::size_t known = additions_;
+  if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
   TreeSpec key = spec.sealed(callback());
+  // Python has run: another thread may have added the key.
+  for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
+    known = additions_;
+    if (EntryPtr found = find(spec, shape)) return found;
+  }
   entry->shape = shape;
   entry->epoch = TypeTable::instance().epoch();
   EntryPtr evicted;
@@ -87,6 +98,7 @@ EntryPtr StaticTable::insert(const TreeSpec& spec, const CallShape& shape) {
 }
 
 void StaticTable::remember_key(const EntryPtr& entry, TreeSpec key, std::size_t hash) {
+  ++additions_;
   entry->key = std::move(key);
   entry->hash = hash;
   entry->key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
@@ -124,6 +136,10 @@ EntryPtr StaticTable::take(Entry& entry) noexcept {
 
 void StaticTable::erase(Entry& entry) noexcept { const EntryPtr dropped = take(entry); }
 
+void StaticTable::erase_untraced(Entry& entry) noexcept {
+  if (entry.traces == 0 && entry.tracing == 0) erase(entry);
+}
+
 void StaticTable::clear() noexcept {
   std::unordered_multimap<std::size_t, EntryPtr> dropped;
   dropped.swap(entries_);
@@ -136,6 +152,7 @@ void StaticTable::clear() noexcept {
 int StaticTable::traverse(visitproc visit, void* arg) const {
   for (const EntryPtr& entry : recency_) {
     Py_VISIT(entry->value.get());
+    Py_VISIT(entry->draft.get());
     if (const int status = entry->key.traverse(visit, arg)) return status;
   }
   Py_VISIT(callback_.get());

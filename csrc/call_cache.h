@@ -30,7 +30,9 @@ struct Entry {
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
   Ref value;  // the jitted target; empty while it is being made
+  Ref draft;  // what the target is made of, which all threads that make it at once have in common
   std::size_t traces = 0;
+  std::size_t tracing = 0;  // traces under way, in any thread
   std::size_t calls = 0;
   std::vector<EntryTrace> log;       // of its traces
   std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
@@ -52,14 +54,17 @@ class StaticTable {
 
   // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
   EntryPtr find(const TreeSpec& spec, const CallShape& shape);
-  // Adds an entry without a value; drops the least recently used one if there are too many.
-  EntryPtr insert(const TreeSpec& spec, const CallShape& shape);
+  // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
+  // look for one key at once get one entry.
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
   // Gives an entry another key, by which alone it is found from then on.
   void rekey(Entry& entry, const TreeSpec& spec);
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
   void touch(Entry& entry) noexcept { recency_.splice(recency_.begin(), recency_, entry.recency); }
   void erase(Entry& entry) noexcept;
+  // After a call that failed: drops an entry that no call has traced or is tracing.
+  void erase_untraced(Entry& entry) noexcept;
   // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
   template <typename Unwanted>
   void erase_if(Unwanted&& unwanted) {
@@ -95,6 +100,7 @@ class StaticTable {
   std::unordered_map<PyObject*, Entry*> by_weakref_;
   std::shared_ptr<StaticTable*> self_;  // null once this table is gone; what the callback holds
   Ref callback_;
+  std::size_t additions_ = 0;  // counts the keys that were added
 };
 
 }  // namespace partax

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "cache_object.h"
 #include "match.h"
 #include "trace_output.h"
 
@@ -23,9 +24,9 @@ CompiledCall& as_compiled(PyObject* object) noexcept { return *reinterpret_cast<
 Ref run(const CompiledCall& compiled, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const EntryPtr entry = *compiled.entry;
   const Ref executable = Ref::borrow(compiled.executable);
-  const JitFunction& jit = ready_jit(compiled.jit);
-  const Ref keep_cache = Ref::borrow(jit.cache);
-  const CallCache& cache = cache_of(jit);
+  JitFunction& jit = as_jit(compiled.jit);
+  const Ref keep_cache = ready_cache(jit);
+  const CallCache& cache = cache_in(keep_cache.get());
   const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
                        num_args, keyword_names);
   LeafBuffer leaves;

@@ -11,16 +11,31 @@ namespace {
 
 PyTypeObject* jit_type = nullptr;
 
-JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
+void release(SeenCallable* seen) noexcept {
+  if (seen != nullptr && --seen->uses == 0) delete seen;
+}
 
-// Below, with the shared caches.
-void ensure_cache(JitFunction& jit);
-void see_callable(JitFunction& jit);
+// Whether the callable is as it was when the cache was found.
+bool is_as_seen(const JitFunction& jit) noexcept {
+  SeenCallable* seen = jit.seen;
+  if (seen == nullptr) return true;
+  ++seen->uses;
+  const bool same = seen->value.is_plainly(jit.function);
+  release(seen);
+  return same;
+}
+
+// Both at once, and only then lets go of what was there, which may run Python.
+void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
+  const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
+  release(std::exchange(jit.seen, seen));
+}
+
+void forget_cache(JitFunction& jit) noexcept { set_cache(jit, Ref(), nullptr); }
 
 Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, bool& outdated) {
-  ensure_cache(jit);
-  const Ref keep_cache = Ref::borrow(jit.cache);
-  CallCache& cache = cache_of(jit);
+  const Ref keep_cache = ready_cache(jit);
+  CallCache& cache = cache_in(keep_cache.get());
   const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
                        num_args, keyword_names);
   LeafBuffer leaves;
@@ -38,7 +53,7 @@ Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   } catch (const PythonError&) {
     frame.in_user_code = true;
     outdated = frame.outdated;
-    if (entry && is_new && entry->traces == 0) cache.table.erase(*entry);
+    if (entry) cache.table.erase_untraced(*entry);
     if (entry && !outdated) explain_failure(frame, leaves);
     throw;
   }
@@ -46,14 +61,9 @@ Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   ++(frame.traced || is_new ? cache.misses : cache.hits);
   if (frame.traced) {
     settle_key(frame);
-    if (settle_root(frame.function, cache) && jit.seen != nullptr) see_callable(jit);
+    if (settle_root(frame.function, cache) && jit.seen != nullptr) forget_cache(jit);
   }
   return user_result(returned.get(), leaves);
-}
-
-void forget_cache(JitFunction& jit) noexcept {
-  delete std::exchange(jit.seen, nullptr);
-  Py_CLEAR(jit.cache);
 }
 
 Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
@@ -85,7 +95,8 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(jit.options);
   Py_VISIT(jit.dict);
   Py_VISIT(jit.cache);
-  return jit.seen == nullptr ? 0 : jit.seen->traverse(visit, arg);
+  // One that a comparison holds too is not this object's alone to report.
+  return jit.seen == nullptr || jit.seen->uses > 1 ? 0 : jit.seen->value.traverse(visit, arg);
 }
 
 int jit_clear(PyObject* self) noexcept {
@@ -93,7 +104,7 @@ int jit_clear(PyObject* self) noexcept {
   Py_CLEAR(jit.function);
   Py_CLEAR(jit.self);
   Py_CLEAR(jit.dict);
-  delete std::exchange(jit.seen, nullptr);
+  release(std::exchange(jit.seen, nullptr));
   return 0;  // options and cache stay: it holds the wrapper only through user values, which the GC clears elsewhere
 }
 
@@ -125,7 +136,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     if (instance == nullptr || instance == Py_None || jit.self != nullptr) return Py_NewRef(self);
     Ref bound = new_jit(jit.function, instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
-    if (jit.seen != nullptr) as_jit(bound.get()).seen = std::make_unique<StaticValue>(*jit.seen).release();
+    if (jit.seen != nullptr) as_jit(bound.get()).seen = new SeenCallable{jit.seen->value};
     as_jit(bound.get()).dict = Py_XNewRef(jit.dict);
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();
@@ -181,25 +192,22 @@ PyObject* get_function(PyObject* self, void*) noexcept {
 }
 
 PyObject* get_cache(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    ensure_cache(as_jit(self));
-    return Py_NewRef(as_jit(self).cache);
-  });
+  return guarded<PyObject*>(nullptr, [&] { return ready_cache(as_jit(self)).release(); });
 }
 
 PyObject* get_options(PyObject* self, void*) noexcept { return Py_NewRef(as_jit(self).options); }
 
 PyObject* cache_info(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
-    ensure_cache(as_jit(self));
-    return info_of(cache_of(as_jit(self))).release();
+    const Ref cache = ready_cache(as_jit(self));
+    return info_of(cache_in(cache.get())).release();
   });
 }
 
 PyObject* clear_cache(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    ensure_cache(as_jit(self));
-    CallCache& cache = cache_of(as_jit(self));
+    const Ref keep = ready_cache(as_jit(self));
+    CallCache& cache = cache_in(keep.get());
     cache.table.clear();
     cache.hits = cache.misses = 0;
     if (cache.history) Ref::checked(PyObject_CallMethod(cache.history.get(), "cleared", nullptr));
@@ -278,40 +286,43 @@ PyMethodDef unflatten_method = {"unflatten_jit",
                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
                                 METH_FASTCALL, nullptr};
 
-void see_callable(JitFunction& jit) {
+// What a wrapper remembers of its callable, or null of one that is matched with the arguments.
+SeenCallable* see_callable(const JitFunction& jit) {
+  TypeTable::instance().epoch();  // classes may have been registered since
+  if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
+  const bool by_identity = callables_of(jit.options) == Callables::kByIdentity;
   const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  const bool by_identity = cache_of(jit).callables == Callables::kByIdentity;
-  const Callables callables = by_identity ? Callables::kByIdentity : Callables::kWrapped;
-  auto seen = std::make_unique<StaticValue>(value.sealed(nullptr, callables));
-  delete std::exchange(jit.seen, seen.release());
+  return new SeenCallable{value.sealed(nullptr, by_identity ? Callables::kByIdentity : Callables::kWrapped)};
 }
 
 // Finds the cache of an equal callable with equal options, or makes one.
-void ensure_cache(JitFunction& jit) {
-  if (jit.function == nullptr) {
-    released(nullptr);
-    throw PythonError{};
-  }
-  if (jit.cache != nullptr) {
-    if (jit.seen == nullptr || jit.seen->is_plainly(jit.function)) return;
-    forget_cache(jit);
-  }
-  const TreeSpec spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+Ref find_cache(JitFunction& jit) {
+  // Seen first: a change from here on, by another thread, is noticed in the next call.
+  struct Seen {
+    SeenCallable* callable = nullptr;
+    ~Seen() { release(callable); }
+  } seen;
+  TreeSpec spec;
   try {
+    seen.callable = see_callable(jit);
+    spec = root_spec(jit.function, jit.options, callables_of(jit.options));
     SharedCaches& caches = SharedCaches::instance();
     EntryPtr entry = caches.find(spec);
-    Ref cache = entry ? entry->value : Ref();
-    if (!cache) {
-      cache = make_cache(jit.function, jit.options);
-      if (!entry) entry = caches.insert(spec);
-      entry->value = cache;
+    if (!entry || !entry->value) {
+      Ref made = make_cache(jit.function, jit.options);
+      if (!entry) entry = caches.find_or_insert(spec);
+      if (!entry->value) entry->value = std::move(made);  // else another thread was first
     }
-    jit.callable_is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
-    if (jit.cache == nullptr) jit.cache = cache.release();
-    cache_of(jit).root = entry;
-    if (!jit.callable_is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
-    if (!jit.callable_is_tree && jit.seen == nullptr) see_callable(jit);
+    Ref cache = entry->value;
+    const bool is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
+    cache_in(cache.get()).root = entry;
+    if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    jit.callable_is_tree = is_tree;
+    set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
+    return cache;
   } catch (const WalkError& error) {
+    // Where the callable could not be looked at, the walk over it and the options says why.
+    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
     raise_at_static(error, spec, {"fun", "options"});
   }
 }
@@ -329,16 +340,22 @@ Ref register_jit_function_types() {
 
 bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type; }
 
-CallCache& cache_of(const JitFunction& jit) noexcept { return cache_in(jit.cache); }
+JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 
-JitFunction& ready_jit(PyObject* object) {
-  ensure_cache(as_jit(object));
-  return as_jit(object);
+Ref ready_cache(JitFunction& jit) {
+  if (jit.function == nullptr) {
+    released(nullptr);
+    throw PythonError{};
+  }
+  Ref cache = Ref::borrow(jit.cache);
+  if (cache && is_as_seen(jit)) return cache;
+  return find_cache(jit);
 }
 
-void renew_cache(PyObject* object) {
-  JitFunction& jit = ready_jit(object);
-  if (!is_known(jit.function, cache_of(jit))) forget_cache(jit);
+Ref renewed_cache(JitFunction& jit) {
+  Ref cache = ready_cache(jit);
+  if (is_known(jit.function, cache_in(cache.get()))) return cache;
+  return find_cache(jit);
 }
 
 Ref make_jit_function(PyObject* function, PyObject* options) {
@@ -348,7 +365,7 @@ Ref make_jit_function(PyObject* function, PyObject* options) {
                     is_method ? PyMethod_GET_SELF(function) : nullptr, options);
   // A function that calls itself by its name gets it after this: its cache is found at the first call.
   PyObject* wrapped = as_jit(jit.get()).function;
-  if (!PyFunction_Check(wrapped) || !has_empty_cell(wrapped)) ensure_cache(as_jit(jit.get()));
+  if (!PyFunction_Check(wrapped) || !has_empty_cell(wrapped)) ready_cache(as_jit(jit.get()));
   return jit;
 }
 

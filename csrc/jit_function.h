@@ -6,14 +6,20 @@
 
 namespace partax {
 
+// A callable as it was; counted, since comparing may run Python, which may replace it. Under the GIL.
+struct SeenCallable {
+  StaticValue value;
+  std::size_t uses = 1;
+};
+
 struct JitFunction {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;
-  PyObject* cache;    // a CallCacheObject, or null before the first use
-  StaticValue* seen;  // the callable as it was when the cache was found, or null where only arguments tell
+  PyObject* cache;     // a CallCacheObject, or null before the first use
+  SeenCallable* seen;  // the callable as it was when the cache was found, or null where only arguments tell
   PyObject* dict;
   PyObject* weakrefs;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
@@ -25,10 +31,10 @@ Ref register_jit_function_types();
 Ref make_jit_function(PyObject* function, PyObject* options);
 bool is_jit_function(PyObject* object) noexcept;
 
-// The wrapper behind `object`, with its cache found or made.
-JitFunction& ready_jit(PyObject* object);
-// Lets go of the cache if the callable has changed since it was found.
-void renew_cache(PyObject* object);
-CallCache& cache_of(const JitFunction& jit) noexcept;
+JitFunction& as_jit(PyObject* object) noexcept;
+// The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
+Ref ready_cache(JitFunction& jit);
+// The same, but another one if the callable has changed since the cache was found.
+Ref renewed_cache(JitFunction& jit);
 
 }  // namespace partax

@@ -125,9 +125,12 @@ class ObjectTable {
   void set(const py::object& tree, const py::object& value) {
     LeafBuffer leaves;
     const TreeSpec spec = flatten_tree(tree.ptr(), "tree", leaves);
-    EntryPtr entry = find(spec);
-    if (!entry) entry = table_.insert(spec, CallShape());
-    entry->value = Ref::borrow(value.ptr());
+    try {
+      const EntryPtr entry = table_.find_or_insert(spec, CallShape());
+      entry->value = Ref::borrow(value.ptr());
+    } catch (const WalkError& error) {
+      raise_at_static(error, spec, "tree");
+    }
   }
   std::size_t size() const { return table_.size(); }
   void clear() { table_.clear(); }
@@ -165,6 +168,7 @@ void configure(const py::kwargs& given) {
       {"wrapper_names", &Hooks::wrapper_names},
       {"registered", &Hooks::registered},
       {"is_inexact", &Hooks::is_inexact},
+      {"draft_target", &Hooks::draft_target},
       {"build_target", &Hooks::build_target},
       {"to_device", &Hooks::to_device},
       {"out_shardings", &Hooks::out_shardings},

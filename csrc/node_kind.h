@@ -68,6 +68,7 @@ struct Hooks {
   Ref wrapper_names;    // tuple of names that Equinox keeps on wrapped modules
   Ref registered;       // jax's dictionary of registered node types, or null where jax has none
   Ref is_inexact;       // (dtype) -> bool
+  Ref draft_target;     // makes what the target of an entry is made of
   Ref build_target;     // makes the jax.jit target of an entry
   Ref to_device;        // puts a forwarded NumPy input on the device
   Ref out_shardings;    // (prefix, result) -> sharding of each array leaf

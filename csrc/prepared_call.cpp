@@ -1,13 +1,14 @@
 #include "prepared_call.h"
 
+#include "cache_object.h"
 #include "compiled_call.h"
 #include "match.h"
 #include "trace_output.h"
 
 namespace partax {
 
-PreparedCall::PreparedCall(PyObject* jit, bool abstract)
-    : jit_(Ref::borrow(jit)), leaves_(std::make_unique<LeafBuffer>()), abstract_(abstract) {}
+PreparedCall::PreparedCall(PyObject* jit, Ref cache, bool abstract)
+    : jit_(Ref::borrow(jit)), cache_(std::move(cache)), leaves_(std::make_unique<LeafBuffer>()), abstract_(abstract) {}
 
 void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) arguments_.push_back(Ref::borrow(PyTuple_GET_ITEM(args, i)));
@@ -19,8 +20,8 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
     }
   }
   for (const Ref& argument : arguments_) borrowed_.push_back(argument.get());
-  JitFunction& function = ready_jit(jit_.get());
-  CallCache& cache = cache_of(function);
+  const JitFunction& function = as_jit(jit_.get());
+  const CallCache& cache = cache_in(cache_.get());
   call_ = std::make_unique<BoundCall>(cache.parameters, function.function,
                                       function.callable_is_tree ? function.function : nullptr, function.self,
                                       borrowed_.data(), num_args, keyword_names_.get());
@@ -28,23 +29,21 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
-    : PreparedCall(jit, abstract) {
-  renew_cache(jit);
+    : PreparedCall(jit, renewed_cache(as_jit(jit)), abstract) {
   bind(args, kwargs);
-  JitFunction& function = ready_jit(jit_.get());
-  CallFrame frame(function.function, cache_of(function), *call_, abstract);
+  CallFrame frame(as_jit(jit).function, cache_in(cache_.get()), *call_, abstract);
   bool is_new = false;
   entry_ = find_entry(frame, *leaves_, is_new);
   leaf_tuple_ = leaves_->tuple();
 }
 
 std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {
-  std::unique_ptr<PreparedCall> other(new PreparedCall(jit_.get(), false));
+  std::unique_ptr<PreparedCall> other(new PreparedCall(jit_.get(), ready_cache(as_jit(jit_.get())), false));
   other->bind(args, kwargs);
   other->entry_ = entry_;
   if (!(entry_->shape == other->call_->shape()) ||
       !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false,
-                  &cache_of(ready_jit(jit_.get())).rule)) {
+                  &cache_in(other->cache_.get()).rule)) {
     return nullptr;
   }
   other->leaf_tuple_ = other->leaves_->tuple();
@@ -52,15 +51,14 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
 }
 
 Ref PreparedCall::run(PyObject* callable) const {
-  JitFunction& function = ready_jit(jit_.get());
-  CallCache& cache = cache_of(function);
-  CallFrame frame(function.function, cache, *call_, abstract_);
+  CallCache& cache = cache_in(cache_.get());
+  CallFrame frame(as_jit(jit_.get()).function, cache, *call_, abstract_);
   frame.entry = entry_.get();
   Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, target(), leaf_tuple_.get(), nullptr));
   frame.in_user_code = true;
   record_ = frame.record;
   if (!returned) {
-    if (entry_->traces == 0) cache.table.erase(*entry_);
+    cache.table.erase_untraced(*entry_);
     explain_failure(frame, *leaves_);
     throw PythonError{};
   }
@@ -96,7 +94,7 @@ Ref items_of(const TreeSpec& spec, const Names& names) {
 TreeSpec PreparedCall::keyed_spec() const {
   TreeSpec spec;
   LeafBuffer leaves;
-  FlattenOptions options = flatten_options(cache_of(ready_jit(jit_.get())), *call_, abstract_);
+  FlattenOptions options = flatten_options(cache_in(cache_.get()), *call_, abstract_);
   options.keyed = true;
   flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names_; });
   return spec;
@@ -116,7 +114,7 @@ Ref PreparedCall::dynamic_paths() const {
 }
 
 Ref PreparedCall::static_items_of(PyObject* args, PyObject* kwargs) const {
-  PreparedCall other(jit_.get(), false);
+  PreparedCall other(jit_.get(), ready_cache(as_jit(jit_.get())), false);
   other.bind(args, kwargs);
   return other.static_items();
 }
@@ -125,6 +123,7 @@ void PreparedCall::detach() noexcept {
   call_.reset();
   leaves_.reset();
   leaf_tuple_.reset();
+  cache_.reset();
   borrowed_.clear();
   std::vector<Ref> dropped;
   dropped.swap(arguments_);

@@ -36,11 +36,12 @@ class PreparedCall {
   Ref result(PyObject* returned) const;
 
  private:
-  PreparedCall(PyObject* jit, bool abstract);
+  PreparedCall(PyObject* jit, Ref cache, bool abstract);
   void bind(PyObject* args, PyObject* kwargs);
   TreeSpec keyed_spec() const;
 
   Ref jit_;
+  Ref cache_;  // of the wrapper, by now perhaps of an earlier state of its callable
   std::vector<Ref> arguments_;
   Ref keyword_names_;
   std::vector<PyObject*> borrowed_;

@@ -62,6 +62,7 @@ void SharedCaches::wait(const EntryPtr& entry) {
   if (!entry->in_table) return;
   const Ref cache = entry->value;
   if (cache) cache_of(cache.get()).table.erase_if(holds_user_objects);
+  if (!entry->owners.empty()) return;  // what was dropped has run Python, and a thread has brought a new callable
   waiting_.remove_if([](const std::weak_ptr<Entry>& other) { return other.expired(); });
   waiting_.push_back(entry);
   if (waiting_.size() <= kMaxWaiting) return;

@@ -19,7 +19,7 @@ class SharedCaches {
   CacheOf cache_of = nullptr;
 
   EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
-  EntryPtr insert(const TreeSpec& spec) { return table_.insert(spec, CallShape()); }
+  EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
   void rekey(const EntryPtr& entry, const TreeSpec& spec) { table_.rekey(*entry, spec); }
   // Visits the entries in use.
   template <typename Visit>

@@ -46,8 +46,9 @@ void forward_callables(TraceOutput& output, const TreeSpec& arguments, const Tre
   }
 }
 
+// The output node of a result, or nothing where a leaf that it forwards has been pinned meanwhile by another thread.
 Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObject* const* inputs,
-                std::size_t num_inputs, PyObject* options, std::size_t trace) {
+                std::size_t num_inputs, PyObject* options, std::shared_ptr<std::size_t>& calls) {
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -99,11 +100,17 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   for (std::size_t i = 0; i < results.size(); ++i) {
     PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), results[i].release());
   }
-  entry.log[trace].calls = output->calls;
   auto slot = std::make_shared<OutputSlot>();
-  slot->output = std::move(output);
+  slot->output = output;
+  Ref node = make_output_node(slot, std::move(children));
+  // From here on no Python runs: what is pinned from now on spares the leaves that this trace forwards.
+  for (const std::int32_t source : output->source) {
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.pinned.size();
+    if (input < entry.pinned.size() && entry.pinned[input] != 0) return {};
+  }
+  calls = output->calls;
   entry.add_output(slot);
-  return make_output_node(std::move(slot), std::move(children));
+  return node;
 }
 
 }  // namespace
@@ -142,15 +149,18 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
     throw PythonError{};
   }
   frame->traced = true;
-  const TraceRecorder recorder(*frame, spec, arrays, leaves, count);
+  TraceRecorder recorder(*frame, spec, arrays, leaves, count);
   Tracers tracers(leaves, count);
   const std::vector<Ref> values = rebuild_call(spec, tracers);
   const bool has_callable = frame->call.has_callable();
   PyObject* callable = has_callable ? values[0].get() : frame->function;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
-  Ref packed =
-      pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), recorder.index());
-  ++frame->entry->traces;
+  Ref packed;
+  std::shared_ptr<std::size_t> calls;
+  while (!packed) {
+    packed = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), calls);
+  }
+  recorder.succeed(calls);
   return packed;
 }
 

@@ -1,5 +1,7 @@
 #include "trace_record.h"
 
+#include <algorithm>
+
 namespace partax {
 namespace {
 
@@ -70,11 +72,12 @@ Ref describe(const TreeSpec& spec, const Names& roots) {
 
 TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafBuffer& values, PyObject* const* tracers,
                              std::size_t count)
-    : frame_(frame), traces_(frame.entry->traces) {
+    : frame_(frame) {
   CallCache& cache = frame.cache;
   if (!cache.history) {
-    cache.history = Ref::checked(
+    const Ref made = Ref::checked(
         PyObject_CallFunctionObjArgs(hooks().new_history.get(), frame.function, cache.options.get(), nullptr));
+    if (!cache.history) cache.history = made;  // else another thread was first
   }
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
@@ -83,21 +86,32 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
       tuple_of(frame.call.values(), frame.call.size()).get(), values.tuple().get(), tuple_of(tracers, count).get(),
       truth(frame.entry->log.empty()), truth(cache.table.size() >= cache.table.max_size()), epoch.get(), nullptr));
   const Ref number = Ref::checked(PyObject_GetAttrString(frame.record.get(), "number"));
-  const std::size_t value = PyLong_AsSize_t(number.get());
+  number_ = PyLong_AsSize_t(number.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};
-  index_ = frame.entry->log.size();
-  frame.entry->log.push_back(EntryTrace{value, nullptr});
+  frame.entry->log.push_back(EntryTrace{number_, nullptr});
+  ++frame.entry->tracing;
   frame.in_user_code = true;
+}
+
+void TraceRecorder::succeed(const std::shared_ptr<std::size_t>& calls) noexcept {
+  failed_ = false;
+  ++frame_.entry->traces;
+  for (EntryTrace& trace : frame_.entry->log) {
+    if (trace.number == number_) trace.calls = calls;
+  }
 }
 
 TraceRecorder::~TraceRecorder() {
   frame_.in_user_code = false;
-  const bool failed = frame_.entry->traces == traces_;
-  std::vector<EntryTrace>& log = frame_.entry->log;
-  if (failed && index_ + 1 == log.size()) log.pop_back();
+  --frame_.entry->tracing;
+  if (failed_) {
+    std::vector<EntryTrace>& log = frame_.entry->log;
+    const auto mine = [&](const EntryTrace& trace) { return trace.number == number_; };
+    log.erase(std::remove_if(log.begin(), log.end(), mine), log.end());
+  }
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
   const Ref done =
-      Ref::steal(PyObject_CallFunctionObjArgs(hooks().end_trace.get(), frame_.record.get(), truth(failed), nullptr));
+      Ref::steal(PyObject_CallFunctionObjArgs(hooks().end_trace.get(), frame_.record.get(), truth(failed_), nullptr));
   if (!done) PyErr_WriteUnraisable(frame_.record.get());
   if (exception) restore_exception(std::move(exception));
 }

@@ -18,13 +18,13 @@ class TraceRecorder {
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
-  // Where the entry's log has this trace.
-  std::size_t index() const noexcept { return index_; }
+  // The trace has succeeded; `calls` counts the calls of its program.
+  void succeed(const std::shared_ptr<std::size_t>& calls) noexcept;
 
  private:
   CallFrame& frame_;
-  std::size_t index_ = 0;
-  std::size_t traces_;  // that the entry had before
+  std::size_t number_ = 0;  // by which the entry's log has this trace
+  bool failed_ = true;
 };
 
 // The (history, record) of the innermost call if jax works for its target, else None. The record is None where this

@@ -213,30 +213,32 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callab
     return target
 
 
-def build_target(
+_Draft = tuple[Callable[..., Any], dict[str, Any]]
+
+
+def draft_target(
     options: _Options,
     fun: Any,
     names: tuple[str, ...],
     values: tuple[Any, ...],
-    owners: list[int],
     leaves: tuple[Any, ...],
     has_callable: bool,
     paths: list[str],
-) -> tuple[Callable[..., Any], bytes]:
-    """Makes the jax.jit target of a new static key. Called by the native wrapper, within the first call.
+) -> tuple[_Draft, bytes]:
+    """Makes what the jax.jit target of a new static key is made of. Called by the native wrapper, in the first call.
 
     Args:
       options: the wrapper's.
       fun: the wrapped callable.
       names: the name of each value of the call: parameters, `args[i]`, keywords.
       values: the values; the first is the callable itself if `has_callable`.
-      owners: for each array leaf, the index of its value.
       leaves: the array leaves.
       has_callable: whether the callable is a tree whose arrays are traced.
       paths: the paths of the array leaves, from the user's arguments.
 
     Returns:
-      The jitted function of the leaves, and for each leaf a byte that is 1 where it must not be forwarded.
+      The function of the leaves with options of jax.jit, and for each leaf a byte that is 1 where it must not be
+      forwarded.
     """
     function = _new_target_function(fun, options.silences_warnings, paths)
     keywords: dict[str, Any] = {}
@@ -252,7 +254,34 @@ def build_target(
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
             pinned[i] = sharding is not None
+    return (function, keywords), bytes(pinned)
 
+
+def build_target(
+    options: _Options,
+    draft: _Draft,
+    names: tuple[str, ...],
+    owners: list[int],
+    leaves: tuple[Any, ...],
+    has_callable: bool,
+    kept: bytes,
+) -> tuple[Callable[..., Any], bytes]:
+    """Makes the jax.jit target of a new static key. Called by the native wrapper, maybe by several threads at once.
+
+    Args:
+      options: the wrapper's.
+      draft: what `draft_target` has made; all threads have the same one, so that jax traces it once.
+      names: the name of each value of the call.
+      owners: for each array leaf, the index of its value.
+      leaves: the array leaves.
+      has_callable: whether the callable is a tree whose arrays are traced.
+      kept: for each leaf, 1 where some thread has traced that it is returned as it came.
+
+    Returns:
+      The jitted function of the leaves, and for each leaf a byte that is 1 where it is donated.
+    """
+    function, keywords = draft[0], dict(draft[1])
+    pinned = bytearray(len(leaves))
     donated_values = options.donated_values(names, has_callable)
     donated = {i for i, owner in enumerate(owners) if owner in donated_values}
     if not donated and options.out_shardings is None:
@@ -262,7 +291,7 @@ def build_target(
     # because it is a trace of the same function object.
     node = jax.jit(function, **keywords).trace(*leaves).out_info
     forwarded, out_shardings = _core.output_info(node)
-    donated -= set(forwarded)
+    donated -= {*forwarded, *(i for i, keep in enumerate(kept) if keep)}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
         for i in donated:
@@ -494,6 +523,7 @@ def _report(self: JitFunction[..., Any]) -> Any:
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
     _core.configure(
+        draft_target=draft_target,
         build_target=build_target,
         to_device=_to_device,
         out_shardings=_out_shardings,
