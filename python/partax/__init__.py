@@ -28,6 +28,7 @@ if _TYPE_CHECKING:
     from partax import debug as debug
     from partax._files import Mismatch, load, save
     from partax._report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
+    from partax._shard import filter_shard
     from partax._summary import Summary, SummaryRow, summary
 
 __version__ = _version("partax")
@@ -58,6 +59,7 @@ __all__ = [
     "filter",
     "filter_grad",
     "filter_jit",
+    "filter_shard",
     "filter_value_and_grad",
     "flat_combine",
     "flat_partition",
@@ -82,6 +84,7 @@ _monitor.install()
 _LATER = {
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files"),
     **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._report"),
+    "filter_shard": "partax._shard",
     **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._summary"),
 }
 

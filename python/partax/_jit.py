@@ -110,7 +110,7 @@ def _is_array(leaf: Any) -> bool:
     return _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def _array_shardings(
+def array_shardings(
     prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = _is_array
 ) -> list[Any]:
     """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
@@ -142,7 +142,7 @@ def _leaf_in_shardings(options: _Options, names: Sequence[str], values: Sequence
     shardings: list[Any] = []
     for name, value, part in zip(names, values, per_value, strict=True):
         is_traced = functools.partial(options.traces, name)
-        shardings += _array_shardings(part, value, "in_shardings", name, is_traced)
+        shardings += array_shardings(part, value, "in_shardings", name, is_traced)
     return shardings
 
 
@@ -150,7 +150,7 @@ def _out_shardings(options: _Options, result: Any) -> tuple[Any, ...] | None:
     """The explicit sharding of each array of a result, or None if there are no out_shardings."""
     if options.out_shardings is None:
         return None
-    return tuple(_array_shardings(options.out_shardings, result, "out_shardings", "the result"))
+    return tuple(array_shardings(options.out_shardings, result, "out_shardings", "the result"))
 
 
 def _silence_donation_warnings() -> None:

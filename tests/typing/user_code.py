@@ -24,6 +24,7 @@ from partax import (
     filter,
     filter_grad,
     filter_jit,
+    filter_shard,
     filter_value_and_grad,
     is_array,
     is_inexact_array,
@@ -120,6 +121,15 @@ def splitting(model: Model, x: jax.Array) -> None:
     again: Any = combine(arrays, static, inexact)
     assert_type(is_array(x), bool)
     print(again)
+
+
+def placing(model: Model, mesh: jax.sharding.Mesh) -> None:
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    placed: Model = filter_shard(model, everywhere)
+    placed = filter_shard(model, jax.devices()[0])
+    filter_shard(model)  # pyright: ignore[reportCallIssue]
+    filter_shard(model, shardings=everywhere)  # pyright: ignore[reportCallIssue]
+    print(placed)
 
 
 def groups_for_training(model: Model, x: jax.Array) -> None:
