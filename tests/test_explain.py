@@ -370,6 +370,50 @@ def test_shardings(lines: Callable[[], list[str]], traces: TraceCounter, devices
     assert "because x: committed to" in line and line.count("committed to") == 2
 
 
+def test_meshes_that_differ_only_in_their_devices(
+    lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]
+) -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1, 1
+
+    some = (devices[:4], devices[4:], devices[3::-1])
+    half, others, turned = (jax.sharding.Mesh(np.array(part), ("d",)) for part in some)
+    shuffled = jax.sharding.Mesh(np.array(devices)[[0, 2, 4, 6, 1, 3, 5, 7]], ("d",))
+    swapped = jax.sharding.Mesh(np.array(devices)[[0, 2, 4, 6, 1, 3, 7, 5]], ("d",))
+    text = f"{PartitionSpec('d')} of mesh {{'d': 4}}"
+    found: list[str] = []
+    for mesh in (half, others, turned):
+        f(jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, PartitionSpec("d"))))
+        found += lines()
+    because = "f: compiled again for trace 1, because x: committed to"
+    assert found[1:] == [
+        f"{because} {text} -> committed to {text} on devices 4-7",
+        f"{because} {text} -> committed to {text} on devices 3, 2, 1, 0",
+    ]
+    found = []
+    for mesh in (shuffled, swapped):
+        f(jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, PartitionSpec("d"))))
+        found += lines()
+    assert "on devices 0, 2, 4, 6, 1, 3, 5, 7" in found[0] and "on devices 0, 2, 4, 6, 1, 3, 7, 5" in found[1]
+    assert traces.count == 2
+
+    x = np.ones(8, np.float32)
+    found = []
+    for mesh in (half, others, half):
+        with jax.set_mesh(mesh):
+            f(x)
+        found += lines()
+    with jax.sharding.use_abstract_mesh(half.abstract_mesh):
+        f(x)
+    found += lines()
+    assert found[1:] == [
+        "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> mesh {'d': 4} on devices 4-7",
+        "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> None",
+    ]
+
+
 def test_configuration(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
     @filter_jit
     def f(x: Any) -> Any:

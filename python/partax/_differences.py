@@ -255,6 +255,8 @@ def places(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     for path, a, b in zip(new.paths, old.parts, new.parts, strict=True):
         if a.place is not None and b.place is not None and a.place != b.place:
             yield Difference(path, _moved(a, b))
+    if old.mesh != new.mesh:
+        yield Difference("jax.set_mesh", f"{old.mesh or None} -> {new.mesh or None}")
 
 
 def _moved(old: Part, new: Part) -> str:

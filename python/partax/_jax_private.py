@@ -90,6 +90,19 @@ def is_committed(array: jax.Array) -> bool:
     return bool(getattr(array, "_committed", True))
 
 
+def context_mesh() -> Any:
+    """The mesh with devices that `jax.set_mesh` has set, also while a function is traced; None where there is none.
+
+    The fallback knows of none.
+    """
+    try:
+        from jax._src.mesh import get_concrete_mesh
+    except ImportError:
+        return None
+    mesh = get_concrete_mesh()
+    return None if mesh is None or mesh.empty else mesh
+
+
 _latest: tuple[Any, dict[str, Any]] = (None, {})
 
 

@@ -35,8 +35,9 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
       TypeError: a leaf of `sharding` is no sharding, or JAX cannot hold an array; likewise.
       RecursionError: `tree` is nested too deeply or contains itself.
 
-    Outside of functions that JAX transforms, arrays are moved, as by `jax.device_put`. Within them, their layout is
-    prescribed at this point of the program: over the axes of a mesh that are `Auto` by
+    Outside of functions that JAX transforms, arrays are moved by `jax.device_put`. It may use the memory of the given
+    arrays for the placed ones: donate these, and the given ones are deleted too. Within
+    them, the layout is prescribed at this point of the program: over the axes of a mesh that are `Auto` by
     `jax.lax.with_sharding_constraint`, over those that are `Explicit` by `jax.sharding.reshard`.
     """
     shardings = array_shardings(sharding, tree, "sharding", "tree", _can_be_placed)

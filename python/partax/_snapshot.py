@@ -16,6 +16,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._explain import file_text
 from partax._jax_private import configuration, is_committed, jit_options
+from partax._placement import context_text, sharding_text
 
 _ARRAY, _VALUE, _RUN, _NODE = range(4)
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
@@ -72,25 +73,18 @@ class Part:
 
 
 class Snapshot(NamedTuple):
-    """What one trace depended on."""
+    """What one trace depended on, and where the mesh in context was."""
 
     paths: tuple[str, ...]
     parts: tuple[Part, ...]
     configuration: dict[str, Any]
+    mesh: str
 
     def digest(self) -> int | None:
         """A hash of all of it, or None if objects are told apart by their addresses, which come again."""
         if any(part.refs for part in self.parts):
             return None
         return hash((self.paths, tuple(part.key for part in self.parts), tuple(self.configuration.items())))
-
-
-@functools.lru_cache(256)
-def _sharding_text(sharding: Any) -> str:
-    devices = sorted(map(str, sharding.device_set))
-    if isinstance(sharding, jax.sharding.NamedSharding):
-        return f"{sharding.spec} of mesh {dict(sharding.mesh.shape)}"
-    return devices[0] if len(devices) == 1 else f"{type(sharding).__name__} on {len(devices)} devices"
 
 
 def _aval_text(aval: Any) -> str:
@@ -118,9 +112,9 @@ def array_part(value: Any, traced: Any) -> Part:
     place = None
     sharding = getattr(value, "sharding", None)
     if isinstance(value, jax.Array) and not isinstance(value, Tracer):
-        place = _sharding_text(value.sharding) if is_committed(value) else ""
+        place = sharding_text(value.sharding) if is_committed(value) else ""
     elif sharding is not None and isinstance(value, jax.ShapeDtypeStruct):
-        place = _sharding_text(sharding)
+        place = sharding_text(sharding)
     return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)
 
 
@@ -219,7 +213,7 @@ class Snapshotter:
             for i, (new, old) in enumerate(zip(parts, like.parts, strict=True)):
                 if old.place == new.place and old.text == new.text and old.same(new):
                     parts[i] = old
-        return Snapshot(known_paths, tuple(parts), configuration())
+        return Snapshot(known_paths, tuple(parts), configuration(), context_text())
 
     def _run(self, path: str, first: int, values: tuple[Any, ...], paths: list[str], parts: list[Part]) -> None:
         kinds = set(map(type, values))

@@ -1,0 +1,111 @@
+"""A small model trained by data and by tensor parallelism, for tests with several devices and processes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import partax
+
+STEPS = 5
+OPTIMIZER = optax.adam(1e-2)
+# Over several devices a sum over the batch or a contraction is one of partial sums, so that the last bits differ: by up
+# to 6e-8 a step, of parameters up to 0.4 and Adam's steps of 1e-2.
+TOLERANCE = 1e-6
+
+State = tuple[Any, Any]
+
+
+def loss(model: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+
+def step(model: Any, state: Any, x: jax.Array, y: jax.Array) -> tuple[Any, Any, jax.Array]:
+    value, gradient = partax.filter_value_and_grad(loss)(model, x, y)
+    updates, state = OPTIMIZER.update(gradient, state)
+    return partax.apply_updates(model, updates), state, value
+
+
+def start() -> State:
+    shapes = eqx.filter_eval_shape(lambda: eqx.nn.MLP(8, 4, 16, 3, key=jax.random.key(0)))
+    random = np.random.default_rng(1)
+
+    def values(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        return jnp.asarray(random.uniform(-0.3, 0.3, leaf.shape), leaf.dtype)
+
+    model = jax.tree.map(values, shapes)
+    return model, OPTIMIZER.init(partax.filter(model, partax.is_inexact_array))
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(0).normal(size=(32, 8)).astype(np.float32)
+    return x, np.sin(x[:, :4])
+
+
+def layouts(strategy: str, mesh: Mesh, tree: Any) -> tuple[Any, NamedSharding]:
+    """The shardings of a model or state by prefix, and that of a batch. The mesh has axes `data` and `model`."""
+    if strategy == "data":
+        return NamedSharding(mesh, P()), NamedSharding(mesh, P(("data", "model")))
+
+    def of(path: Any, leaf: Any) -> NamedSharding | None:
+        if not partax.is_array(leaf):
+            return None
+        found = re.search(r"layers\[(\d)\]\.(\w+)", jax.tree_util.keystr(path))
+        if found is None:
+            return NamedSharding(mesh, P())
+        # Layers are split by their outputs and by their inputs in turn: one sum for each pair, and no gather.
+        by_outputs = int(found[1]) % 2 == 0
+        if found[2] == "weight":
+            return NamedSharding(mesh, P("model", None) if by_outputs else P(None, "model"))
+        return NamedSharding(mesh, P("model") if by_outputs else P())
+
+    return jax.tree_util.tree_map_with_path(of, tree), NamedSharding(mesh, P("data"))
+
+
+def train(step: Any, state: State, batch: Any, steps: int = STEPS) -> tuple[Any, Any, float]:
+    model, opt_state = state
+    value: Any = None
+    for _ in range(steps):
+        model, opt_state, value = step(model, opt_state, *batch)
+    return model, opt_state, float(value)
+
+
+def arrays(tree: Any) -> list[jax.Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+
+
+def local_values(tree: Any) -> list[np.ndarray]:
+    """The arrays, of each what this process has of it; where that is not all, NaN or -1 elsewhere."""
+    found: list[np.ndarray] = []
+    for array in arrays(tree):
+        value = np.full(array.shape, np.nan if np.issubdtype(array.dtype, np.floating) else -1, array.dtype)
+        for shard in array.addressable_shards:
+            value[shard.index] = shard.data
+        found.append(value)
+    return found
+
+
+def collectives(text: str) -> Counter[str]:
+    """The collective operations in a compiled program's text."""
+    kinds = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter|collective-broadcast"
+    return Counter(re.findall(rf" ({kinds})(?:-start)?\(", text))
+
+
+def assert_close(tree: Any, want: Any) -> None:
+    found, wanted = local_values(tree), local_values(want)
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        seen = ~np.isnan(a) if np.issubdtype(a.dtype, np.floating) else a >= 0
+        assert seen.any()
+        np.testing.assert_allclose(a[seen], b[seen], rtol=0, atol=TOLERANCE)
