@@ -86,7 +86,7 @@ def _placed(place: _Place, leaves: Mapping[str, tuple[Any, Any]]) -> dict[str, A
         for path, (leaf, sharding) in leaves.items():
             try:
                 place([leaf], [sharding])
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, NotImplementedError) as error:
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(
                     f"`tree{path}`: found {described(leaf)}, expected an array that can have the sharding {sharding}; "
