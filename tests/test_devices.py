@@ -95,10 +95,9 @@ def test_training_on_all_devices(
         assert [s.data.shape for s in after.addressable_shards] == [s.data.shape for s in before.addressable_shards]
     if strategy == "model":
         assert {s.data.shape for s in model.layers[1].weight.addressable_shards} == {(16, 8)}
-    with jax.set_mesh(mesh) if kind is Explicit else contextlib.nullcontext():
-        found = training.collectives(step.lower(*begin, *batch).compile().as_text())
-    assert set(found) == {"all-reduce"}, found
-    assert traces.count == 1
+    if (strategy, kind) == ("data", Auto):  # the text of that for tensor parallelism is looked at below
+        assert set(training.collectives(step.lower(*begin, *batch).compile().as_text())) == {"all-reduce"}
+        assert traces.count == 1
 
 
 def test_training_with_shardings_as_options(
@@ -343,6 +342,7 @@ def test_compiled_ahead_of_time_for_shards(devices: list[Any]) -> None:
     step = filter_jit(training.step)
     compiled = step.lower(*filter_shard(shapes, layout), *filter_shard(batch, of_batch)).compile()
     assert compiled.input_shardings["model.layers[1].weight"].is_equivalent_to(on(mesh, None, "model"), 2)
+    assert set(training.collectives(compiled.as_text())) == {"all-reduce"}
     begin, given = filter_shard(training.start(), layout), filter_shard(training.data(), of_batch)
     model, state, value = compiled(*begin, *given)
     want = step(*begin, *given)
