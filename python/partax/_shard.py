@@ -12,8 +12,8 @@ from partax._file_format import described
 from partax._filters import is_array
 from partax._flat import flat_combine, flat_partition
 from partax._jax_private import under_trace
-from partax._jit import array_shardings
 from partax._partition import PyTree
+from partax._shardings import array_shardings
 
 __all__ = ["filter_shard"]
 

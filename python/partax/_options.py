@@ -1,0 +1,109 @@
+"""The options of filter_jit, checked and comparable."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast
+
+import jax
+
+from partax import _core
+
+DonateMode = Literal["none", "all", "all-except-first", "warn", "warn-except-first"]
+
+_MODES = ("none", "all", "all-except-first", "warn", "warn-except-first")
+
+
+def is_traced_array(leaf: Any) -> bool:
+    return _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+class Options:
+    """The options of one filter_jit, comparable by the rules of static values."""
+
+    def __init__(
+        self,
+        donate: str | tuple[str, ...],
+        inline: bool,
+        keep_unused: bool,
+        compiler_options: dict[str, Any] | None,
+        in_shardings: Any,
+        out_shardings: Any,
+        cache_size: int,
+        callables: str,
+        trace: Callable[[Any], bool] | tuple[str, ...] | None,
+        max_traces: int | None,
+    ):
+        self.donate = donate
+        self.inline = inline
+        self.keep_unused = keep_unused
+        self.compiler_options = compiler_options
+        self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
+        self.cache_size = cache_size
+        self.callables = callables
+        self.trace = trace
+        self.max_traces = max_traces
+        self.key = (
+            *(donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size, callables),
+            *(trace, max_traces),
+        )
+        self._spec = _core.flatten(self.key, "options")[1]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and self._spec == other._spec
+
+    def __hash__(self) -> int:
+        return hash(self._spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Options, self.key)
+
+    @property
+    def silences_warnings(self) -> bool:
+        """Whether jax's warning about donated buffers that it could not use is kept from the user."""
+        return self.donate not in ("none", "warn", "warn-except-first")
+
+    def traces(self, name: str, leaf: Any) -> bool:
+        """Whether a leaf in the value called `name` is traced."""
+        if is_traced_array(leaf):
+            return True
+        if isinstance(self.trace, tuple):
+            return name.split("[")[0] in self.trace and _core.is_array_like(leaf)
+        return self.trace is not None and bool(self.trace(leaf))
+
+    def donated_values(self, names: Sequence[str], has_callable: bool) -> set[int]:
+        """The indices of the values of a call whose arrays are donated."""
+        everything = set(range(len(names)))
+        first = 1 if has_callable else 0
+        if self.donate == "none":
+            return set()
+        if self.donate in ("all", "warn"):
+            return everything
+        if self.donate in ("all-except-first", "warn-except-first"):
+            return everything - {first}
+        return {i for i, name in enumerate(names) if i >= first and name.split("[")[0] in self.donate}
+
+
+def check_donate(donate: Any) -> str | tuple[str, ...]:
+    if isinstance(donate, str):
+        if donate not in _MODES:
+            raise ValueError(
+                f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
+            )
+        return donate
+    names = tuple(donate) if isinstance(donate, (tuple, list, set, frozenset)) else (donate,)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
+        )
+    return names
+
+
+def check_trace(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
+    if trace is None or callable(trace):
+        return cast("Callable[[Any], bool] | None", trace)
+    names: tuple[Any, ...] = (trace,) if isinstance(trace, str) else ()
+    if isinstance(trace, (tuple, list)):
+        names = tuple(trace)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"found trace={trace!r}, expected a predicate on leaves or a tuple of argument names")
+    return names

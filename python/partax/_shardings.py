@@ -1,0 +1,58 @@
+"""Shardings of a call's arrays, from prefixes of the user's own trees."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec, Sharding
+
+from partax import _core
+from partax._options import Options, is_traced_array
+
+
+def _is_sharding_leaf(prefix: Any) -> bool:
+    return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
+
+
+def array_shardings(
+    prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = is_traced_array
+) -> list[Any]:
+    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
+    shardings = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
+    return [sharding for leaf, sharding in zip(jax.tree.leaves(tree), shardings, strict=True) if is_traced(leaf)]
+
+
+def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[Any], has_callable: bool) -> list[Any]:
+    """The explicit sharding of each input leaf of a call, or None."""
+    prefix = options.in_shardings
+    first = 1 if has_callable else 0
+    per_value: list[Any] = [None] * len(values)
+    if isinstance(prefix, tuple) and not _is_sharding_leaf(prefix):
+        given = list(prefix)
+        if len(given) > len(values) - first:
+            raise ValueError(
+                f"in_shardings has {len(given)} entries, expected at most one for each argument "
+                f"({', '.join(names[first:])})"
+            )
+        per_value[first : first + len(given)] = given
+        for name, value in list(zip(names, values, strict=True))[first + len(given) :]:
+            if any(options.traces(name, leaf) for leaf in jax.tree.leaves(value)):
+                raise ValueError(
+                    f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
+                    "to jax"
+                )
+    else:
+        per_value[first:] = [prefix] * (len(values) - first)
+    shardings: list[Any] = []
+    for name, value, part in zip(names, values, per_value, strict=True):
+        is_traced = functools.partial(options.traces, name)
+        shardings += array_shardings(part, value, "in_shardings", name, is_traced)
+    return shardings
+
+
+def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
+    """The explicit sharding of each array of a result, or None if there are no out_shardings."""
+    if options.out_shardings is None:
+        return None
+    return tuple(array_shardings(options.out_shardings, result, "out_shardings", "the result"))

@@ -1,0 +1,184 @@
+"""The jax.jit target behind each static key."""
+
+import functools
+import inspect
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import PartitionSpec
+
+from partax import _core
+from partax._jax_private import is_committed
+from partax._options import Options
+from partax._shardings import leaf_in_shardings
+
+
+def _silence_donation_warnings() -> None:
+    """Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs."""
+    catcher = warnings.catch_warnings()
+    if _core.on_call_exit(lambda: catcher.__exit__(None, None, None)):
+        catcher.__enter__()
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+
+
+def names_of(fun: Any) -> tuple[str, str]:
+    """The names of what a callable wraps."""
+    for _ in range(100):
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif hasattr(fun, "__wrapped__"):
+            fun = fun.__wrapped__
+        else:
+            break
+    named = fun if isinstance(getattr(fun, "__name__", None), str) else type(fun)
+    return named.__name__, getattr(named, "__qualname__", named.__name__)
+
+
+class _Path(str):
+    """A path as the name of a parameter, which `inspect` would else refuse."""
+
+    __slots__ = ()
+
+    def isidentifier(self) -> bool:
+        return True
+
+
+def _source_of(fun: Any) -> Callable[..., Any] | None:
+    """A function that is `fun` only by name and place: jax names them in its errors."""
+    fun = inspect.unwrap(fun)
+    while isinstance(fun, functools.partial):
+        fun = inspect.unwrap(fun.func)
+    call = fun if hasattr(fun, "__code__") else type(fun).__call__
+    code = getattr(call, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return None
+    closure = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, {}, names_of(fun)[0], None, closure)
+
+
+def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callable[..., Any]:
+    def target(*leaves: Any) -> Any:
+        if silent:
+            _silence_donation_warnings()
+        return _core.trace(*leaves)
+
+    # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
+    target.__name__, target.__qualname__ = names_of(fun)
+    # jax's errors name the arguments by the signature and the function by what it wraps.
+    only = inspect.Parameter.POSITIONAL_ONLY
+    target.__signature__ = inspect.Signature([inspect.Parameter(_Path(path), only) for path in paths])  # type: ignore[attr-defined]
+    source = _source_of(fun)
+    if source is not None:
+        target.__wrapped__ = source  # type: ignore[attr-defined]
+    return target
+
+
+_Draft = tuple[Callable[..., Any], dict[str, Any]]
+
+
+def draft_target(
+    options: Options,
+    fun: Any,
+    names: tuple[str, ...],
+    values: tuple[Any, ...],
+    leaves: tuple[Any, ...],
+    has_callable: bool,
+    paths: list[str],
+) -> tuple[_Draft, bytes]:
+    """Makes what the jax.jit target of a new static key is made of. Called by the native wrapper, in the first call.
+
+    Args:
+      options: the wrapper's.
+      fun: the wrapped callable.
+      names: the name of each value of the call: parameters, `args[i]`, keywords.
+      values: the values; the first is the callable itself if `has_callable`.
+      leaves: the array leaves.
+      has_callable: whether the callable is a tree whose arrays are traced.
+      paths: the paths of the array leaves, from the user's arguments.
+
+    Returns:
+      The function of the leaves with options of jax.jit, and for each leaf a byte that is 1 where it must not be
+      forwarded.
+    """
+    function = _new_target_function(fun, options.silences_warnings, paths)
+    keywords: dict[str, Any] = {}
+    if options.inline:
+        keywords["inline"] = True
+    if options.keep_unused:
+        keywords["keep_unused"] = True
+    if options.compiler_options is not None:
+        keywords["compiler_options"] = options.compiler_options
+    pinned = bytearray(len(leaves))
+    if options.in_shardings is not None:
+        shardings = leaf_in_shardings(options, names, values, has_callable)
+        keywords["in_shardings"] = tuple(shardings)
+        for i, sharding in enumerate(shardings):
+            pinned[i] = sharding is not None
+    return (function, keywords), bytes(pinned)
+
+
+def build_target(
+    options: Options,
+    draft: _Draft,
+    names: tuple[str, ...],
+    owners: list[int],
+    leaves: tuple[Any, ...],
+    has_callable: bool,
+    kept: bytes,
+) -> tuple[Callable[..., Any], bytes]:
+    """Makes the jax.jit target of a new static key. Called by the native wrapper, maybe by several threads at once.
+
+    Args:
+      options: the wrapper's.
+      draft: what `draft_target` has made; all threads have the same one, so that jax traces it once.
+      names: the name of each value of the call.
+      owners: for each array leaf, the index of its value.
+      leaves: the array leaves.
+      has_callable: whether the callable is a tree whose arrays are traced.
+      kept: for each leaf, 1 where some thread has traced that it is returned as it came.
+
+    Returns:
+      The jitted function of the leaves, and for each leaf a byte that is 1 where it is donated.
+    """
+    function, keywords = draft[0], dict(draft[1])
+    pinned = bytearray(len(leaves))
+    donated_values = options.donated_values(names, has_callable)
+    donated = {i for i, owner in enumerate(owners) if owner in donated_values}
+    if not donated and options.out_shardings is None:
+        return jax.jit(function, **keywords), bytes(pinned)
+
+    # What to donate and how the outputs are sharded depends on the result; jax shares this trace with the target below,
+    # because it is a trace of the same function object.
+    node = jax.jit(function, **keywords).trace(*leaves).out_info
+    forwarded, out_shardings = _core.output_info(node)
+    donated -= {*forwarded, *(i for i, keep in enumerate(kept) if keep)}
+    if donated:
+        keywords["donate_argnums"] = tuple(sorted(donated))
+        for i in donated:
+            pinned[i] = True
+    if out_shardings is not None:
+        keywords["out_shardings"] = _core.with_children(node, out_shardings)
+    return jax.jit(function, **keywords), bytes(pinned)
+
+
+def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
+    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays."""
+    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
+        value = jax.numpy.asarray(value)  # of a weak type
+    else:
+        value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
+    for array in inputs:
+        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
+            continue
+        sharding = array.sharding
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            sharding = jax.sharding.NamedSharding(sharding.mesh, PartitionSpec())
+        elif len(sharding.device_set) > 1:
+            continue
+        return jax.device_put(value, sharding)
+    return jax.numpy.asarray(value)
