@@ -99,7 +99,7 @@ def context_mesh() -> Any:
         from jax._src.mesh import get_concrete_mesh
     except ImportError:
         return None
-    mesh = get_concrete_mesh()
+    mesh: Any = get_concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
 
 

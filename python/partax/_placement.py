@@ -31,7 +31,7 @@ def _mesh_text(mesh: Any) -> str:
     text = f"mesh {dict(mesh.shape)}"
     if isinstance(mesh, jax.sharding.AbstractMesh):
         return text
-    devices: list[jax.Device] = mesh.devices.flatten().tolist()
+    devices: list[Any] = mesh.devices.flatten().tolist()
     if devices == jax.devices(devices[0].platform)[: len(devices)]:
         return text
     runs: list[tuple[int, int]] = []
