@@ -28,7 +28,6 @@ from interleave import take_turns
 from workloads import FLOOR, FORMS, LIBRARIES, PARTAX
 
 DEPTH, WIDTH, ROWS = 16, 32, 64
-STEPS = 10
 COLLECTIVES = r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter|collective-broadcast)(?:-start)?\("
 
 
@@ -83,7 +82,8 @@ def train(form: str, fn: Callable[..., Any], state: Any, batch: Any, steps: int)
 
 def main() -> None:
     rank, count, port = map(int, sys.argv[1:4])
-    here, strategy, rounds, calls = Path(sys.argv[5]), sys.argv[6], int(sys.argv[7]), int(sys.argv[8])
+    here, strategy = Path(sys.argv[5]), sys.argv[6]
+    compared_steps, rounds, calls = map(int, sys.argv[7:])
     processes.join(rank, count, port, float(sys.argv[4]))
     traces: Counter[str] = Counter()
     optimizer = optax.adam(1e-3)
@@ -101,7 +101,7 @@ def main() -> None:
     forms = work.four_forms(make, *begin)
     states = {form: forms[form].state[0] if form == FLOOR else forms[form].state for form in FORMS}
     dispatch: dict[str, list[float]] = {form: [] for form in FORMS}
-    trained = {form: train(form, forms[form].fn, states[form], batch, STEPS)[0] for form in FORMS}
+    trained = {form: train(form, forms[form].fn, states[form], batch, compared_steps)[0] for form in FORMS}
     for form in FORMS:
         np.savez(here / f"{form}{rank}.npz", *map(local_values, work.arrays_of(trained[form])))
 

@@ -27,6 +27,8 @@ from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, array
 
+MEMORIES = ("device", "pinned_host", "unpinned_host")
+
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
@@ -412,6 +414,26 @@ def test_meshes_that_differ_only_in_their_devices(
         "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> mesh {'d': 4} on devices 4-7",
         "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> None",
     ]
+
+
+def test_memories(lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]) -> None:
+    if len({memory.kind for memory in devices[0].addressable_memories()}) < 3:
+        pytest.skip("these devices have no memories of several kinds")
+
+    @filter_jit
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x + 1, 1
+
+    usual, pinned, host = (jax.sharding.SingleDeviceSharding(devices[0], memory_kind=kind) for kind in MEMORIES)
+    f(jax.device_put(np.ones(8, np.float32), usual))
+    lines()
+    f(jax.device_put(np.ones(8, np.float32), pinned))
+    assert lines() == ["f: trace 2, because x: float32[8] -> float32[8] in host memory"]
+    f(jax.device_put(np.ones(8, np.float32), host))
+    at = f"committed to {devices[0]}"
+    assert lines() == [f"f: compiled again for trace 1, because x: {at} -> {at} in unpinned_host"]
+    assert traces.count == 2
 
 
 def test_configuration(lines: Callable[[], list[str]], traces: TraceCounter) -> None:

@@ -14,7 +14,10 @@ _SHOWN_RUNS = 8
 @functools.lru_cache(256)
 def sharding_text(sharding: Any) -> str:
     """A sharding with its devices, where they are not the first ones in their order."""
-    memory = f" in {sharding.memory_kind}" if sharding.memory_kind not in (None, "device", "unpinned_host") else ""
+    if isinstance(sharding, jax.sharding.NamedSharding) and isinstance(sharding.mesh, jax.sharding.AbstractMesh):
+        return f"{sharding.spec} of {_mesh_text(sharding.mesh)}"
+    usual = next(iter(sharding.device_set)).default_memory().kind
+    memory = f" in {sharding.memory_kind}" if sharding.memory_kind not in (None, usual) else ""
     if isinstance(sharding, jax.sharding.NamedSharding):
         return f"{sharding.spec} of {_mesh_text(sharding.mesh)}{memory}"
     devices = sorted(map(str, sharding.device_set))

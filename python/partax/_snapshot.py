@@ -97,6 +97,8 @@ def _aval_text(aval: Any) -> str:
     spec = (*(getattr(getattr(aval, "sharding", None), "spec", None) or ()), *[None] * len(shape))
     axes = [f"{size}@{axis}" if axis is not None else str(size) for size, axis in zip(shape, spec, strict=False)]
     text = f"{dtype}[{','.join(axes)}]" if axes else str(dtype)
+    if getattr(getattr(aval, "memory_space", None), "name", "Device") == "Host":
+        text += " in host memory"
     return f"weak {text}" if getattr(aval, "weak_type", False) else text
 
 
