@@ -79,7 +79,7 @@ readme_command() {
   grep -m 1 -E "^python3 -m venv .* $1\$" "$ROOT/README.md"
 }
 
-# dev_tools PYTHON NAME...: installs these of the project's `dev` extra, in the versions that it names.
+# dev_tools PYTHON NAME...: installs these of the project's extras `dev` and `release`, in the versions that they name.
 dev_tools() {
   local python=$1 requirements
   shift
@@ -87,8 +87,8 @@ dev_tools() {
 import re, sys, tomllib
 
 with open(sys.argv[1], "rb") as file:
-    extra = tomllib.load(file)["project"]["optional-dependencies"]["dev"]
-print(*(entry for entry in extra if re.split(r"[\[<>=]", entry)[0] in sys.argv[2:]), sep="\n")
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+print(*(entry for entry in extras["dev"] + extras["release"] if re.split(r"[\[<>=]", entry)[0] in sys.argv[2:]), sep="\n")
 PY
   )
   xargs "$python" -m pip install --quiet <<<"$requirements"
