@@ -121,6 +121,72 @@ sanitized_python() {
   libraries="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
   # Python itself, numpy and jaxlib keep memory until the end; our own leaks are what tests/test_memory.py looks for.
   # A small quarantine, or freed memory that it keeps would be growth in the eyes of those tests.
-  env PYTHONPATH="$directory" LD_PRELOAD="$libraries" ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8 \
+  env PYTHONPATH="$directory" LD_PRELOAD="$libraries" \
+    ASAN_OPTIONS="${SANITIZERS:-detect_leaks=0}:quarantine_size_mb=8" \
     UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc "$python" "$@"
+}
+
+# tested_interpreter: sets up an environment with partax and all that its tests need, and prints its Python.
+tested_interpreter() {
+  local version python
+  for version in 3.13 3.12 3.11; do
+    if python=$(interpreter "$version"); then
+      "$python" -m venv "$WORK/venv" >&2
+      "$WORK/venv/bin/python" -m pip install --quiet -C build-dir="$WORK/build/{wheel_tag}" "$ROOT[test]" >&2
+      echo "$WORK/venv/bin/python"
+      return 0
+    fi
+  done
+  echo "There is no Python 3.11, 3.12 or 3.13 here." >&2
+  return 1
+}
+
+# What the search for leaks runs: the native stages, and all that lives only as long as one call.
+leak_tests=(
+  tests/test_stages.py
+  tests/test_static_values.py
+  tests/test_partition.py
+  tests/test_flat_spec.py
+  tests/test_bad_input.py
+  tests/test_fuzz_corpus.py
+)
+
+# leaks_of PYTHON DIRECTORY ARGUMENT...: runs it like `sanitized_python`, and fails where native code of partax made what
+# was never freed. Python, numpy and jaxlib leak a little too. A container that Python's collector knows is never lost in
+# the eyes of LeakSanitizer: those are what tests/test_memory.py and bench/soak.py count.
+leaks_of() {
+  local log="$WORK/leaks.$RANDOM.log" status=0
+  # Most of libpython has no frame pointers; the exact way to unwind takes its time, so few frames are asked for.
+  SANITIZERS=detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_size=12 \
+    LSAN_OPTIONS=exitcode=0 sanitized_python "$@" >"$log" 2>&1 || status=$?
+  if ((status != 0)) || ! grep -q 'SUMMARY: AddressSanitizer: .* leaked' "$log"; then
+    cat "$log"
+    echo "The run failed, so there is no word about leaks."
+    return 1
+  fi
+  grep -E '^[0-9]+ passed|=+ .*passed' "$log" || true
+  # Ours: a frame of csrc/ comes before the first one of the interpreter's loop.
+  awk -v RS= '
+    /^(Direct|Indirect) leak/ {
+      all++
+      ours = 0
+      count = split($0, lines, "\n")
+      for (i = 2; i <= count && lines[i] !~ /_PyEval_EvalFrame/; i++) if (lines[i] ~ /\/csrc\//) ours = 1
+      if (ours) { found++; print; print "" }
+    }
+    END { printf "%d of %d leaks are of memory that partax took.\n", found, all; exit found > 0 }
+  ' "$log"
+}
+
+# check_leaks PYTHON DIRECTORY TEST...: that a leak is found, and that these tests have none.
+check_leaks() {
+  local python=$1 directory=$2
+  shift 2
+  if leaks_of "$python" "$directory" "$ROOT/tests/leak_on_purpose.py" >"$WORK/on-purpose.log"; then
+    cat "$WORK/on-purpose.log"
+    echo "Leaks that were made on purpose were not found."
+    return 1
+  fi
+  grep 'leaks are of' "$WORK/on-purpose.log" | sed 's/^/made on purpose: /'
+  leaks_of "$python" "$directory" -m pytest -p no:cacheprovider -q "$@"
 }

@@ -1,0 +1,1 @@
+"""Guards the promise that nothing crashes, whatever comes: programs for a fuzzer, one for each way in."""

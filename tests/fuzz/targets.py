@@ -1,0 +1,15 @@
+"""The programs to fuzz, by name; each has a directory of this name in corpus/."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+NAMES = ("tree_walk", "statics", "globs", "files")
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def load(name: str) -> Callable[[bytes], None]:
+    """The function that gets one input; it raises for a finding."""
+    return importlib.import_module(f"fuzz.{name}").check

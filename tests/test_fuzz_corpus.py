@@ -1,0 +1,88 @@
+"""Guards the promise that no input breaks anything: each file of the fuzzers' corpus goes through its target, without
+the fuzzer. `.ci/fuzz` looks for more."""
+
+from __future__ import annotations
+
+import base64
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import partax
+from fuzz import targets
+from partax import _core
+
+RANDOM = 30
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> object:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of re, about patterns that nobody would write
+        yield
+
+
+def inputs(name: str) -> list[Path]:
+    return sorted((targets.CORPUS / name).iterdir())
+
+
+def replay(name: str) -> None:
+    check = targets.load(name)
+    for file in inputs(name):
+        try:
+            check(file.read_bytes())
+        except BaseException as error:
+            error.add_note(f"with {name}/{file.name}")
+            raise
+
+
+@pytest.mark.parametrize("name", targets.NAMES)
+def test_the_corpus(name: str) -> None:
+    assert len(inputs(name)) >= 10
+    replay(name)
+
+
+@pytest.mark.parametrize("name", targets.NAMES)
+def test_random_bytes(name: str) -> None:
+    check, generator = targets.load(name), random.Random(name)
+    for _ in range(RANDOM):
+        data = generator.randbytes(generator.randrange(200))
+        try:
+            check(data)
+        except BaseException as error:
+            error.add_note(f"with {base64.b64encode(data).decode()}")
+            raise
+
+
+def _loses_a_leaf(flatten: Any) -> Any:
+    def wrong(*args: Any) -> Any:
+        leaves, spec = flatten(*args)
+        return leaves[1:], spec
+
+    return wrong
+
+
+WRONG: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "tree_walk": (_core, "flatten", _loses_a_leaf),
+    "statics": (_core, "static_equal", lambda _: lambda left, right: left == right),
+    "globs": (partax, "by_path", lambda make: lambda glob=None, regex=None: make("**") if regex is None else make("*")),
+    "files": (partax, "load", lambda _: lambda *args, **options: {}),
+}
+
+
+@pytest.mark.parametrize("name", targets.NAMES)
+def test_the_corpus_shows_what_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets.load(name)  # before anything is wrong
+    place, function, spoil = WRONG[name]
+    monkeypatch.setattr(place, function, spoil(getattr(place, function)))
+    with pytest.raises((AssertionError, LookupError, ValueError)):
+        replay(name)
+
+
+def test_the_corpus_is_small_and_all_of_it_has_a_target() -> None:
+    assert {path.name for path in targets.CORPUS.iterdir()} == set(targets.NAMES)
+    assert sum(file.stat().st_size for file in targets.CORPUS.rglob("*") if file.is_file()) < 200_000
