@@ -20,6 +20,8 @@ void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
   // All fields and nothing else: remember the order for the next instance.
   info.order.clear();
   info.order_to.clear();
+  info.order.reserve(total);  // both, before either is filled
+  info.order_to.reserve(total);
   PyObject *key, *value;
   Py_ssize_t position = 0;
   while (PyDict_Next(dict_.get(), &position, &key, &value)) {

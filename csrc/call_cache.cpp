@@ -42,7 +42,7 @@ PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   if (table != nullptr) {
     const auto found = table->by_weakref_.find(weakref);
     if (found != table->by_weakref_.end()) {
-      const EntryPtr dropped = table->take(*found->second);
+      const std::list<EntryPtr> dropped = table->take(*found->second);
     }
   }
   Py_RETURN_NONE;
@@ -80,34 +80,39 @@ EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shap
   std::size_t known = additions_;
   if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
-  TreeSpec key = spec.sealed(callback());
+  entry->key = spec.sealed(callback());
   // Python has run: another thread may have added the key.
   for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
     known = additions_;
     if (EntryPtr found = find(spec, shape)) return found;
   }
   entry->shape = shape;
+  entry->hash = spec.hash ^ shape.hash();
   entry->epoch = TypeTable::instance().epoch();
-  EntryPtr evicted;
+  std::list<EntryPtr> place(1, entry);
+  enlist(entry, entry->key, entry->hash);
+  std::list<EntryPtr> evicted;
   if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
-  remember_key(entry, std::move(key), spec.hash ^ shape.hash());
-  recency_.push_front(entry);
+  recency_.splice(recency_.begin(), place);
   entry->recency = recency_.begin();
   entry->in_table = true;
   return entry;
 }
 
-void StaticTable::remember_key(const EntryPtr& entry, TreeSpec key, std::size_t hash) {
+void StaticTable::enlist(const EntryPtr& entry, const TreeSpec& key, std::size_t hash) {
+  try {
+    key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
+    entries_.emplace(hash, entry);
+  } catch (...) {
+    key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
+    throw;
+  }
   ++additions_;
-  entry->key = std::move(key);
-  entry->hash = hash;
-  entry->key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
-  entries_.emplace(hash, entry);
 }
 
-void StaticTable::forget_key(Entry& entry) noexcept {
-  entry.key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
-  const auto range = entries_.equal_range(entry.hash);
+void StaticTable::unlist(const Entry& entry, const TreeSpec& key, std::size_t hash) noexcept {
+  key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
+  const auto range = entries_.equal_range(hash);
   for (auto it = range.first; it != range.second; ++it) {
     if (it->second.get() != &entry) continue;
     entries_.erase(it);
@@ -119,22 +124,24 @@ void StaticTable::rekey(Entry& entry, const TreeSpec& spec) {
   TreeSpec key = spec.sealed(callback());
   if (!entry.in_table) return;
   const EntryPtr keep = *entry.recency;
-  forget_key(entry);
-  entry.former.push_back(std::move(entry.key));
-  remember_key(keep, std::move(key), spec.hash ^ entry.shape.hash());
+  const std::size_t hash = spec.hash ^ entry.shape.hash();
+  entry.former.reserve(entry.former.size() + 1);
+  enlist(keep, key, hash);
+  unlist(entry, entry.key, entry.hash);
+  entry.former.push_back(std::exchange(entry.key, std::move(key)));
+  entry.hash = hash;
 }
 
-EntryPtr StaticTable::take(Entry& entry) noexcept {
-  EntryPtr taken;
+std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
+  std::list<EntryPtr> taken;
   if (!entry.in_table) return taken;
   entry.in_table = false;
-  taken = std::move(*entry.recency);
-  recency_.erase(entry.recency);
-  forget_key(entry);
+  taken.splice(taken.begin(), recency_, entry.recency);
+  unlist(entry, entry.key, entry.hash);
   return taken;
 }
 
-void StaticTable::erase(Entry& entry) noexcept { const EntryPtr dropped = take(entry); }
+void StaticTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
 
 void StaticTable::erase_untraced(Entry& entry) noexcept {
   if (entry.traces == 0 && entry.tracing == 0) erase(entry);

@@ -68,10 +68,10 @@ class StaticTable {
   // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
   template <typename Unwanted>
   void erase_if(Unwanted&& unwanted) {
-    std::vector<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
     for (auto it = recency_.begin(); it != recency_.end();) {
       Entry& entry = **it++;
-      if (unwanted(entry)) dropped.push_back(take(entry));
+      if (unwanted(entry)) dropped.splice(dropped.end(), take(entry));
     }
   }
   void clear() noexcept;
@@ -90,9 +90,10 @@ class StaticTable {
  private:
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
-  EntryPtr take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
-  void forget_key(Entry& entry) noexcept;
-  void remember_key(const EntryPtr& entry, TreeSpec key, std::size_t hash);
+  std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  void unlist(const Entry& entry, const TreeSpec& key, std::size_t hash) noexcept;
+  // Makes the entry found by a key; if that fails, nothing has changed.
+  void enlist(const EntryPtr& entry, const TreeSpec& key, std::size_t hash);
 
   std::size_t max_size_;
   std::list<EntryPtr> recency_;  // most recent first

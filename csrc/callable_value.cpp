@@ -33,7 +33,7 @@ bool is_same_code(PyObject* left, PyObject* right) {
 
 // The module that a globals dictionary is of, or else a function in it.
 Ref anchor_of(PyObject* globals) {
-  static PyObject* const name_key = PyUnicode_InternFromString("__name__");
+  static PyObject* const name_key = Ref::checked(PyUnicode_InternFromString("__name__")).release();
   PyObject* name = PyDict_GetItemWithError(globals, name_key);
   PyObject* module = name == nullptr ? nullptr : PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
   if (PyErr_Occurred() != nullptr) throw PythonError{};
@@ -172,6 +172,8 @@ Marked& noting() {
   return *marked;
 }
 
+PyObject* names_of_parts[3] = {};  // of functools.partial
+
 }  // namespace
 
 CallableSort callable_sort(PyObject* value) noexcept {
@@ -188,11 +190,12 @@ CallableSort callable_sort(PyObject* value) noexcept {
   return CallableSort::kNone;
 }
 
-PyObject* const* partial_names() noexcept {
-  static PyObject* const names[] = {PyUnicode_InternFromString("func"), PyUnicode_InternFromString("args"),
-                                    PyUnicode_InternFromString("keywords")};
-  return names;
+void intern_partial_names() {
+  const char* const names[] = {"func", "args", "keywords"};
+  for (std::size_t i = 0; i < 3; ++i) names_of_parts[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
 }
+
+PyObject* const* partial_names() noexcept { return names_of_parts; }
 
 CallableParts::CallableParts(PyObject* callable, CallableSort sort) {
   switch (sort) {
@@ -286,7 +289,7 @@ void CallableParts::wrapper(PyObject* callable) {
 }
 
 Ref wrapped_callable(PyObject* wrapper) {
-  static PyObject* const name = PyUnicode_InternFromString("_function");
+  static PyObject* const name = Ref::checked(PyUnicode_InternFromString("_function")).release();
   return Ref::checked(PyObject_GetAttr(wrapper, name));
 }
 

@@ -17,6 +17,8 @@ CallableSort callable_sort(PyObject* value) noexcept;
 
 // "func", "args", "keywords"
 PyObject* const* partial_names() noexcept;
+// Makes them; before anything else is asked of callables.
+void intern_partial_names();
 
 // The values that a callable holds, which are compared by the rules of static values. Null: absent, or an empty cell.
 // Functions: closure cells, defaults, keyword defaults, attributes; name, qualified name, module, annotations.
@@ -68,7 +70,7 @@ template <typename Same>
 bool all_partial_state(PyObject* partial, Same&& same) {
   for (std::size_t i = 0; i < 3; ++i) {
     const Ref part = Ref::steal(PyObject_GetAttr(partial, partial_names()[i]));
-    if (!part) PyErr_Clear();
+    if (!part) forgive();
     if (!part || !same(i, part.get())) return false;
   }
   PyObject** dict = _PyObject_GetDictPtr(partial);  // asking for __dict__ would make one

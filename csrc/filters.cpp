@@ -17,8 +17,9 @@ bool is_union(PyObject* object) noexcept {
 bool has_plain_check(PyObject* cls) {
   if (PyType_CheckExact(cls)) return true;
   const Ref ours = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(cls)), "__instancecheck__"));
-  static PyObject* const plain =
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type), "__instancecheck__");  // kept for ever
+  static PyObject* const plain = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type),
+                                                                     "__instancecheck__"))
+                                     .release();  // kept for ever
   return ours.get() == plain;
 }
 

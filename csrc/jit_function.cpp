@@ -57,13 +57,14 @@ Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     if (entry && !outdated) explain_failure(frame, leaves);
     throw;
   }
-  ++entry->calls;
-  ++(frame.traced || is_new ? cache.misses : cache.hits);
   if (frame.traced) {
     settle_key(frame);
     if (settle_root(frame.function, cache) && jit.seen != nullptr) forget_cache(jit);
   }
-  return user_result(returned.get(), leaves);
+  Ref result = user_result(returned.get(), leaves);
+  ++entry->calls;
+  ++(frame.traced || is_new ? cache.misses : cache.hits);
+  return result;
 }
 
 Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
@@ -308,7 +309,8 @@ Ref find_cache(JitFunction& jit) {
     spec = root_spec(jit.function, jit.options, callables_of(jit.options));
     SharedCaches& caches = SharedCaches::instance();
     EntryPtr entry = caches.find(spec);
-    if (!entry || !entry->value) {
+    const bool is_new = !entry || !entry->value;
+    if (is_new) {
       Ref made = make_cache(jit.function, jit.options);
       if (!entry) entry = caches.find_or_insert(spec);
       if (!entry->value) entry->value = std::move(made);  // else another thread was first
@@ -316,7 +318,13 @@ Ref find_cache(JitFunction& jit) {
     Ref cache = entry->value;
     const bool is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
     cache_in(cache.get()).root = entry;
-    if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    try {
+      if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    } catch (...) {
+      // Nothing would tell when the callable goes.
+      if (is_new && entry->owners.empty()) caches.erase(entry);
+      throw;
+    }
     jit.callable_is_tree = is_tree;
     set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
     return cache;

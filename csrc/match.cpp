@@ -291,20 +291,19 @@ class Matcher {
   std::size_t at_ = 0;
 };
 
-// An error is left to `flatten` and the table, which meet it again and know the path; but not an interrupt.
+// An error is left to `flatten` and the table, which meet it again and know the path; but not one that must pass.
 template <typename Body>
 bool matched(LeafBuffer& leaves, Body&& body) {
   bool same = false;
   try {
     same = body();
   } catch (const WalkError& error) {
-    if (error.is_interrupt()) {
-      error.raise("");
+    if (error.must_pass()) {
+      error.raise("an argument");
       throw PythonError{};
     }
   } catch (const PythonError&) {
-    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw;
-    PyErr_Clear();
+    forgive();
   }
   if (!same) leaves.clear();
   return same;

@@ -1,6 +1,5 @@
 // Registration only: what partax._core exposes.
-#include <pybind11/pybind11.h>
-
+#include "binding.h"
 #include "cache_object.h"
 #include "compiled_call.h"
 #include "flatten.h"
@@ -10,7 +9,7 @@
 #include "predicates.h"
 #include "prepared_call.h"
 #include "python_api.h"
-#include "rebuild.h"
+#include "stage_objects.h"
 #include "static_node.h"
 #include "trace.h"
 #include "trace_output.h"
@@ -21,131 +20,7 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-py::object give(Ref ref) { return py::reinterpret_steal<py::object>(ref.release()); }
-
 PyObject* optional(const py::object& object) { return object.is_none() ? nullptr : object.ptr(); }
-
-// The static part of one tree, for tests and tools: `loose` rebuilds, `sealed` compares.
-struct Spec {
-  TreeSpec loose;
-  TreeSpec sealed;
-  std::string root;
-};
-
-class ListLeaves final : public LeafSource {
- public:
-  explicit ListLeaves(const py::list& leaves) : leaves_(leaves) {}
-  Ref leaf(std::size_t index) override {
-    return Ref::borrow(PyList_GET_ITEM(leaves_.ptr(), static_cast<Py_ssize_t>(index)));
-  }
-
- private:
-  const py::list& leaves_;
-};
-
-py::list as_list(const LeafBuffer& leaves) {
-  py::list list;
-  for (std::size_t i = 0; i < leaves.size(); ++i) list.append(py::handle(leaves[i]));
-  return list;
-}
-
-TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
-  TreeSpec spec;
-  FlattenOptions options;
-  options.rebuildable = true;
-  options.keyed = true;
-  try {
-    try {
-      Flattener(spec, leaves, options).tree(tree);
-    } catch (const PythonError&) {
-      throw WalkError::from_user_code("reading");
-    }
-  } catch (const WalkError& error) {
-    error.raise(root);
-    throw PythonError{};
-  }
-  return spec;
-}
-
-py::tuple flatten(const py::object& tree, const std::string& root) {
-  LeafBuffer leaves;
-  auto spec = std::make_unique<Spec>();
-  spec->loose = flatten_tree(tree.ptr(), root, leaves);
-  spec->sealed = spec->loose.sealed(nullptr);
-  spec->root = root;
-  return py::make_tuple(as_list(leaves), std::move(spec));
-}
-
-py::object match(const Spec& spec, const py::object& tree) {
-  LeafBuffer leaves;
-  if (!match_tree(spec.sealed, tree.ptr(), leaves)) return py::none();
-  return as_list(leaves);
-}
-
-py::object rebuild_tree(const Spec& spec, const py::iterable& leaves) {
-  const py::list list(leaves);
-  if (list.size() != spec.loose.num_dynamic) {
-    throw py::value_error("found " + std::to_string(list.size()) + " leaves, expected " +
-                          std::to_string(spec.loose.num_dynamic));
-  }
-  ListLeaves source(list);
-  return give(rebuild(spec.loose, source));
-}
-
-py::list dynamic_paths(const Spec& spec) {
-  py::list paths;
-  each_leaf(
-      spec.loose, {spec.root},
-      [](void* context, const std::string& path, std::ptrdiff_t index) {
-        if (index < 0) static_cast<py::list*>(context)->append(path);
-      },
-      &paths);
-  return paths;
-}
-
-std::string spec_repr(const Spec& spec) {
-  return "TreeSpec(" + std::to_string(spec.loose.num_nodes()) + " nodes, " + std::to_string(spec.loose.num_dynamic) +
-         " dynamic and " + std::to_string(spec.loose.num_static_leaves()) + " static leaves)";
-}
-
-[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const std::string& root) {
-  error.raise(static_path(spec, {root}, error.origin()));
-  throw PythonError{};
-}
-
-// A table of Python objects by static part, as a call cache has it.
-class ObjectTable {
- public:
-  explicit ObjectTable(std::size_t max_size) : table_(max_size) {}
-  py::object get(const py::object& tree) {
-    LeafBuffer leaves;
-    const EntryPtr entry = find(flatten_tree(tree.ptr(), "tree", leaves));
-    return entry ? py::reinterpret_borrow<py::object>(entry->value.get()) : py::none();
-  }
-  void set(const py::object& tree, const py::object& value) {
-    LeafBuffer leaves;
-    const TreeSpec spec = flatten_tree(tree.ptr(), "tree", leaves);
-    try {
-      const EntryPtr entry = table_.find_or_insert(spec, CallShape());
-      entry->value = Ref::borrow(value.ptr());
-    } catch (const WalkError& error) {
-      raise_at_static(error, spec, "tree");
-    }
-  }
-  std::size_t size() const { return table_.size(); }
-  void clear() { table_.clear(); }
-
- private:
-  EntryPtr find(const TreeSpec& spec) {
-    try {
-      return table_.find(spec, CallShape());
-    } catch (const WalkError& error) {
-      raise_at_static(error, spec, "tree");
-    }
-  }
-
-  StaticTable table_;
-};
 
 const char* node_kind(const py::object& object) {
   TypeTable::instance().epoch();
@@ -203,26 +78,41 @@ PyObject* trace(PyObject*, PyObject* const* leaves, Py_ssize_t count) noexcept {
 PyMethodDef trace_method = {"trace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace)), METH_FASTCALL,
                             "trace(*leaves)\n--\n\nThe body of a target: the user's function on tracers."};
 
+PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject* named) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    PyObject *jit = nullptr, *args = nullptr, *kwargs = nullptr;
+    int abstract = 0;
+    const char* names[] = {"jit", "args", "kwargs", "abstract", nullptr};
+    if (PyArg_ParseTupleAndKeywords(given, named, "OO!O!p:PreparedCall", const_cast<char**>(names), &jit, &PyTuple_Type,
+                                    &args, &PyDict_Type, &kwargs, &abstract) == 0) {
+      throw PythonError{};
+    }
+    if (!is_jit_function(jit)) {
+      PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
+      throw PythonError{};
+    }
+    return box(std::make_unique<PreparedCall>(jit, args, kwargs, abstract != 0)).release();
+  });
+}
+
 }  // namespace
+
+template <>
+struct IsBoxed<PreparedCall> : std::true_type {};
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The native stages of partax.";
-  py::register_exception_translator([](std::exception_ptr pointer) {
-    try {
-      if (pointer) std::rethrow_exception(pointer);
-    } catch (const PythonError&) {
-      // The Python exception is set already.
-    }
-  });
+  translate_exceptions();
+  intern_partial_names();
 
-  py::class_<Spec>(module, "TreeSpec", "The static part of a tree.")
-      .def_property_readonly("num_nodes", [](const Spec& spec) { return spec.loose.num_nodes(); })
-      .def_property_readonly("num_dynamic", [](const Spec& spec) { return spec.loose.num_dynamic; })
-      .def_property_readonly("num_static", [](const Spec& spec) { return spec.loose.num_static_leaves(); })
+  BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
+      .def_property("num_nodes", [](const Spec& spec) { return number(spec.loose.num_nodes()); })
+      .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
+      .def_property("num_static", [](const Spec& spec) { return number(spec.loose.num_static_leaves()); })
       .def("dynamic_paths", &dynamic_paths)
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
-      .def("__hash__", [](const Spec& spec) { return spec.loose.hash; })
+      .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })
       .def(
           "__eq__",
           [](const Spec& spec, const Spec& other) {
@@ -246,13 +136,13 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "static_hash",
       [](const py::object& value) {
-        return with_path("value", [&] { return static_hash(value.ptr(), Unhashable::kRefuse); });
+        return with_path("value", [&] { return number(static_hash(value.ptr(), Unhashable::kRefuse)); });
       },
       py::arg("value"));
   module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
 
-  py::class_<ObjectTable>(module, "StaticTable", "Objects by static part: bounded, least recently used first out.")
-      .def(py::init<std::size_t>(), py::arg("max_size"))
+  BoxedClass<ObjectTable>(module, "partax._core.StaticTable",
+                          "Objects by static part: bounded, least recently used first out.", new_table)
       .def("get", &ObjectTable::get, py::arg("tree"))
       .def("set", &ObjectTable::set, py::arg("tree"), py::arg("value"))
       .def("clear", &ObjectTable::clear)
@@ -263,7 +153,7 @@ PYBIND11_MODULE(_core, module) {
       [](const py::object& tree, const py::tuple& filters, const py::object& replace, const py::object& is_leaf) {
         const Partition parts = partition(tree.ptr(), filters.ptr(), replace.ptr(), optional(is_leaf));
         py::list counts;
-        for (const std::size_t count : parts.counts) counts.append(count);
+        for (const std::size_t count : parts.counts) counts.append(number(count));
         return py::make_tuple(give(parts.trees), counts);
       },
       py::arg("tree"), py::arg("filters"), py::arg("replace"), py::arg("is_leaf"));
@@ -280,10 +170,10 @@ PYBIND11_MODULE(_core, module) {
       py::arg("trees"), py::arg("is_leaf"));
   module.def(
       "broadcast_prefix",
-      [](const py::object& prefix, const py::object& tree, const py::object& is_prefix_leaf,
-         const std::string& prefix_name, const std::string& tree_name) {
-        return give(
-            broadcast_prefix(prefix.ptr(), tree.ptr(), is_prefix_leaf.ptr(), prefix_name.c_str(), tree_name.c_str()));
+      [](const py::object& prefix, const py::object& tree, const py::object& is_prefix_leaf, const py::str& prefix_name,
+         const py::str& tree_name) {
+        return give(broadcast_prefix(prefix.ptr(), tree.ptr(), is_prefix_leaf.ptr(),
+                                     exact_text(prefix_name.ptr()).c_str(), exact_text(tree_name.ptr()).c_str()));
       },
       py::arg("prefix"), py::arg("tree"), py::arg("is_prefix_leaf"), py::arg("prefix_name"), py::arg("tree_name"));
 
@@ -335,10 +225,11 @@ PYBIND11_MODULE(_core, module) {
       "(parts, array leaves) of the call under way: all that its program may depend on.");
   module.def(
       "describe_tree",
-      [](const py::object& tree, const std::string& root) {
+      [](const py::object& tree, const py::str& root) {
         LeafBuffer leaves;
-        const TreeSpec spec = flatten_tree(tree.ptr(), root, leaves);
-        return py::make_tuple(give(describe(spec, {root})), as_list(leaves));
+        const std::string name = exact_text(root.ptr());
+        const TreeSpec spec = flatten_tree(tree.ptr(), name, leaves);
+        return py::make_tuple(give(describe(spec, {name})), as_list(leaves));
       },
       "(parts, array leaves) of a tree.", py::arg("tree"), py::arg("root"));
   module.def("caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
@@ -349,7 +240,7 @@ PYBIND11_MODULE(_core, module) {
         const std::shared_ptr<const TraceOutput> output = output_of(node.ptr());
         py::list forwarded;
         for (const std::int32_t source : output->source) {
-          if (source < 0) forwarded.append(~source);
+          if (source < 0) forwarded.append(number(static_cast<std::size_t>(~source)));
         }
         return py::tuple(py::make_tuple(
             forwarded, output->shardings ? py::reinterpret_borrow<py::object>(output->shardings.get()) : py::none()));
@@ -363,14 +254,9 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("node"), py::arg("children"));
 
-  py::class_<PreparedCall>(module, "PreparedCall", "A call that is run step by step.")
-      .def(py::init([](const py::object& jit, const py::tuple& args, const py::dict& kwargs, bool abstract) {
-             if (!is_jit_function(jit.ptr())) throw py::type_error("expected a filter_jit wrapper");
-             return std::make_unique<PreparedCall>(jit.ptr(), args.ptr(), kwargs.ptr(), abstract);
-           }),
-           py::arg("jit"), py::arg("args"), py::arg("kwargs"), py::arg("abstract"))
-      .def_property_readonly("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
-      .def_property_readonly("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
+  BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
+      .def_property("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
+      .def_property("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
       .def(
           "run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
           py::arg("callable"))
@@ -381,7 +267,8 @@ PYBIND11_MODULE(_core, module) {
       .def(
           "rebind",
           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
-            return call.rebind(args.ptr(), kwargs.ptr());
+            std::unique_ptr<PreparedCall> other = call.rebind(args.ptr(), kwargs.ptr());
+            return other ? give(box(std::move(other))) : py::none();
           },
           py::arg("args"), py::arg("kwargs"))
       .def("detach", &PreparedCall::detach)

@@ -135,8 +135,13 @@ const TypeInfo& TypeTable::find_slow(PyObject* object) {
     info->weak_type = Ref::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()));
     known = impl_->types.find(type);
     if (known == impl_->types.end()) {
-      impl_->by_weakref.emplace(info->weak_type.get(), type);
-      known = impl_->types.emplace(type, std::move(info)).first;
+      const auto indexed = impl_->by_weakref.emplace(info->weak_type.get(), type).first;
+      try {
+        known = impl_->types.emplace(type, std::move(info)).first;
+      } catch (...) {
+        impl_->by_weakref.erase(indexed);
+        throw;
+      }
     }
   }
   recent_[slot(type)] = known->second.get();

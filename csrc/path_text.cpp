@@ -35,8 +35,7 @@ PyObject* PathText::key_entry(std::size_t index) {
       level.entries = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(level.entries.get(), 0), "children"));
     }
     if (!level.entries) {
-      if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw PythonError{};
-      PyErr_Clear();
+      forgive();
       level.entries = Ref::checked(PyTuple_New(0));
     }
   }

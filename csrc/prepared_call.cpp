@@ -34,7 +34,12 @@ PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool
   CallFrame frame(as_jit(jit).function, cache_in(cache_.get()), *call_, abstract);
   bool is_new = false;
   entry_ = find_entry(frame, *leaves_, is_new);
-  leaf_tuple_ = leaves_->tuple();
+  try {
+    leaf_tuple_ = leaves_->tuple();
+  } catch (...) {
+    if (is_new) cache_in(cache_.get()).table.erase_untraced(*entry_);
+    throw;
+  }
 }
 
 std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwargs) const {

@@ -18,6 +18,17 @@ namespace partax {
 // Thrown while a Python exception is set; unwinds C++ frames to the nearest boundary.
 struct PythonError {};
 
+// An error that becomes a Python exception when it is known where it happened.
+class PendingError {
+ public:
+  PendingError() = default;
+  PendingError(const PendingError&) = default;
+  PendingError& operator=(const PendingError&) = default;
+  virtual ~PendingError() = default;
+  // Sets the Python exception, where nobody knows more.
+  virtual void raise_here() const = 0;
+};
+
 // An owned reference. Releasing swaps to null first, so a destructor that re-enters sees no dangling pointer.
 class Ref {
  public:
@@ -94,6 +105,12 @@ inline void set_python_error() noexcept {
   } catch (const PythonError&) {
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
+  } catch (const PendingError& error) {
+    try {
+      error.raise_here();
+    } catch (...) {
+      set_python_error();
+    }
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   } catch (...) {
@@ -112,6 +129,19 @@ Result guarded(Result on_error, Body&& body) noexcept {
   }
 }
 
+// Whether the exception that is set has to reach the user, whatever else could be done: memory is short, or an
+// interrupt.
+inline bool must_pass() noexcept {
+  return PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0;
+}
+
+// Clears the exception that is set, if any, where there is another way; but none that must pass.
+inline void forgive() {
+  if (PyErr_Occurred() == nullptr) return;
+  if (must_pass()) throw PythonError{};
+  PyErr_Clear();
+}
+
 inline Ref unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -121,7 +151,7 @@ inline std::string exact_text(PyObject* text) {
   Py_ssize_t size = 0;
   const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
   if (utf8 != nullptr) return {utf8, static_cast<std::size_t>(size)};
-  PyErr_Clear();
+  forgive();
   const Ref bytes = Ref::checked(PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"));
   return {PyBytes_AS_STRING(bytes.get()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.get()))};
 }

@@ -40,7 +40,7 @@ void SharedCaches::attach(const EntryPtr& entry, PyObject* callable) {
   (void)owned.release();  // the capsule's now
   const Ref callback = Ref::checked(PyCFunction_New(&method, capsule.get()));
   entry->owners[callable] = Ref::checked(PyWeakref_NewRef(callable, callback.get()));
-  waiting_.remove_if([&](const std::weak_ptr<Entry>& other) { return other.expired() || other.lock() == entry; });
+  stop_waiting([&](const std::weak_ptr<Entry>& other) { return other.expired() || other.lock() == entry; });
 }
 
 PyObject* SharedCaches::on_death(PyObject* capsule, PyObject* weakref) noexcept {
@@ -58,16 +58,16 @@ PyObject* SharedCaches::on_death(PyObject* capsule, PyObject* weakref) noexcept 
   });
 }
 
-void SharedCaches::wait(const EntryPtr& entry) {
+void SharedCaches::wait(const EntryPtr& entry) noexcept {
   if (!entry->in_table) return;
   const Ref cache = entry->value;
   if (cache) cache_of(cache.get()).table.erase_if(holds_user_objects);
   if (!entry->owners.empty()) return;  // what was dropped has run Python, and a thread has brought a new callable
-  waiting_.remove_if([](const std::weak_ptr<Entry>& other) { return other.expired(); });
+  stop_waiting([](const std::weak_ptr<Entry>& other) { return other.expired(); });
   waiting_.push_back(entry);
   if (waiting_.size() <= kMaxWaiting) return;
   const EntryPtr dropped = waiting_.front().lock();
-  waiting_.pop_front();
+  waiting_.erase(waiting_.begin());
   if (dropped) table_.erase(*dropped);
 }
 

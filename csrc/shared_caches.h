@@ -1,7 +1,7 @@
 // The caches of all wrapped callables, by their static part, and how long they are kept.
 #pragma once
 
-#include <list>
+#include <algorithm>
 
 #include "call.h"
 
@@ -21,6 +21,7 @@ class SharedCaches {
   EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
   EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
   void rekey(const EntryPtr& entry, const TreeSpec& spec) { table_.rekey(*entry, spec); }
+  void erase(const EntryPtr& entry) noexcept { table_.erase(*entry); }
   // Visits the entries in use.
   template <typename Visit>
   void each(Visit&& visit) const {
@@ -37,10 +38,15 @@ class SharedCaches {
  private:
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   struct Owned;
-  void wait(const EntryPtr& entry);
+  SharedCaches() { waiting_.reserve(kMaxWaiting + 1); }
+  void wait(const EntryPtr& entry) noexcept;
+  template <typename Condition>
+  void stop_waiting(Condition&& condition) {
+    waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), condition), waiting_.end());
+  }
 
   StaticTable table_{1 << 14};
-  std::list<std::weak_ptr<Entry>> waiting_;  // oldest first
+  std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 
 // The static part by which the cache of a callable is found; and whether it is found by that of `function`.

@@ -83,7 +83,7 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
   const Py_hash_t hash = PyObject_Hash(value);
   if (hash != -1) return hash;
   if (unhashable == Unhashable::kCompare && Py_TYPE(value)->tp_hash == PyObject_HashNotImplemented) {
-    PyErr_Clear();
+    forgive();
     return -1;
   }
   throw WalkError::diagnosed(PyExc_TypeError,

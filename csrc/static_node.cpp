@@ -109,8 +109,12 @@ const TreeSpec& sealed_of(PyObject* self) {
   StaticPart& part = part_of(self);
   if (!part.sealed) {
     hash_of(self);  // refuses, with a path, what cannot be compared
-    auto sealed = std::make_unique<const TreeSpec>(part.tree.sealed(nullptr));
-    if (!part.sealed) part.sealed = std::move(sealed);
+    try {
+      auto sealed = std::make_unique<const TreeSpec>(part.tree.sealed(nullptr));
+      if (!part.sealed) part.sealed = std::move(sealed);
+    } catch (const WalkError& error) {
+      raise_at(error, self, error.origin());
+    }
   }
   return *part.sealed;
 }

@@ -36,16 +36,15 @@ auto locating(Body&& body) {
   }
 }
 
-// `body()`, or `otherwise()` where it raises: inside a callable nothing is refused. Interrupts pass.
+// `body()`, or `otherwise()` where it raises: inside a callable nothing is refused.
 template <typename Body, typename Otherwise>
 auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
   try {
     return body();
   } catch (const PythonError&) {
-    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw;
-    PyErr_Clear();
+    forgive();
   } catch (const WalkError& error) {
-    if (error.is_interrupt()) throw;
+    if (error.must_pass()) throw;
   }
   return otherwise();
 }
@@ -62,7 +61,7 @@ bool is_bound_builtin(PyObject* value) noexcept {
 bool is_too_long(PyObject* value, Form form) {
   if (!is_composite(form) || form == Form::kMethod || form == Form::kFrozenDataclass) return false;
   const Py_ssize_t size = PyObject_Size(value);
-  if (size < 0) PyErr_Clear();
+  if (size < 0) forgive();
   return size < 0 || size > static_cast<Py_ssize_t>(kMaxItems);
 }
 
@@ -122,7 +121,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Trail& trail) {
   };
   if (sort == CallableSort::kJitted) {
     const Ref wrapped = Ref::steal(PyObject_GetAttrString(value, "__wrapped__"));
-    if (!wrapped) PyErr_Clear();
+    if (!wrapped) forgive();
     add(wrapped.get());
     return seed;
   }
@@ -485,16 +484,15 @@ bool StaticValue::is_plainly(PyObject* other) const noexcept {
     case Mode::kVisited:  // its state is looked at where it was met first
       return weakly_is(held_.get(), other);
     case Mode::kComposite:
-      if (held_ && held_.get() == other) return true;
+    case Mode::kCallable:
+      if (mode_ == Mode::kComposite && held_ && held_.get() == other) return true;
       try {
-        return has_plain_items(other);
+        return mode_ == Mode::kComposite ? has_plain_items(other) : is_same_callable(other) && has_plain_state(other);
       } catch (...) {
         set_python_error();
         PyErr_Clear();
         return false;
       }
-    case Mode::kCallable:
-      return is_same_callable(other) && has_plain_state(other);
     default:
       return false;
   }
@@ -530,7 +528,7 @@ bool StaticValue::has_plain_items(PyObject* container) const {
   return true;
 }
 
-bool StaticValue::has_plain_state(PyObject* callable) const noexcept {
+bool StaticValue::has_plain_state(PyObject* callable) const {
   const Composite& known = *composite_;
   const auto same = [&](std::size_t i, PyObject* part) {
     if (known.is_own_record(i) || known.is_left_out(i)) return true;
@@ -545,7 +543,7 @@ bool StaticValue::has_plain_state(PyObject* callable) const noexcept {
     case CallableSort::kJitted:
       return true;  // jax.jit itself does not look at its function again
     case CallableSort::kWrapper:
-      return guarded(false, [&] { return same(0, wrapped_callable(callable).get()); });
+      return same(0, wrapped_callable(callable).get());
     default:
       return false;
   }

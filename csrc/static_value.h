@@ -88,7 +88,7 @@ class StaticValue {
   bool equals_callable(PyObject* other, Walk& walk) const;
   bool equals_part(PyObject* part, Walk& walk) const;
   bool has_plain_items(PyObject* container) const;
-  bool has_plain_state(PyObject* callable) const noexcept;
+  bool has_plain_state(PyObject* callable) const;
   Ref value_for_comparison() const;
 
   Ref held_;  // the object, or its weak reference

@@ -72,7 +72,7 @@ Ref describe(const TreeSpec& spec, const Names& roots) {
 
 TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafBuffer& values, PyObject* const* tracers,
                              std::size_t count)
-    : frame_(frame) {
+    : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
   if (!cache.history) {
     const Ref made = Ref::checked(
@@ -81,15 +81,17 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
   }
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
-  frame.record = Ref::checked(PyObject_CallFunctionObjArgs(
+  const bool first = frame.entry->log.empty();
+  record_ = Ref::checked(PyObject_CallFunctionObjArgs(
       hooks().begin_trace.get(), history.get(), describe(spec, names_of(frame)).get(),
       tuple_of(frame.call.values(), frame.call.size()).get(), values.tuple().get(), tuple_of(tracers, count).get(),
-      truth(frame.entry->log.empty()), truth(cache.table.size() >= cache.table.max_size()), epoch.get(), nullptr));
-  const Ref number = Ref::checked(PyObject_GetAttrString(frame.record.get(), "number"));
-  number_ = PyLong_AsSize_t(number.get());
+      truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch.get(), nullptr));
+  frame.record = record_;
+  const Ref number = Ref::checked(PyObject_GetAttrString(record_.get(), "number"));
+  const std::size_t value = PyLong_AsSize_t(number.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};
-  frame.entry->log.push_back(EntryTrace{number_, nullptr});
-  ++frame.entry->tracing;
+  frame.entry->log.push_back(EntryTrace{value, nullptr});
+  number_ = value;
   frame.in_user_code = true;
 }
 
@@ -109,10 +111,11 @@ TraceRecorder::~TraceRecorder() {
     const auto mine = [&](const EntryTrace& trace) { return trace.number == number_; };
     log.erase(std::remove_if(log.begin(), log.end(), mine), log.end());
   }
+  if (!record_) return;
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
   const Ref done =
-      Ref::steal(PyObject_CallFunctionObjArgs(hooks().end_trace.get(), frame_.record.get(), truth(failed_), nullptr));
-  if (!done) PyErr_WriteUnraisable(frame_.record.get());
+      Ref::steal(PyObject_CallFunctionObjArgs(hooks().end_trace.get(), record_.get(), truth(failed_), nullptr));
+  if (!done) PyErr_WriteUnraisable(record_.get());
   if (exception) restore_exception(std::move(exception));
 }
 

@@ -22,8 +22,11 @@ class TraceRecorder {
   void succeed(const std::shared_ptr<std::size_t>& calls) noexcept;
 
  private:
+  explicit TraceRecorder(CallFrame& frame) noexcept : frame_(frame) { ++frame.entry->tracing; }
+
   CallFrame& frame_;
-  std::size_t number_ = 0;  // by which the entry's log has this trace
+  Ref record_;              // once Python knows of the trace
+  std::size_t number_ = 0;  // by which the entry's log has this trace; 0 before it does
   bool failed_ = true;
 };
 

@@ -11,7 +11,7 @@ std::string repr_or_placeholder(PyObject* object) {
   Ref text = Ref::steal(PyObject_Repr(object));
   const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   if (utf8 == nullptr) {
-    PyErr_Clear();
+    forgive();
     return "<" + type_name(object) + ">";
   }
   return utf8;
@@ -20,6 +20,7 @@ std::string repr_or_placeholder(PyObject* object) {
 }  // namespace
 
 WalkError WalkError::diagnosed(PyObject* type, std::string message) {
+  if (PyErr_Occurred() != nullptr && partax::must_pass()) return from_user_code("reading");
   WalkError error;
   error.type_ = Ref::borrow(type);
   error.message_ = std::move(message);
@@ -34,8 +35,9 @@ WalkError WalkError::from_user_code(std::string doing) {
   return error;
 }
 
-bool WalkError::is_interrupt() const {
-  return exception_ && PyErr_GivenExceptionMatches(exception_.get(), PyExc_Exception) == 0;
+bool WalkError::must_pass() const {
+  return exception_ && (PyErr_GivenExceptionMatches(exception_.get(), PyExc_Exception) == 0 ||
+                        PyErr_GivenExceptionMatches(exception_.get(), PyExc_MemoryError) != 0);
 }
 
 void WalkError::raise(const std::string& root) const {
@@ -62,7 +64,7 @@ void WalkError::raise(const std::string& root) const {
 
 std::string attribute_segment(PyObject* name) {
   const char* utf8 = PyUnicode_AsUTF8(name);
-  if (utf8 == nullptr) PyErr_Clear();
+  forgive();
   return std::string(".") + (utf8 == nullptr ? "?" : utf8);
 }
 
@@ -90,7 +92,7 @@ std::vector<std::string> registered_segments(PyObject* node, std::size_t count) 
       text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair, 0)));
       utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     }
-    PyErr_Clear();
+    forgive();
     segments.push_back(utf8 != nullptr ? std::string(utf8) : "[<flat index " + std::to_string(i) + ">]");
   }
   return segments;

@@ -6,7 +6,7 @@
 namespace partax {
 
 // An error found while walking a tree. Segments are added innermost first as it unwinds.
-class WalkError {
+class WalkError final : public PendingError {
  public:
   // A fault that partax found: raised as `type` with "<path>: <message>", chained to the exception set now, if any.
   static WalkError diagnosed(PyObject* type, std::string message);
@@ -17,10 +17,11 @@ class WalkError {
   // Which value of a call, or which static value of a spec, the path starts at.
   void set_origin(std::size_t index) { origin_ = index; }
   std::size_t origin() const noexcept { return origin_; }
-  // True for an exception such as KeyboardInterrupt, which nothing may swallow.
-  bool is_interrupt() const;
+  // True for an exception that nothing may swallow: see partax::must_pass.
+  bool must_pass() const;
   // Sets the Python exception; `root` is the name of the walked object.
   void raise(const std::string& root) const;
+  void raise_here() const override { raise("a value"); }
 
  private:
   Ref type_;

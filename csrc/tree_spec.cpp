@@ -30,7 +30,12 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.statics.reserve(statics.size());
   copy.identity.reserve(statics.size());
   for (const StaticValue& value : statics) {
-    copy.statics.push_back(value.sealed(on_death, callables));
+    try {
+      copy.statics.push_back(value.sealed(on_death, callables));
+    } catch (WalkError& error) {
+      error.set_origin(copy.statics.size());
+      throw;
+    }
     copy.identity.push_back(copy.statics.back().identity());
   }
   for (const TypeInfoPtr& info : infos) {

@@ -37,7 +37,7 @@ struct TreeSpec {
 
   std::size_t num_static_leaves() const noexcept;
   std::size_t num_nodes() const noexcept;
-  // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs.
+  // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // A copy whose static values and types are held weakly where `other` (a sealed spec) knows them already.
   TreeSpec weakened(const TreeSpec& other) const;
