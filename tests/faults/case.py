@@ -1,0 +1,42 @@
+"""What one operation under test consists of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass
+class Case:
+    """One operation on objects of its own.
+
+    ``run`` gives a value or raises what ``raises`` says, and ``check`` raises an AssertionError if that is not right.
+    ``state`` describes the objects under test: a failed run must not change it. ``prepare`` comes before each run.
+    """
+
+    run: Callable[[], Any]
+    check: Callable[[Any], None]
+    state: Callable[[], Any] = lambda: None
+    prepare: Callable[[], object] = lambda: None
+    raises: type[Exception] | None = None
+    watched: tuple[Any, ...] = ()  # whose reference counts must stay as they are
+    allocates: bool = True
+    keeps: bool = False  # what a run makes is kept for ever, by jax
+
+
+OPERATIONS: dict[str, Callable[[], Case]] = {}
+QUICK: set[str] = set()
+
+
+def operation(name: str, *, quick: bool = True) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
+    """Registers the maker of a case; those that take long are left out of quick runs."""
+
+    def register(make: Callable[[], Case]) -> Callable[[], Case]:
+        assert name not in OPERATIONS, name
+        OPERATIONS[name] = make
+        if quick:
+            QUICK.add(name)
+        return make
+
+    return register

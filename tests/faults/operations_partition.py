@@ -1,0 +1,239 @@
+"""Operations on splitting and joining trees."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import jax
+import numpy as np
+from case import Case, operation
+from checks import equals, says
+
+import partax
+import trees
+from partax import _core
+from reference import assert_exact
+
+
+def model() -> Any:
+    """A tree with long paths, several families and a static run."""
+    return {
+        "layers": trees.make_model(2).layers,
+        "state": trees.SAMPLES["adam"](),
+        "bag": trees.Bag(trees.array(1), trees.Tray("x", trees.array(1))),
+        "schlüssel": (trees.array(2), *range(20)),
+        "pair": trees.Pair(None, trees.Cell(trees.array(1), mode=(1, "x"))),
+    }
+
+
+def as_jax(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x, tree)
+
+
+def parts_case(tree: Any, *filters: Any, **options: Any) -> Case:
+    expected = partax.partition(tree, *filters, **options)
+
+    def check(value: Any) -> None:
+        assert len(value) == len(expected)
+        for part, wanted in zip(value, expected, strict=True):
+            assert_exact(part, wanted)
+        assert_exact(partax.combine(*value), as_jax(tree))
+
+    return Case(lambda: partax.partition(tree, *filters, **options), check, watched=(tree, *jax.tree.leaves(tree)))
+
+
+@operation("partition: by a predicate")
+def _() -> Case:
+    return parts_case(model(), partax.is_inexact_array)
+
+
+@operation("partition: by a Python function and types")
+def _() -> Case:
+    return parts_case(model(), lambda x: isinstance(x, int), (jax.Array, str), partax.not_(np.ndarray))
+
+
+@operation("partition: by paths")
+def _() -> Case:
+    first = partax.any_of(partax.by_path("layers/*/weight"), partax.by_path("**/{mu,nu}/**"))
+    return parts_case(model(), first, partax.all_of(partax.by_path(regex="ü"), partax.is_array))
+
+
+@operation("partition: by a prefix of filters")
+def _() -> Case:
+    prefix = {"layers": [partax.is_array, False], "state": True, "bag": int, "schlüssel": str, "pair": True}
+    return parts_case(model(), prefix)
+
+
+@operation("partition: is_leaf")
+def _() -> Case:
+    return parts_case(model(), partax.is_array, is_leaf=lambda x: isinstance(x, trees.Tray))
+
+
+@operation("partition: a filter that fits nowhere")
+def _() -> Case:
+    tree = model()
+    run = lambda: partax.partition(tree, {"layers": [True]})
+    return Case(run, says("pytree"), raises=ValueError, watched=(tree,))
+
+
+@operation("filter")
+def _() -> Case:
+    tree = model()
+    expected = partax.filter(tree, partax.is_array, inverse=True)
+    return Case(
+        lambda: partax.filter(tree, partax.is_array, inverse=True),
+        lambda value: assert_exact(value, expected),
+        watched=(tree, *jax.tree.leaves(tree)),
+    )
+
+
+@operation("combine")
+def _() -> Case:
+    tree = model()
+    parts = partax.partition(tree, partax.is_array)
+    return Case(
+        lambda: partax.combine(*parts),
+        lambda value: assert_exact(value, as_jax(tree)),
+        watched=(*parts, *jax.tree.leaves(tree)),
+    )
+
+
+@operation("combine: node by node")
+def _() -> Case:
+    tree = {"a": [trees.array(1), None], "b": None}
+    other = {"a": None, "b": trees.Pair(1, trees.Bag(2))}
+    expected = {"a": [tree["a"][0], None], "b": other["b"]}
+    return Case(lambda: partax.combine(tree, other), lambda value: assert_exact(value, expected), watched=(tree, other))
+
+
+@operation("combine: trees that differ")
+def _() -> Case:
+    one, other = {"a": [trees.array(1), 2]}, {"a": [None]}
+    return Case(lambda: partax.combine(one, other), says("pytrees[0]['a']"), raises=ValueError, watched=(one, other))
+
+
+@operation("broadcast_prefix")
+def _() -> Case:
+    tree, prefix = {"a": [1, 2], "b": trees.Bag(3, 4)}, {"a": "A", "b": trees.Bag(None, "B")}
+    run = lambda: _core.broadcast_prefix(prefix, tree, lambda x: x is None, "prefix", "tree")
+    return Case(run, equals(["A", "A", None, "B"]), watched=(tree, prefix))
+
+
+@operation("flat_partition")
+def _() -> Case:
+    tree = model()
+    expected = partax.flat_partition(tree, partax.is_array)
+
+    def check(value: Any) -> None:
+        assert value[0] == expected[0] and [*value[1]] == [*expected[1]] and [*value[2]] == [*expected[2]]
+        assert_exact(partax.flat_combine(*value), as_jax(tree))
+
+    return Case(lambda: partax.flat_partition(tree, partax.is_array), check, watched=(tree, *jax.tree.leaves(tree)))
+
+
+@operation("flat_partition: paths of jax, and repeated ones")
+def _() -> Case:
+    tree = {"a/b": 1, "a": {"b": 2}, "list": trees.Tray(trees.array(1), [1])}
+    expected = [partax.flat_partition(tree, True, separator=s)[1] for s in ("/", None)]
+    run = lambda: [partax.flat_partition(tree, True, separator=s)[1] for s in ("/", None)]
+
+    def check(value: Any) -> None:
+        for one, other in zip(value, expected, strict=True):
+            assert one.keys() == other.keys() and all(one[k] is other[k] for k in one)
+
+    return Case(run, check, watched=(tree,))
+
+
+@operation("flat_combine")
+def _() -> Case:
+    tree = model()
+    spec, arrays, rest = partax.flat_partition(tree, partax.is_array)
+
+    def check(value: Any) -> None:
+        assert_exact(value, as_jax(tree))
+
+    return Case(
+        lambda: partax.flat_combine(spec, arrays, rest),
+        check,
+        state=lambda: (spec.paths, spec.separator),
+        watched=(spec, arrays, rest, *arrays.values()),
+    )
+
+
+@operation("flat_combine: a key too few")
+def _() -> Case:
+    spec, leaves, _ = partax.flat_partition({"a": [1, 2]}, True, separator="/")
+    less = {key: leaf for key, leaf in leaves.items() if key != "a/1"}
+    return Case(lambda: partax.flat_combine(spec, less), says("a/1"), raises=_key_error(spec), watched=(spec, less))
+
+
+def _key_error(spec: Any) -> type[Exception]:
+    try:
+        partax.flat_combine(spec, {})
+    except KeyError as error:
+        return type(error)
+    raise AssertionError("no error")
+
+
+def fresh_spec() -> Any:
+    return partax.flat_partition(model(), partax.is_array)[0]
+
+
+@operation("FlatSpec: hash and equality")
+def _() -> Case:
+    specs = [fresh_spec(), fresh_spec(), partax.flat_partition([1], True)[0]]
+
+    def prepare() -> None:
+        specs[:2] = [fresh_spec(), fresh_spec()]  # which remember their hash and what they compare
+
+    def run() -> Any:
+        return hash(specs[0]) == hash(specs[1]), specs[0] == specs[1], specs[0] != specs[2]
+
+    return Case(run, equals((True, True, True)), prepare=prepare, state=lambda: (specs[0].paths, repr(specs[0])))
+
+
+@operation("FlatSpec: text, paths, copy")
+def _() -> Case:
+    spec = fresh_spec()
+    expected = (repr(spec), spec.paths, spec.separator)
+    return Case(
+        lambda: (repr(spec), spec.paths, copy.deepcopy(spec).separator),
+        equals(expected),
+        state=lambda: hash(spec),
+        watched=(spec,),
+    )
+
+
+@operation("FlatSpec: pickle")
+def _() -> Case:
+    spec = partax.flat_partition({"a": [1, (2, None)], "b": {"c": 3}}, True)[0]
+    return Case(lambda: pickle.loads(pickle.dumps(spec)), equals(spec), state=lambda: hash(spec), watched=(spec,))
+
+
+@operation("Static: made, hash, equality, text")
+def _() -> Case:
+    value = ([1, {"a": (2, "x")}], bytearray(b"y"))
+
+    def run() -> Any:
+        one, other = partax.Static(value), partax.Static(([1, {"a": (2, "x")}], bytearray(b"y")))
+        return hash(one) == hash(other), one == other, repr(one), one.value
+
+    return Case(run, equals((True, True, f"Static({value!r})", value)), watched=(value,))
+
+
+@operation("Static: an array")
+def _() -> Case:
+    return Case(lambda: partax.Static([1, trees.array(2)]), says("value"), raises=TypeError)
+
+
+@operation("Static: pickle and pytree")
+def _() -> Case:
+    static = partax.Static((1, "x", [2]))
+
+    def run() -> Any:
+        leaves, treedef = jax.tree.flatten([static, 1])
+        return pickle.loads(pickle.dumps(static)), jax.tree.unflatten(treedef, leaves)[0]
+
+    return Case(run, equals((static, static)), state=lambda: repr(static))

@@ -1,0 +1,346 @@
+"""Operations on the stages of one call, each alone."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from case import Case, operation
+from checks import all_same, equals, same, says
+
+import trees
+from partax import _core
+
+
+def everything() -> Any:
+    """Every family, with static values of many kinds, a dict key that takes long to write, and a long run."""
+    return {
+        "mixed": trees.SAMPLES["mixed"](),
+        "statics": trees.SAMPLES["statics"](),
+        "wrapped": trees.SAMPLES["module_wrapper"](),
+        "partial": trees.SAMPLES["jax_partial_keywords"](),
+        "absent": trees.absent_layer(),
+        "default": trees.SAMPLES["defaultdict"](),
+        "ключ": [trees.array(1), *range(300)],
+    }
+
+
+def describe(spec: Any) -> Any:
+    return spec.num_nodes, spec.num_dynamic, spec.num_static, hash(spec), spec.dynamic_paths(), repr(spec)
+
+
+@operation("flatten")
+def _() -> Case:
+    tree = everything()
+    leaves, spec = _core.flatten(tree)
+
+    def check(value: Any) -> None:
+        all_same(value[0], leaves)
+        assert describe(value[1]) == describe(spec)
+        assert value[1] == spec
+
+    return Case(lambda: _core.flatten(tree), check, watched=(tree, *leaves))
+
+
+@operation("flatten: a type that is new")
+def _() -> Case:
+    new: list[Any] = [None]
+
+    def prepare() -> None:
+        name = jax.tree_util.register_dataclass(
+            type("New", (trees.Cell,), {}), data_fields=["weight", "bias"], meta_fields=["mode"]
+        )
+        new[0] = name(trees.array(2), mode="new")
+
+    def check(value: Any) -> None:
+        assert value[1].num_dynamic == 1 and value[1].num_nodes == 3
+        assert value[1].dynamic_paths() == ["tree.weight"]
+        assert type(value[1].rebuild(value[0])) is type(new[0])
+
+    return Case(lambda: _core.flatten(new[0]), check, prepare=prepare, keeps=True)
+
+
+@operation("flatten: what cannot be static")
+def _() -> Case:
+    tree = {"a": [trees.Bag(trees.array(1), label=trees.array(2))]}
+    return Case(lambda: _core.flatten(tree, "model"), says("model['a'][0]"), raises=TypeError, watched=(tree,))
+
+
+class Failing:
+    """A node whose flatten function raises."""
+
+
+def _fail(_: Any) -> Any:
+    raise LookupError("flatten failed")
+
+
+jax.tree_util.register_pytree_node(Failing, _fail, lambda _, children: Failing())
+
+
+@operation("flatten: a flatten function that raises")
+def _() -> Case:
+    tree = trees.Tray(1, [Failing()])
+    return Case(lambda: _core.flatten(tree, "model"), says("flatten failed"), raises=LookupError)
+
+
+@operation("match")
+def _() -> Case:
+    tree = everything()
+    leaves, spec = _core.flatten(tree)
+    other = everything()
+    found, _ = _core.flatten(other)
+    return Case(
+        lambda: spec.match(other),
+        lambda value: all_same(value, found),
+        state=lambda: describe(spec),
+        watched=(other, *leaves, *found),
+    )
+
+
+@operation("match: differs")
+def _() -> Case:
+    _, spec = _core.flatten(everything())
+    other = everything() | {"ключ": [trees.array(1), *range(299), -1]}
+    return Case(lambda: spec.match(other), same(None), state=lambda: describe(spec), watched=(other,))
+
+
+@operation("rebuild")
+def _() -> Case:
+    tree = everything()
+    leaves, spec = _core.flatten(tree)
+
+    def check(value: Any) -> None:
+        again, other = _core.flatten(value)
+        all_same(again, leaves)
+        assert other == spec
+
+    return Case(lambda: spec.rebuild(leaves), check, state=lambda: describe(spec), watched=(tree, *leaves))
+
+
+@operation("TreeSpec: paths")
+def _() -> Case:
+    _, spec = _core.flatten(everything())
+    return Case(spec.dynamic_paths, equals(spec.dynamic_paths()), state=lambda: describe(spec))
+
+
+@operation("TreeSpec: text")
+def _() -> Case:
+    _, spec = _core.flatten(everything())
+    return Case(lambda: repr(spec), equals(repr(spec)), state=lambda: describe(spec))
+
+
+@operation("TreeSpec: equality")
+def _() -> Case:
+    (_, one), (_, other) = _core.flatten(everything()), _core.flatten(everything())
+    _, third = _core.flatten([1])
+    return Case(lambda: (one == other, one == third), equals((True, False)), state=lambda: describe(one))
+
+
+@operation("describe_tree")
+def _() -> Case:
+    tree = everything()
+    expected = _core.describe_tree(tree, "model")
+
+    def check(value: Any) -> None:
+        assert [part[:2] for part in value[0]] == [part[:2] for part in expected[0]]
+        all_same(value[1], expected[1])
+
+    return Case(lambda: _core.describe_tree(tree, "model"), check, watched=(tree,))
+
+
+@operation("node_kind")
+def _() -> Case:
+    things = [[], {}, 1, trees.array(1), trees.make_model(), trees.Bag(), None]
+    expected = [_core.node_kind(x) for x in things]
+    return Case(lambda: [_core.node_kind(x) for x in things], equals(expected))
+
+
+# --- static values
+
+
+def adder(n: Any) -> Callable[[Any], Any]:
+    def inner(x: Any) -> Any:
+        return x + n
+
+    return inner
+
+
+STATICS: dict[str, Callable[[], Any]] = {
+    "numbers": lambda: (1, 2.5, complex(1, -0.0), np.float32(3), 10**40),
+    "texts": lambda: ("one", b"two", "drei€"),
+    "containers": lambda: [{"a": [1, {2, 3}]}, bytearray(b"x"), frozenset([1, "b"])],
+    "dataclass": lambda: trees.Config([1, 2], trees.Config()),
+    "named tuple": lambda: trees.Pair([1], ("x",)),
+    "function": lambda: adder([1, (2, "x")]),
+    "functions in functions": lambda: adder((adder(1), functools.partial(adder(2), y=[3]))),
+    "method": lambda: ([].append, trees.make_model().layers[0].total.__func__),
+    "jitted": lambda: jax.jit(adder(3)),
+    "treedef": lambda: jax.tree.structure({"a": [1, 2], "b": trees.Tray(1, 2)}),
+    "identity": lambda: (object, len),
+    "ordered": lambda: (OrderedDict(a=1, b=[2]), defaultdict(list, a=1)),
+}
+
+
+def static_case(make: Callable[[], Any], function: Callable[..., Any]) -> Case:
+    one, other = make(), make()
+    expected = function(one, other)
+    return Case(lambda: function(one, other), equals(expected), watched=(one, other))
+
+
+@operation("static_equal: numbers")
+def _() -> Case:
+    return static_case(STATICS["numbers"], _core.static_equal)
+
+
+@operation("static_equal: texts")
+def _() -> Case:
+    return static_case(STATICS["texts"], _core.static_equal)
+
+
+@operation("static_equal: containers")
+def _() -> Case:
+    return static_case(STATICS["containers"], _core.static_equal)
+
+
+@operation("static_equal: dataclass")
+def _() -> Case:
+    return static_case(STATICS["dataclass"], _core.static_equal)
+
+
+@operation("static_equal: named tuple")
+def _() -> Case:
+    return static_case(STATICS["named tuple"], _core.static_equal)
+
+
+@operation("static_equal: function")
+def _() -> Case:
+    return static_case(STATICS["function"], _core.static_equal)
+
+
+@operation("static_equal: functions in functions")
+def _() -> Case:
+    return static_case(STATICS["functions in functions"], _core.static_equal)
+
+
+@operation("static_equal: method")
+def _() -> Case:
+    return static_case(STATICS["method"], _core.static_equal)
+
+
+@operation("static_equal: jitted")
+def _() -> Case:
+    return static_case(STATICS["jitted"], _core.static_equal)
+
+
+@operation("static_equal: treedef")
+def _() -> Case:
+    return static_case(STATICS["treedef"], _core.static_equal)
+
+
+@operation("static_equal: identity")
+def _() -> Case:
+    return static_case(STATICS["identity"], _core.static_equal)
+
+
+@operation("static_equal: ordered")
+def _() -> Case:
+    return static_case(STATICS["ordered"], _core.static_equal)
+
+
+@operation("static_hash: all kinds")
+def _() -> Case:
+    values = [make() for make in STATICS.values()]
+    expected = [_core.static_hash(value) for value in values]
+    return Case(lambda: [_core.static_hash(value) for value in values], equals(expected), watched=tuple(values))
+
+
+@operation("static_hash: an array")
+def _() -> Case:
+    return Case(lambda: _core.static_hash((1, [trees.array(2)])), says("found an array"), raises=TypeError)
+
+
+# --- the table
+
+
+@operation("StaticTable: made")
+def _() -> Case:
+    return Case(lambda: len(_core.StaticTable(3)), equals(0))
+
+
+@operation("StaticTable: get")
+def _() -> Case:
+    table, tree = _core.StaticTable(3), everything()
+    table.set(tree, "value")
+    other = everything()
+    return Case(lambda: table.get(other), equals("value"), state=lambda: len(table), watched=(other,))
+
+
+@operation("StaticTable: set, full")
+def _() -> Case:
+    table, value = _core.StaticTable(2), object()
+    kept, first, new = [3, adder(1)], [1, everything()], [2, everything()]
+
+    def prepare() -> None:
+        table.clear()
+        table.set(first, value)
+        table.set(kept, "kept")
+
+    def state() -> Any:
+        found = table.get(first), table.get(new)
+        return len(table), found[0] is value, found[1], table.get(kept)
+
+    def check(result: Any) -> None:
+        assert (result, len(table)) == ("kept", 2) and table.get(new) == "new" and table.get(first) is None
+
+    def run() -> Any:
+        table.set(new, "new")
+        return table.get(kept)
+
+    return Case(run, check, prepare=prepare, watched=(value,))
+
+
+@operation("StaticTable: set, value known by a weak reference")
+def _() -> Case:
+    table = _core.StaticTable(64)
+    trees_made = []
+
+    def run() -> Any:
+        local = [type("Local", (), {}), adder(object()), trees.array(1)]
+        trees_made[:] = [local]
+        table.set(local, "value")
+        return table.get(local)
+
+    # The key goes with its class, wherever setting it failed.
+    def prepare() -> None:
+        trees_made.clear()
+
+    return Case(run, equals("value"), prepare=prepare)
+
+
+@operation("StaticTable: clear")
+def _() -> Case:
+    table = _core.StaticTable(3)
+
+    def prepare() -> None:
+        table.set([1, adder(1)], "one")
+
+    return Case(lambda: (table.clear(), len(table)), equals((None, 0)), prepare=prepare, allocates=False)
+
+
+# --- predicates
+
+
+@operation("predicates")
+def _() -> Case:
+    class Converts:
+        def __jax_array__(self) -> Any:
+            return trees.array(1)
+
+    things = [1, 1.5, True, "s", trees.array(1), np.ones(2), np.int64(1), Converts(), object(), None]
+    tests = [_core.is_array, _core.is_array_like, _core.is_inexact_array, _core.is_inexact_array_like]
+    expected = [[test(x) for x in things] for test in tests]
+    return Case(lambda: [[test(x) for x in things] for test in tests], equals(expected), watched=(things[4],))

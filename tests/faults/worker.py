@@ -1,0 +1,195 @@
+"""Runs operations with failing allocations, in a process that has the injector preloaded.
+
+Arguments: a file for the results, a file for the progress, the module whose operations these are, and their names.
+"""
+
+from __future__ import annotations
+
+import collections
+import faulthandler
+import gc
+import importlib
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import injector
+from case import OPERATIONS, Case
+
+MAX_POINTS = 20_000
+IMMORTAL = 100_000_000  # counts that say nothing
+
+
+class Outcomes:
+    """What became of one operation's runs."""
+
+    def __init__(self) -> None:
+        self.points = 0
+        self.allocates = True
+        self.clean: set[tuple[int, ...]] = set()
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.faults: dict[str, dict[str, Any]] = {}
+
+    def fault(self, kind: str, where: str, site: list[int], detail: str) -> None:
+        known = self.faults.setdefault(f"{kind} {site[:3]}", {"kind": kind, "site": site, "where": where, "times": 0})
+        known["times"] += 1
+        known["detail"] = detail[:2000]
+
+
+def note(progress: int, text: str) -> None:
+    os.pwrite(progress, text.encode().ljust(200), 0)
+
+
+class Runner:
+    def __init__(self, name: str, progress: int) -> None:
+        self.name = name
+        self.progress = progress
+        self.outcomes = Outcomes()
+        self.unraisable: list[str] = []
+        sys.unraisablehook = lambda args: self.unraisable.append(f"{args.exc_type.__name__}: {args.err_msg}")
+
+    def run_safely(self, case: Case) -> tuple[str, str]:
+        """Runs without failures: ("" or a word for what is wrong, details)."""
+        try:
+            value = case.run()
+        except BaseException as error:
+            if case.raises is None or type(error) is not case.raises:
+                return "raises afterwards", repr(error)
+            value = error
+        else:
+            if case.raises is not None:
+                return "does not raise afterwards", repr(value)
+        try:
+            case.check(value)
+        except AssertionError as error:
+            return "wrong afterwards", str(error)
+        return "", ""
+
+    def attempt(self, case: Case, n: int, on: bool, phase: str) -> tuple[int, list[int]]:
+        """One run in which allocation `n` fails: (how many failed, where the first one did)."""
+        where = f"{phase}, allocation {n}"
+        case.prepare()
+        before = case.state()
+        gc.collect()  # empties CPython's free lists too, so that what they would serve is asked for
+        self.unraisable.clear()
+        note(self.progress, f"{self.name}: {where}")
+        value: Any = None
+        error: BaseException | None = None
+        injector.start(n, on)
+        try:
+            value = case.run()
+        except BaseException as raised:
+            error = raised
+        count, failed, site = injector.stop()
+        self.outcomes.points = max(self.outcomes.points, count)
+        kind, detail = self.judge(case, value, error, failed)
+        error = value = None
+        if kind not in ("clean", "absorbed", "done"):
+            self.outcomes.fault(kind, where, site, detail)
+        if failed:
+            self.outcomes.counts[kind] += 1
+        if self.unraisable:
+            self.outcomes.fault("unraisable", where, site, "; ".join(self.unraisable))
+        if failed and kind == "clean" and case.state() != before:
+            self.outcomes.fault("changed", where, site, f"{before} became {case.state()}")
+        note(self.progress, f"{self.name}: after {where}")
+        wrong, detail = self.run_safely(case)
+        if wrong:
+            self.outcomes.fault(wrong, where, site, detail)
+        return failed, site
+
+    def judge(self, case: Case, value: Any, error: BaseException | None, failed: int) -> tuple[str, str]:
+        if failed and type(error) is MemoryError:
+            return "clean", ""
+        if error is not None and (case.raises is None or type(error) is not case.raises):
+            return "other exception", f"{error!r} from {error.__cause__!r}"
+        if error is None and case.raises is not None:
+            return "swallowed", repr(value)
+        try:
+            case.check(value if error is None else error)
+        except AssertionError as wrong:
+            return "wrong", str(wrong)
+        return ("absorbed" if failed else "done"), ""
+
+    def sweep(self, case: Case, on: bool, phase: str, repeat: bool) -> None:
+        """Lets one allocation after the other fail, until none does.
+
+        With ``repeat``, each until the same place fails twice: what is allocated once for ever shifts the numbers.
+        """
+        n, last = 0, None
+        while n < MAX_POINTS:
+            failed, site = self.attempt(case, n, on, phase)
+            if not failed:
+                return
+            if repeat and site != last:
+                last = site
+            else:
+                n, last = n + 1, None
+        raise AssertionError(f"{self.name} does not end")
+
+    def passes(self, make: Any, thorough: bool) -> None:
+        case = make()
+        self.outcomes.allocates, keeps = case.allocates, case.keeps
+        self.sweep(case, False, "first time", repeat=thorough)
+        del case
+        held = [live_blocks()]
+        for _ in range(2 if thorough else 1):
+            case = make()
+            self.run_safely(case)
+            case.prepare()
+            gc.collect()
+            counts = [sys.getrefcount(x) for x in case.watched]
+            self.sweep(case, False, "once", repeat=False)
+            case.prepare()
+            gc.collect()
+            after = [sys.getrefcount(x) for x in case.watched]
+            for i, (a, b) in enumerate(zip(counts, after, strict=True)):
+                if a != b and a < IMMORTAL:
+                    self.outcomes.fault("reference", f"of watched object {i}", [], f"{a} became {b}")
+            del case
+            held.append(live_blocks())
+        if thorough:
+            case = make()
+            self.sweep(case, True, "from there on", repeat=False)
+        if held[-1].total() > held[-2].total() and not keeps:  # what is replaced may have come from elsewhere
+            for site, extra in (held[-1] - held[-2]).items():
+                self.outcomes.fault("leak", "once", list(site), f"{extra} blocks")
+
+
+def live_blocks() -> collections.Counter[tuple[int, ...]]:
+    """Where blocks in use were allocated, without those that caches of Python and jax keep."""
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    for _ in range(3):
+        gc.collect()
+    sys._clear_type_cache()  # it keeps the names of attributes
+    return collections.Counter(tuple(site) for site in injector.live())
+
+
+def main() -> None:
+    results, progress_path, module, core, thorough, *names = sys.argv[1:]
+    os.environ.pop("LD_PRELOAD", None)
+    faulthandler.enable()
+    importlib.import_module(module)
+    progress = os.open(progress_path, os.O_WRONLY | os.O_CREAT)
+    path = core or importlib.import_module("partax._core").__file__
+    base = injector.watch(path)
+    gc.collect()
+    gc.freeze()
+    with Path(results).open("a") as file:
+        for name in names:
+            runner = Runner(name, progress)
+            try:
+                runner.passes(OPERATIONS[name], thorough == "1")
+            except Exception:
+                runner.outcomes.fault("broken", "the operation itself", [], traceback.format_exc())
+            outcomes = runner.outcomes
+            line = {"name": name, "points": outcomes.points, "counts": outcomes.counts, "base": base, "core": path}
+            line["allocates"] = outcomes.allocates
+            print(json.dumps(line | {"faults": list(outcomes.faults.values())}), file=file, flush=True)
+
+
+main()

@@ -1,0 +1,38 @@
+"""Guards the promise that an allocation that fails is a clean MemoryError: that the harness which makes each one fail
+sees deliberate bugs, and a few operations under it. All of them: python tests/faults/run.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).parent / "faults"
+sys.path.insert(0, str(HARNESS))
+
+from compiling import compiler  # noqa: E402
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or compiler() is None, reason="needs Linux's loader and a C++ compiler"
+)
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, str(HARNESS / "run.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_harness_sees_deliberate_bugs() -> None:
+    out = run("--only", "no such operation")
+    assert "crash: ignores null" in out and "MISSED" not in out
+
+
+@pytest.mark.parametrize("operation", ["hit: many leaves", "flat_combine: a key too few"])
+def test_an_operation_survives_each_failed_allocation(operation: str) -> None:
+    out = run("--no-self-check", "--quick", "--only", operation)
+    assert "1 operations" in out and " 0 with faults" in out
