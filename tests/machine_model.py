@@ -1,0 +1,68 @@
+"""The slow model of one wrapper whose function, cache and arguments change between calls: it remembers programs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from reference import _Generic, abstract, canonical, dynamic_leaves, static_key, to_jax
+
+
+def mentions(key: Any, thing: Any) -> bool:
+    """Whether a canonical key holds this object, or an instance of this class."""
+    if key is thing:
+        return True
+    if isinstance(key, _Generic):
+        return key.value is thing or type(key.value) is thing
+    return isinstance(key, tuple | frozenset) and any(mentions(item, thing) for item in key)
+
+
+class WrapperModel:
+    """What each call has to give, and how often it may trace.
+
+    A program is known from its trace on until its cache is cleared: then the next call traces again. Where a call has
+    failed or the cache was cleared on the way, the program may be there or not; then so says ``maybe``.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, dict[Hashable, bool]] = {}  # by state of the function: program -> surely there
+
+    def program(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = list(bound.arguments.values())
+        return static_key(values), tuple(abstract(x) for _, x in dynamic_leaves(values))
+
+    def result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = to_jax((args, kwargs))
+        return to_jax(function(*args, **kwargs))
+
+    def bounds(self, state: Any, program: Hashable) -> tuple[int, int]:
+        """The least and the greatest number of traces that a call may make."""
+        surely = self.known.get(canonical(state), {}).get(program)
+        return (1, 1) if surely is None else (0, 0) if surely else (0, 1)
+
+    def called(self, state: Any, program: Hashable, surely: bool = True) -> None:
+        programs = self.known.setdefault(canonical(state), {})
+        programs[program] = surely
+
+    def cleared(self, state: Any, surely: bool = True) -> None:
+        if surely:
+            self.known.pop(canonical(state), None)
+        else:
+            programs = self.known.get(canonical(state), {})
+            programs.update(dict.fromkeys(programs, False))
+
+    def forgotten(self) -> None:
+        """Nothing is sure any more: the function was made anew."""
+        for programs in self.known.values():
+            programs.update(dict.fromkeys(programs, False))
+
+    def died(self, thing: Any) -> None:
+        """No key with this object will ever be asked for again."""
+        for state in [state for state in self.known if mentions(state, thing)]:
+            del self.known[state]
+        for programs in self.known.values():
+            for program in [program for program in programs if mentions(program, thing)]:
+                del programs[program]

@@ -1,0 +1,431 @@
+"""Guards the promise that a wrapper gives right results and no needless trace whatever happens between and
+within its calls: mutations, cleared caches, user code that raises or calls back, the garbage collector, the
+recursion limit, classes that die."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from machine_model import WrapperModel
+from partax import filter_jit
+from reference import assert_exact, canonical
+from test_random_trees import build, describe, hashables, recipes, variants
+from trees import Bag, add_one, array
+
+EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "25"))
+STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "25"))
+UNIQUE = itertools.count()
+TRACES: list[int] = []
+
+
+class Hooks:
+    """What user code does once, at the n-th of its events within a call."""
+
+    event = ""
+    countdown = 0
+    action: Callable[[], None] | None = None
+
+    @classmethod
+    def fire(cls, event: str) -> None:
+        if cls.action is None or event != cls.event:
+            return
+        cls.countdown -= 1
+        if cls.countdown <= 0:
+            action, cls.action = cls.action, None
+            action()
+
+
+class Touchy:
+    """Static by value, with hooks in `==` and hash."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        Hooks.fire("eq")
+        return isinstance(other, Touchy) and other.value == self.value
+
+    def __hash__(self) -> int:
+        Hooks.fire("hash")
+        return hash(self.value)
+
+
+class Hooked:
+    """A node with hooks in its flatten and unflatten functions."""
+
+    def __init__(self, children: Any, label: Any) -> None:
+        self.children = children
+        self.label = label
+
+
+def _flatten(node: Hooked) -> Any:
+    Hooks.fire("flatten")
+    return (node.children,), node.label
+
+
+def _unflatten(label: Any, children: Any) -> Hooked:
+    Hooks.fire("unflatten")
+    return Hooked(children[0], label)
+
+
+jax.tree_util.register_pytree_node(Hooked, _flatten, _unflatten)
+
+
+class Witness:
+    """A static value that is known by identity, and must not be kept alive."""
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Expected(Exception):
+    """Raised by user code."""
+
+
+def outcome(tree: Any, *rest: Any) -> Any:
+    TRACES.append(1)
+    return {"same": tree, "more": add_one(tree), "seen": describe([tree, *rest]), "rest": rest}
+
+
+def make_function(cell: Any, default: Any, unique: int) -> Callable[..., Any]:
+    def function(tree: Any, n: Any = default, *rest: Any, **named: Any) -> Any:
+        return outcome(tree, n, rest, named, cell, unique)
+
+    function.__defaults__ = (default,)
+    return function
+
+
+def make_class(registered: bool) -> type:
+    class Made:
+        """Deleted and made again under the same name."""
+
+        def __init__(self, value: Any) -> None:
+            self.value = value
+
+        def __eq__(self, other: object) -> bool:
+            return type(self) is type(other) and self.value == other.value
+
+        def __hash__(self) -> int:
+            return hash(self.value)
+
+    if registered:
+        jax.tree_util.register_pytree_node(Made, lambda m: ((array(1),), m.value), lambda value, _: Made(value))
+    return Made
+
+
+values = st.one_of(st.integers(0, 2), st.sampled_from([True, 1.0, -0.0, 0.0, "a", (1, 2), (True, 2.0)]), hashables)
+events = st.sampled_from(["eq", "hash", "flatten", "unflatten"])
+ways = st.sampled_from(["position", "keyword", "given", "more"])
+
+
+class WrapperMachine(RuleBasedStateMachine):
+    @initialize(cell=values, default=values, recipe=recipes, near=st.data())
+    def start(self, cell: Any, default: Any, recipe: Any, near: st.DataObject) -> None:
+        self.unique = next(UNIQUE)
+        self.cell, self.default = cell, default
+        self.model = WrapperModel()
+        self.recipes = [recipe, *(near.draw(variants(recipe)) for _ in range(2))]
+        self.made = {kind: make_class(kind) for kind in (False, True)}
+        self.witness = Witness()
+        self.dying: list[weakref.ref[Any]] = []
+        self.label: list[Any] = [1]
+        self.contents: list[Any] = [array(2), "leaf"]
+        self.remake()
+
+    def remake(self) -> None:
+        self.function = make_function(self.cell, self.default, self.unique)
+        self.wrapper = filter_jit(self.function)
+
+    # --- one call, and what the model says of it
+
+    @property
+    def state(self) -> Any:
+        return self.cell
+
+    def arguments(self, tree: Any, way: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return {
+            "position": ((tree,), {}),
+            "keyword": ((), {"tree": tree}),
+            "given": ((tree, self.default), {}),
+            "more": ((tree, 1, [array(1), 2]), {"z": tree, "a": (1,)}),
+        }[way]
+
+    def check(
+        self,
+        make: Callable[[], Any],
+        way: str = "position",
+        may_raise: tuple[type[BaseException], ...] = (),
+        surely: bool = True,
+        around: Callable[[Callable[[], Any]], Any] = lambda call: call(),
+    ) -> None:
+        """Calls with a tree. Unless `surely`, more may be traced, and the program may be there afterwards or not."""
+        args, kwargs = self.arguments(make(), way)
+        model_args, model_kwargs = self.arguments(make(), way)
+        program = self.model.program(self.function, model_args, model_kwargs)
+        least, most = self.model.bounds(self.state, program)
+        expected = self.model.result(self.function, model_args, model_kwargs)
+        TRACES.clear()
+        try:
+            result = around(lambda: self.wrapper(*args, **kwargs))
+        except may_raise:
+            self.model.called(self.state, program, surely=False)
+            return
+        finally:
+            Hooks.action = None
+        traced = len(TRACES)
+        assert_exact(result, expected)
+        assert traced <= most + (0 if surely else 2), f"a needless trace: {traced} of at most {most}"
+        assert traced >= least, "a stale program"
+        self.model.called(self.state, program, surely)
+
+    def hooked_tree(self, value: Any) -> Any:
+        return [Touchy(value), Hooked([array(2), Touchy(value)], Touchy((value, "label"))), {"k": Touchy(1)}]
+
+    # --- calls
+
+    @rule(i=st.integers(0, 2), n=st.integers(0, 3), way=ways)
+    def call(self, i: int, n: int, way: str) -> None:
+        self.check(lambda: build(self.recipes[i], n), way)
+
+    @rule(recipe=recipes, i=st.integers(0, 2))
+    def another_recipe(self, recipe: Any, i: int) -> None:
+        self.recipes[i] = recipe
+        self.check(lambda: build(recipe, 1))
+
+    @rule(way=ways)
+    def call_with_mutable_values(self, way: str) -> None:
+        self.check(lambda: [self.contents, Bag(array(1), label=self.label)], way)
+
+    @rule()
+    def call_with_a_witness(self) -> None:
+        self.check(lambda: [array(2), self.witness])
+
+    @rule(value=st.integers(0, 2), kind=st.booleans())
+    def call_with_a_made_class(self, value: int, kind: bool) -> None:
+        self.check(lambda: [self.made[kind](value), array(1)])
+
+    @rule()
+    def call_with_what_cannot_be_static(self) -> None:
+        before = self.wrapper.cache_info().static_keys
+        for bad in (Unhashable(), Bag(label=array(1)), {1: 0, "a": 0}):
+            try:
+                self.wrapper([array(1), bad])
+            except TypeError as error:
+                assert "tree[1]" in str(error)
+            else:
+                raise AssertionError(f"took {bad}")
+        assert self.wrapper.cache_info().static_keys == before
+
+    # --- changes
+
+    @rule(value=values)
+    def change_the_cell(self, value: Any) -> None:
+        cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
+        cells["cell"].cell_contents = self.cell = value
+
+    @rule(value=values)
+    def change_the_default(self, value: Any) -> None:
+        self.function.__defaults__ = (value,)
+        self.default = value
+
+    @rule(value=values, grow=st.booleans())
+    def mutate(self, value: Any, grow: bool) -> None:
+        for container in (self.label, self.contents):
+            if grow or len(container) < 2:
+                container.append(value)
+            else:
+                container.pop()
+
+    @rule()
+    def clear(self) -> None:
+        self.wrapper.clear_cache()
+        self.model.cleared(self.state)
+        assert self.wrapper.cache_info()[:4] == (0, 0, 0, 0)
+
+    @rule(function=st.booleans())
+    def make_again(self, function: bool) -> None:
+        if not function:
+            self.wrapper = filter_jit(self.function)
+            return
+        self.dying.append(weakref.ref(self.function))
+        self.remake()
+        self.model.forgotten()
+
+    @rule(kind=st.booleans())
+    def make_the_class_again(self, kind: bool) -> None:
+        self.model.died(self.made[kind])
+        if not kind:  # a registered one is kept by jax
+            self.dying.append(weakref.ref(self.made[kind]))
+        self.made[kind] = make_class(kind)
+
+    @rule()
+    def drop_the_witness(self) -> None:
+        self.model.died(self.witness)
+        self.dying.append(weakref.ref(self.witness))
+        self.witness = Witness()
+
+    # --- the collector, the recursion limit, user code
+
+    @rule()
+    def collect(self) -> None:
+        for _ in range(3):
+            gc.collect()
+        alive = [ref() for ref in self.dying if ref() is not None]
+        assert not alive, f"{alive} are kept alive"
+        self.dying.clear()
+
+    @rule(i=st.integers(0, 2), every=st.sampled_from([1, 7]))
+    def call_amid_collections(self, i: int, every: int) -> None:
+        def around(call: Callable[[], Any]) -> Any:
+            before = gc.get_threshold()
+            gc.set_threshold(every, 5, 1000)
+            try:
+                return call()
+            finally:
+                gc.set_threshold(*before)
+
+        self.check(lambda: [build(self.recipes[i], 1), self.hooked_tree(i)], around=around)
+
+    @rule(i=st.integers(0, 2), room=st.integers(3, 300))
+    def call_near_the_recursion_limit(self, i: int, room: int) -> None:
+        def around(call: Callable[[], Any]) -> Any:
+            frame, depth = sys._getframe(), 0
+            while frame is not None:
+                frame, depth = frame.f_back, depth + 1
+            before = sys.getrecursionlimit()
+            sys.setrecursionlimit(depth + room)
+            try:
+                return call()
+            finally:
+                sys.setrecursionlimit(before)
+
+        self.check(lambda: build(self.recipes[i], 2), may_raise=(RecursionError,), around=around)
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
+    def call_with_a_collection_inside(self, value: int, event: str, countdown: int) -> None:
+        self.check(lambda: self.hooked_tree(value), around=self.planned(event, countdown, gc.collect))
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
+    def call_with_user_code_that_raises(self, value: int, event: str, countdown: int) -> None:
+        def action() -> None:
+            raise Expected(event)
+
+        allowed = (Expected, TypeError) if event in ("eq", "hash") else (Expected,)
+        make = lambda: self.hooked_tree(value)
+        self.check(make, may_raise=allowed, surely=False, around=self.planned(event, countdown, action))
+        self.check(make)
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6))
+    def call_with_user_code_that_clears(self, value: int, event: str, countdown: int) -> None:
+        def action() -> None:
+            self.wrapper.clear_cache()
+            self.model.cleared(self.state, surely=False)
+
+        self.check(lambda: self.hooked_tree(value), surely=False, around=self.planned(event, countdown, action))
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6), inner=st.integers(0, 1))
+    def call_with_user_code_that_calls(self, value: int, event: str, countdown: int, inner: int) -> None:
+        results: list[Any] = []
+        make = lambda: self.hooked_tree(inner)
+        args, kwargs = self.arguments(make(), "position")
+        program = self.model.program(self.function, *self.arguments(make(), "position"))
+        expected = self.model.result(self.function, *self.arguments(make(), "position"))
+        around = self.planned(event, countdown, lambda: results.append(self.wrapper(*args, **kwargs)))
+        self.check(lambda: self.hooked_tree(value), surely=False, around=around)
+        for result in results:
+            self.model.called(self.state, program, surely=False)
+            if not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(result)):  # else called while tracing
+                assert_exact(result, expected)
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 6), grow=st.booleans())
+    def call_with_user_code_that_mutates(self, value: int, event: str, countdown: int, grow: bool) -> None:
+        tree = [*self.hooked_tree(value), "more"]
+        around = self.planned(event, countdown, lambda: tree.append("x") if grow else tree.pop())
+        TRACES.clear()
+        try:
+            around(lambda: self.wrapper(tree))
+        except (RuntimeError, TypeError, IndexError) as error:
+            notes = "".join(getattr(error, "__notes__", []))
+            assert "chang" in f"{error}{error.__cause__}{notes}", repr(error)
+        finally:
+            Hooks.action = None
+        for size in (3, 4, 5):  # whichever it was called with
+            make = lambda size=size: [*self.hooked_tree(value), "more", "x"][:size]
+            program = self.model.program(self.function, *self.arguments(make(), "position"))
+            self.model.called(self.state, program, surely=False)
+            self.check(make)
+
+    @rule(value=st.integers(0, 1), event=events, countdown=st.integers(1, 4))
+    def call_with_user_code_that_drops_all(self, value: int, event: str, countdown: int) -> None:
+        def action() -> None:
+            self.remake()
+            self.made = {kind: make_class(kind) for kind in (False, True)}
+            self.witness = Witness()
+            gc.collect()
+
+        args, kwargs = self.arguments(self.hooked_tree(value), "position")
+        expected = self.model.result(self.function, *self.arguments(self.hooked_tree(value), "position"))
+        self.model = WrapperModel()
+        self.unique = next(UNIQUE)
+        around = self.planned(event, countdown, action)
+        wrapper = [self.wrapper]
+        try:
+            result = around(lambda: wrapper.pop()(*args, **kwargs))
+        finally:
+            Hooks.action = None
+        assert_exact(result, expected)
+        self.dying.clear()
+        self.remake()
+
+    def planned(self, event: str, countdown: int, action: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
+        def around(call: Callable[[], Any]) -> Any:
+            Hooks.event, Hooks.countdown, Hooks.action = event, countdown, action
+            try:
+                return call()
+            finally:
+                Hooks.action = None
+
+        return around
+
+    # --- always
+
+    @precondition(lambda self: hasattr(self, "wrapper"))
+    @invariant()
+    def the_cache_is_whole(self) -> None:
+        info = self.wrapper.cache_info()
+        assert info.static_keys <= info.max_size
+        assert info.traces >= 0 and canonical(self.state) is not None
+
+    def teardown(self) -> None:
+        Hooks.action = None
+        if not hasattr(self, "wrapper") or sys.exc_info()[0] is not None:  # a failure's traceback keeps everything
+            return
+        dead = [*self.dying, weakref.ref(self.function), weakref.ref(self.wrapper), weakref.ref(self.witness)]
+        self.model.known.clear()
+        del self.function, self.wrapper, self.witness, self.made
+        for _ in range(3):
+            gc.collect()
+        alive = [ref() for ref in dead if ref() is not None]
+        assert not alive, f"{alive} are kept alive"
+
+
+TestWrapper = WrapperMachine.TestCase
+TestWrapper.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    derandomize="PARTAX_MACHINE_EXAMPLES" not in os.environ,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
