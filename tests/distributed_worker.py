@@ -119,6 +119,7 @@ def trees_of_global_arrays(mesh: Mesh) -> dict[str, Any]:
         partax.save(here / "x.safetensors", {"x": gathered})
     multihost_utils.sync_global_devices("saved")
     loaded = partax.load(here / "x.safetensors", like={"x": tree["x"]})
+    numpy_too = [jit(lambda a, b: (a, b + 1))(np.ones(3, np.float32), tree["x"])[0] for jit in (filter_jit, jax.jit)]
     local = jax.device_put(jnp.asarray(numbers), jax.local_devices()[0])
     return {
         "sum": float(out["sum"]),
@@ -127,6 +128,7 @@ def trees_of_global_arrays(mesh: Mesh) -> dict[str, Any]:
         "forwarded": out["x"] is tree["x"] and out["y"][0] is tree["y"][0] and out["n"] == 2,
         "combined": partax.combine(rest, arrays)["x"] is tree["x"],
         "flat": partax.flat_combine(spec, others, flat)["x"] is tree["x"],
+        "forwarded NumPy array": numpy_too[0].sharding == numpy_too[1].sharding == everywhere,
         "leaves": partax.summary(tree).total.leaves,
         "save": message(lambda: partax.save(here / "never.safetensors", {"a": tree})),
         "saved": (here / "never.safetensors").exists(),

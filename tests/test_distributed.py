@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,29 @@ from partax import filter_jit
 sys.path.append(str(Path(__file__).parents[1] / "bench"))
 import processes
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes are ended as groups, which POSIX has")
+
 WORKER = Path(__file__).with_name("distributed_worker.py")
 VICTIM = 1
+
+
+def is_running(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    # One that has ended, and that nobody has waited for, still has its number.
+    state = Path(f"/proc/{number}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def ends_soon(number: int) -> bool:
+    for _ in range(300):
+        if not is_running(number):
+            return True
+        time.sleep(0.1)
+    os.kill(number, signal.SIGKILL)
+    return False
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +101,7 @@ def test_trees_of_arrays_that_are_elsewhere_too(seen: list[dict[str, Any]]) -> N
     for process in seen:
         trees = process["trees"]
         assert trees["sum"] == 240 and trees["leaves"] == 3 and trees["traces"] == 1
+        assert trees["forwarded NumPy array"]
         assert trees["forwarded"] and trees["combined"] and trees["flat"] and trees["loaded"]
         (line,) = trees["explained"]
         assert "f: compiled again for trace 1, because tree['x']: committed to" in line
@@ -103,6 +127,27 @@ def test_a_killed_process_ends_the_others_with_an_error(job: Any) -> None:
     assert "another task died" in survivor.output or "Connection closed" in survivor.output, survivor.output
 
 
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    worker, starter = tmp_path / "worker.py", tmp_path / "starter.py"
+    bench = f"import sys; sys.path.append({str(Path(processes.__file__).parent)!r}); import processes\n"
+    worker.write_text(
+        f"import os, time; {bench}processes.join(0, 1, 0, 100)\n"
+        f"open({str(tmp_path / 'number')!r}, 'w').write(str(os.getpid()))\n"
+        f"os.rename({str(tmp_path / 'number')!r}, {str(tmp_path / 'worker')!r})\n"
+        "time.sleep(1000)\n"
+    )
+    starter.write_text(
+        f"import os, pathlib, threading, time; {bench}\n"
+        "def die():\n"
+        f"    while not pathlib.Path({str(tmp_path / 'worker')!r}).exists(): time.sleep(0.1)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "threading.Thread(target=die).start()\n"
+        f"processes.run_processes(pathlib.Path({str(worker)!r}), [], 1, 1, 100)\n"
+    )
+    assert subprocess.run([sys.executable, str(starter)], timeout=120).returncode == -signal.SIGKILL
+    assert ends_soon(int((tmp_path / "worker").read_text()))
+
+
 def test_processes_that_hang_are_killed_with_what_they_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "hang.py"
     script.write_text(
@@ -117,6 +162,4 @@ def test_processes_that_hang_are_killed_with_what_they_started(tmp_path: Path, m
     first, second = processes.run_processes(script, [], count=2, devices=1, timeout=100)
     assert (first.returncode, first.killed) == (3, False)
     assert (second.returncode, second.killed) == (-signal.SIGKILL, True) and "waits" in second.output
-    state = Path(f"/proc/{(tmp_path / 'child').read_text()}/stat")
-    if os.path.isdir("/proc"):
-        assert not state.exists() or state.read_text().split()[2] == "Z"
+    assert ends_soon(int((tmp_path / "child").read_text()))
