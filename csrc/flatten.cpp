@@ -341,9 +341,12 @@ void Flattener::registered(PyObject* object, std::size_t index) {
   if (options_.keyed) {
     spec_.segments.push_back(registered_segments(object, count));
   }
-  sequence(
-      count, [&](std::size_t i) { return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i)); }, object,
-      index);
+  // They may be a list that the node itself keeps, which user code may shrink meanwhile.
+  const auto child = [&](std::size_t i) {
+    if (i >= static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()))) changed_while_walking();
+    return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i));
+  };
+  sequence(count, child, object, index);
 }
 
 }  // namespace partax

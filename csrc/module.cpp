@@ -100,7 +100,8 @@ PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject* named) noe
 template <>
 struct IsBoxed<PreparedCall> : std::true_type {};
 
-PYBIND11_MODULE(_core, module) {
+// Without `mod_gil_not_used`: every table here relies on the GIL.
+PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
   module.doc() = "The native stages of partax.";
   translate_exceptions();
   intern_partial_names();

@@ -474,6 +474,8 @@ bool StaticValue::equals(const StaticValue& other) const {
   return value && equals(value.get());
 }
 
+// Reading the parts of a partial, or the fields of a dataclass, may run Python, which may drop the object that is asked
+// about: the two that look into it hold it.
 bool StaticValue::is_plainly(PyObject* other) const noexcept {
   switch (mode_) {
     case Mode::kHeld:
@@ -487,7 +489,9 @@ bool StaticValue::is_plainly(PyObject* other) const noexcept {
     case Mode::kCallable:
       if (mode_ == Mode::kComposite && held_ && held_.get() == other) return true;
       try {
-        return mode_ == Mode::kComposite ? has_plain_items(other) : is_same_callable(other) && has_plain_state(other);
+        if (mode_ == Mode::kCallable && !is_same_callable(other)) return false;
+        const Ref keep = Ref::borrow(other);
+        return mode_ == Mode::kComposite ? has_plain_items(other) : has_plain_state(other);
       } catch (...) {
         set_python_error();
         PyErr_Clear();
@@ -503,9 +507,9 @@ bool StaticValue::has_plain_items(PyObject* container) const {
   if (Py_TYPE(container) != composite_->type) return false;
   if (PyTuple_Check(container) || PyList_CheckExact(container)) {
     if (PySequence_Fast_GET_SIZE(container) != static_cast<Py_ssize_t>(items.size())) return false;
-    PyObject** values = PySequence_Fast_ITEMS(container);
     for (std::size_t i = 0; i < items.size(); ++i) {
-      if (!items[i].is_plainly(values[i])) return false;
+      if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(container)) return false;  // it has shrunk meanwhile
+      if (!items[i].is_plainly(PySequence_Fast_ITEMS(container)[i])) return false;
     }
     return true;
   }
@@ -523,6 +527,7 @@ bool StaticValue::has_plain_items(PyObject* container) const {
   PyObject *key, *value;
   Py_ssize_t position = 0;
   for (std::size_t i = 0; PyDict_Next(container, &position, &key, &value) != 0; i += 2) {
+    const Ref keep = Ref::borrow(value);
     if (!items[i].is_plainly(key) || !items[i + 1].is_plainly(value)) return false;
   }
   return true;

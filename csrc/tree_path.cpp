@@ -88,8 +88,8 @@ std::vector<std::string> registered_segments(PyObject* node, std::size_t count) 
     const char* utf8 = nullptr;
     Ref text;
     if (children && index < PySequence_Fast_GET_SIZE(children.get())) {
-      PyObject* pair = PySequence_Fast_GET_ITEM(children.get(), index);
-      text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair, 0)));
+      const Ref pair = Ref::borrow(PySequence_Fast_GET_ITEM(children.get(), index));
+      text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair.get(), 0)));
       utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     }
     forgive();

@@ -69,9 +69,11 @@ bool TreeSpec::equals(const TreeSpec& other) const {
       return false;
     }
   }
-  for (std::size_t i = 0; i < statics.size(); ++i) {
+  // User code may have this spec replaced, by one of another size; its values stay where they are.
+  const StaticValue* const mine = statics.data();
+  for (std::size_t i = 0; i < other.statics.size(); ++i) {
     try {
-      if (!statics[i].equals(other.statics[i])) return false;
+      if (!mine[i].equals(other.statics[i])) return false;
     } catch (WalkError& error) {
       error.set_origin(i);
       throw;

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -26,18 +26,24 @@ class _Switch:
     """Whether traces are explained, and how it was before: what `explain` returns."""
 
     on = os.environ.get("PARTAX_EXPLAIN", "").lower() not in ("", "0", "false", "off")
+    _entered: ClassVar[list["_Switch"]] = []  # in order; blocks of several threads need not be nested
 
     def __init__(self, on: bool):
         self._before = _Switch.on
         _Switch.on = on
 
     def __enter__(self) -> None:
-        return None
+        _Switch._entered.append(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _Switch.on = self._before
+        later = _Switch._entered[_Switch._entered.index(self) + 1 :]
+        _Switch._entered.remove(self)
+        if later:
+            later[0]._before = self._before
+        else:
+            _Switch.on = self._before
 
 
 def explain(on: bool = True) -> _Switch:

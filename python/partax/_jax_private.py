@@ -119,9 +119,10 @@ def configuration() -> dict[str, Any]:
     except (ImportError, NotImplementedError):
         names = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
         context = tuple(getattr(jax.config, name, None) for name in names)
-    if context != _latest[0]:
-        _latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
-    return _latest[1]
+    latest = _latest  # another thread may replace it
+    if context != latest[0]:
+        _latest = latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
+    return latest[1]
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import functools
+import threading
 import time
 import types
 import warnings
@@ -123,6 +124,7 @@ class History:
         self.records: list[Record] = []
         self.count = 0
         self.live = 0
+        self._lock = threading.RLock()  # threads may trace one function at once
         self._cleared_at = 0
         self._digests: dict[int, int] = {}
         self._values: dict[str, set[str]] = {}  # of numbers, by path, that have caused traces
@@ -159,19 +161,20 @@ class History:
         Raises:
           RetraceError: there are to be no more traces.
         """
-        found = self._compare(snapshot)
-        caused = self._count_number(found)
-        reason = self._reason(snapshot, found, new_key, full, epoch)
-        self._check_limits(reason)
-        if caused is not None and not self.nested:
-            self._warn(caused, call_site())
-        self.count += 1
-        self.live += 1
-        record = Record(self, self.count, snapshot, epoch)
-        record.reason = reason
-        self.records.append(record)
-        if len(self.records) > _KEPT:
-            self.records.pop(0)
+        with self._lock:
+            found = self._compare(snapshot)
+            caused = self._count_number(found)
+            reason = self._reason(snapshot, found, new_key, full, epoch)
+            self._check_limits(reason)
+            if caused is not None and not self.nested:
+                self._warn(caused, call_site())
+            self.count += 1
+            self.live += 1
+            record = Record(self, self.count, snapshot, epoch)
+            record.reason = reason
+            self.records.append(record)
+            if len(self.records) > _KEPT:
+                self.records.pop(0)
         if explaining() and not self.nested:
             because = f", because {reason}" if record.number > 1 else f", {reason}"
             report_line(f"{site_text(record.site)} {self.name}: trace {record.number}{because}")
@@ -181,16 +184,17 @@ class History:
         """The trace has ended."""
         if not record.measured:
             record.seconds["trace"] = time.perf_counter() - record.started
-        if failed:
-            record.failed = True
-            self.live -= 1
-            earlier = [known for known in self.records if known.failed]
-            for known in earlier[:-_COMPARED]:
-                self.records.remove(known)
-            return
-        digest = record.snapshot.digest()
-        if digest is not None and len(self._digests) < _DIGESTS:
-            self._digests[digest] = record.number
+        with self._lock:
+            if failed:
+                record.failed = True
+                self.live -= 1
+                earlier = [known for known in self.records if known.failed]
+                for known in earlier[:-_COMPARED]:
+                    self.records.remove(known)
+                return
+            digest = record.snapshot.digest()
+            if digest is not None and len(self._digests) < _DIGESTS:
+                self._digests[digest] = record.number
 
     def _compare(self, snapshot: Snapshot) -> tuple[Record, list[Difference]] | None:
         if not self.records:
@@ -270,9 +274,10 @@ class History:
     def _check_limits(self, reason: str) -> None:
         for wrapper, counter in _limited.get():
             if wrapper._cache.history is self:
-                counter._check_limits(reason)
-                counter.count += 1
-                counter.live += 1
+                with counter._lock:
+                    counter._check_limits(reason)
+                    counter.count += 1
+                    counter.live += 1
         if forbidden.get() and not self.nested:
             raise RetraceError(
                 f"`{self.name}` would be traced inside partax.debug.no_retrace(), as trace {self.count + 1}: {reason}"

@@ -1,8 +1,6 @@
 """A call taken apart: traced, lowered, compiled ahead of time, or only its shapes."""
 
 import contextlib
-import warnings
-from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -10,17 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
+from partax._donation_warnings import donation_warnings
 from partax._jax_private import direct_call
 from partax._monitor import attributed
 
 
-@contextlib.contextmanager
-def _quiet(wrapper: Any) -> Generator[None]:
+def _quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
     """Without the warning about donated buffers, where the wrapper's options say so."""
-    with warnings.catch_warnings():
-        if wrapper._options.silences_warnings:
-            warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        yield
+    return donation_warnings.silenced(wrapper._options.silences_warnings)
 
 
 class _Program:

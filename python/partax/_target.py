@@ -3,7 +3,6 @@
 import functools
 import inspect
 import types
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from partax import _core
+from partax._donation_warnings import donation_warnings
 from partax._jax_private import is_committed
 from partax._options import Options
 from partax._shardings import leaf_in_shardings
@@ -20,10 +20,8 @@ from partax._shardings import leaf_in_shardings
 
 def _silence_donation_warnings() -> None:
     """Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs."""
-    catcher = warnings.catch_warnings()
-    if _core.on_call_exit(lambda: catcher.__exit__(None, None, None)):
-        catcher.__enter__()
-        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    if _core.on_call_exit(donation_warnings.restore):
+        donation_warnings.silence()
 
 
 def names_of(fun: Any) -> tuple[str, str]:

@@ -1,0 +1,125 @@
+"""What threads cost: calls a second of one function from 1, 2 and 4 threads, beside `jax.jit` in the same run.
+
+    python bench/threads.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
+
+Each row runs the same number of calls in the same number of threads with either, in turns. The floor is
+`jax.jit` on a flat tuple of the same arrays. On the small work the time is Python's, which the GIL
+hands from thread to thread; on the large one XLA's, which computes without the GIL.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+try:
+    import jax
+    import jax.numpy as jnp
+
+    import partax
+    import workloads as work
+    from budgets import Measure, Row, as_row, run
+    from interleave import Effort, Timing, take_turns
+    from workloads import FLOOR, PARTAX
+except ImportError as error:
+    sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
+
+OVER_FLOOR = f"x {FLOOR}"
+BUDGET = 1.06  # as for one thread, in bench/dispatch.py
+
+
+class Pool:
+    """Threads that wait, so that starting them is not timed."""
+
+    def __init__(self, size: int):
+        self._start = threading.Barrier(size + 1)
+        self._end = threading.Barrier(size + 1)
+        self._work: Callable[[], None] | None = None
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(size)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._start.wait()
+            if self._work is None:
+                return
+            self._work()
+            self._end.wait()
+
+    def seconds(self, each: Callable[[], None]) -> float:
+        """Until every thread has run it once."""
+        self._work = each
+        begin = time.perf_counter()
+        self._start.wait()
+        self._end.wait()
+        return time.perf_counter() - begin
+
+    def close(self) -> None:
+        self._work = None
+        self._start.wait()
+        for thread in self._threads:
+            thread.join()
+
+
+def in_threads(effort: Effort, forms: dict[str, tuple[Any, ...]], threads: int, calls: int) -> dict[str, Timing]:
+    """Seconds per call, all threads together."""
+    pool = Pool(threads)
+
+    def measure(fn: Any, args: tuple[Any, ...]) -> Callable[[], float]:
+        def each() -> None:
+            out = None
+            for _ in repeat(None, calls):
+                out = fn(*args)
+            jax.block_until_ready(out)
+
+        each()
+        return lambda: pool.seconds(each) / (calls * threads)
+
+    try:
+        rounds = 15 if effort.quick else 61
+        return take_turns({form: measure(fn, args) for form, (fn, *args) in forms.items()}, rounds)
+    finally:
+        pool.close()
+
+
+def small(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
+    x = jnp.ones(())
+    forms = {FLOOR: (jax.jit(lambda x: x + 1), x), PARTAX: (partax.filter_jit(lambda x: x + 1), x)}
+    return as_row(name, in_threads(effort, forms, threads, 400 if effort.quick else 1000), budget, OVER_FLOOR)
+
+
+def model(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
+    four = work.four_forms(lambda _: work.forward, work.mlp(depth=8, width=32))
+    forms = {form: (four[form].fn, *four[form].state, jnp.ones(32)) for form in (FLOOR, PARTAX)}
+    return as_row(name, in_threads(effort, forms, threads, 200 if effort.quick else 500), budget, OVER_FLOOR)
+
+
+def large(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
+    def product(x: jax.Array) -> jax.Array:
+        return jnp.tanh(x @ x).sum()
+
+    x = jnp.ones((384, 384))
+    forms = {FLOOR: (jax.jit(product), x), PARTAX: (partax.filter_jit(product), x)}
+    return as_row(name, in_threads(effort, forms, threads, 4 if effort.quick else 10), budget, OVER_FLOOR)
+
+
+KINDS: dict[str, Callable[..., Row]] = {
+    "one array, x + 1": small,
+    "forward, 8-layer MLP, width 32 (19 arrays)": model,
+    "product of 384 x 384 matrices": large,
+}
+ROWS: list[tuple[str, float, Measure]] = [
+    (f"{kind}, {threads} thread{'s' if threads > 1 else ''}", BUDGET, partial(measure, threads=threads))
+    for kind, measure in KINDS.items()
+    for threads in (1, 2, 4)
+]
+
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, (FLOOR, PARTAX), (PARTAX,), __doc__.splitlines()[0]))

@@ -1,0 +1,21 @@
+"""Refuses subinterpreters. Imported before jax, which ends the process there, and before the native module."""
+
+from importlib import import_module
+
+
+def _is_subinterpreter() -> bool:
+    """Whether this is another interpreter than the first one of the process; False where Python does not tell."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # the names of Python 3.13 and later, and of earlier ones
+        try:
+            interpreters = import_module(name)
+        except ImportError:
+            continue
+        return bool(interpreters.get_current() != interpreters.get_main())
+    return False
+
+
+if _is_subinterpreter():
+    raise ImportError(
+        "found a subinterpreter, expected the main interpreter: jax cannot be imported in another one, nor can partax; "
+        "use threads or processes"
+    )

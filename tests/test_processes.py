@@ -1,0 +1,187 @@
+"""Guards other processes and interpreters: fork, multiprocessing and subinterpreters work, or say what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import partax
+
+HERE = Path(__file__).parent
+PACKAGE = Path(partax.__file__).parents[1]
+
+
+def run(code: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Runs the code in a process of its own, which has a main module that can be imported."""
+    paths = [str(PACKAGE), str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XLA_FLAGS": ""}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def succeeds(code: str) -> str:
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+
+
+# --- fork
+
+
+FORK = """
+import os, sys, warnings
+import numpy as np
+import partax
+
+# jax warns at each fork, and Python where other threads run: both of what a program may do in the child at all.
+warnings.filterwarnings("ignore", message=".*fork.*")
+
+@partax.filter_jit
+def f(x, n):
+    return x * n, n
+
+def check(size, n):
+    product, static = f(np.ones(size, np.float32), n)
+    assert static == n and np.array_equal(product, np.full(size, n)), (product, static)
+
+{before}
+child = os.fork()
+if child == 0:
+    try:
+        {inside}
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    os._exit(0)
+{after}
+assert os.waitpid(child, 0)[1] == 0
+check(3, 2)
+assert f.cache_info().hits >= 1
+"""
+
+
+@forks
+def test_a_fork_before_the_first_call() -> None:
+    succeeds(FORK.format(before="", inside="check(3, 2); check(3, 2); check(4, 3)", after="check(3, 2)"))
+
+
+@forks
+def test_a_fork_after_calls_finds_their_programs() -> None:
+    """New programs are another matter: XLA compiles with threads, and those stay in the parent."""
+    before = "check(3, 2); check(4, 3); before = f.cache_info()"
+    inside = "check(3, 2); check(4, 3); assert f.cache_info().misses == before.misses; f.clear_cache()"
+    succeeds(FORK.format(before=before, inside=inside, after="check(3, 2); check(5, 7)"))
+
+
+# --- multiprocessing
+
+
+WORKER = """
+import numpy as np
+import partax
+
+@partax.filter_jit
+def decorated(x, n):
+    return x * n, n
+
+def content(x, n):
+    return x + n, n
+
+def work(wrapper):
+    result, static = wrapper(np.ones(3, np.float32), 2)
+    again, _ = wrapper(np.ones(3, np.float32), 2)
+    assert np.array_equal(result, again)
+    return np.asarray(result).tolist(), static, wrapper.cache_info().traces
+"""
+
+POOL = """
+import multiprocessing, sys, warnings
+sys.path.insert(0, {directory!r})
+import worker, partax
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", message=".*fork.*")
+    context = multiprocessing.get_context({method!r})
+    with context.Pool(1) as pool:
+        print(pool.apply(worker.work, (worker.decorated,)))
+        print(pool.apply(worker.work, (partax.filter_jit(worker.content, donate="none", cache_size=7),)))
+        try:
+            pool.apply(worker.work, (partax.filter_jit(lambda x, n: (x, n)),))
+        except Exception as error:
+            print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_wrappers_go_to_the_processes_of_multiprocessing(method: str, tmp_path: Path) -> None:
+    import multiprocessing
+
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"there is no {method} on this system")
+    (tmp_path / "worker.py").write_text(WORKER)
+    main = tmp_path / "main.py"
+    main.write_text(POOL.format(directory=str(tmp_path), method=method))
+    done = run(f"import runpy; runpy.run_path({str(main)!r}, run_name='__main__')")
+    assert done.returncode == 0, done.stderr
+    decorated, content, local = done.stdout.splitlines()
+    assert decorated == "([2.0, 2.0, 2.0], 2, 1)"
+    assert content == "([3.0, 3.0, 3.0], 2, 1)"
+    assert "lambda" in local and "ickl" in local  # as for any function without a name
+
+
+# --- subinterpreters
+
+
+SUBINTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+{before}
+code = '''
+import sys
+sys.path[:] = {path!r}
+try:
+    import partax
+except ImportError as error:
+    print(type(error).__name__, error, flush=True)
+else:
+    print("imported", flush=True)
+'''
+code = code.replace("{path!r}", repr(sys.path))
+for arguments in {configurations}:
+    interpreter = interpreters.create(*arguments[0], **arguments[1])
+    failure = interpreters.run_string(interpreter, code)
+    assert failure is None, failure
+    interpreters.destroy(interpreter)
+import numpy as np
+import partax
+assert partax.filter_jit(lambda x: x + 1)(np.ones(2)).sum() == 4
+print("the main interpreter works")
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import partax"], ids=["first", "after the main interpreter"])
+def test_a_subinterpreter_is_refused_before_jax_ends_the_process(before: str) -> None:
+    legacy = (("legacy",), {}) if sys.version_info >= (3, 13) else ((), {"isolated": False})
+    configurations = repr([((), {}), legacy])
+    code = SUBINTERPRETER.replace("{before}", before).replace("{configurations}", configurations)
+    *refused, works = succeeds(code).splitlines()
+    assert len(refused) == 2
+    for message in refused:
+        assert message.startswith("ImportError found a subinterpreter, expected the main interpreter")
+    assert works == "the main interpreter works"

@@ -1,0 +1,784 @@
+"""Guards threads: whatever they do at one moment, results are right, each key and shape is traced once, none hangs.
+
+Python may switch threads after every instruction here, and a test that takes minutes is ended with all stacks.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import gc
+import itertools
+import random
+import re
+import sys
+import sysconfig
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import filter_jit
+from trees import array
+
+THREADS = 8
+HANGS_AFTER = 120  # seconds; machines may be slow
+
+
+@pytest.fixture(autouse=True)
+def switching_as_often_as_possible() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    faulthandler.dump_traceback_later(HANGS_AFTER, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        sys.setswitchinterval(before)
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """Runs each in a thread of its own, all starting at once; their results, or the exceptions that they raised."""
+    results: list[Any] = [None] * len(works)
+    start = threading.Barrier(len(works))
+
+    def run(i: int) -> None:
+        try:
+            start.wait()
+            results[i] = works[i]()
+        except BaseException as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def all_right(results: list[Any]) -> None:
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    assert np.array_equal(np.asarray(found), np.asarray(expected)), (found, expected)
+
+
+def pause() -> None:
+    """Lets other threads run."""
+    time.sleep(0)
+
+
+class Traces:
+    """Counts traces by key; known to functions by identity, so that it is no part of what they are."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Any] = Counter()
+        self._lock = threading.Lock()
+
+    def tick(self, key: Any) -> None:
+        with self._lock:
+            self.counts[key] += 1
+
+
+class Module(eqx.Module):
+    weight: jax.Array
+    traces: TraceCounter = eqx.field(static=True)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.traces.tick()
+        pause()
+        return self.weight * x
+
+
+# --- one trace
+
+
+def plain(traces: TraceCounter) -> Callable[..., Any]:
+    def f(x: jax.Array, n: int = 3) -> Any:
+        traces.tick()
+        pause()
+        return x * n
+
+    return f
+
+
+def calling(wrapped: Callable[..., Any]) -> Callable[[], Any]:
+    """Calls it with an array of its own each time, which it may donate."""
+    return lambda: wrapped(array(3))
+
+
+def wrapping(f: Callable[..., Any]) -> Callable[[], Any]:
+    return lambda: filter_jit(f)(array(3))
+
+
+def passing(wrapped: Callable[..., Any], traces: TraceCounter) -> Callable[[], Any]:
+    return lambda: wrapped(lambda x: plain(traces)(x), array(3))
+
+
+MAKERS: dict[str, Callable[[TraceCounter], Callable[[], Any]]] = {
+    "one wrapper": lambda traces: functools.partial(filter_jit(plain(traces)), array(3)),
+    "donating": lambda traces: calling(filter_jit(plain(traces), donate="all")),
+    "out_shardings": lambda traces: functools.partial(
+        filter_jit(plain(traces), out_shardings=array(3).sharding), array(3)
+    ),
+    "in_shardings": lambda traces: functools.partial(
+        filter_jit(plain(traces), in_shardings=array(3).sharding), array(3)
+    ),
+    "donating, in_shardings": lambda traces: calling(
+        filter_jit(plain(traces), donate="all", in_shardings=(array(3).sharding, None))
+    ),
+    "a wrapper for each call": lambda traces: wrapping(plain(traces)),
+    "a function for each call": lambda traces: lambda: filter_jit(plain(traces))(array(3)),
+    "a module as callable": lambda traces: lambda: filter_jit(Module(jnp.float32(3), traces))(array(3)),
+    "a function in the arguments": lambda traces: passing(filter_jit(lambda g, x: g(x)), traces),
+    "the smallest cache": lambda traces: functools.partial(filter_jit(plain(traces), cache_size=1), array(3)),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_threads_that_miss_at_the_same_moment_trace_once(
+    make: Callable[[TraceCounter], Callable[[], Any]],
+) -> None:
+    for _ in range(2):
+        traces = TraceCounter()
+        call = make(traces)
+        results = together(*[call] * THREADS)
+        all_right(results)
+        for result in results:
+            assert_equal(result, array(3) * 3)
+        assert traces.count == 1
+
+
+def test_many_keys_and_shapes_in_any_order_are_traced_once_each() -> None:
+    traces = Traces()
+
+    @filter_jit
+    def f(model: Any, x: jax.Array, mode: Any) -> Any:
+        traces.tick((mode, x.shape[0]))
+        pause()
+        return model["w"] * x, mode, (mode[0] + x).sum()
+
+    modes = [(1, "a"), (2, "a"), (2, "b"), (3.5, ("c",))]
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(30):
+            mode, size = rng.choice(modes), rng.choice((2, 3))
+            product, static, total = f({"w": jnp.float32(2), "name": "model"}, array(size), mode)
+            assert_equal(product, 2 * array(size))
+            assert static == mode
+            assert_equal(total, (mode[0] + array(size)).sum())
+
+    all_right(together(*(functools.partial(work, seed) for seed in range(THREADS // 2))))
+    assert len(traces.counts) == len(modes) * 2
+    assert set(traces.counts.values()) == {1}
+    assert f.cache_info().static_keys == len(modes)
+
+
+def test_shapes_of_one_key_are_traced_at_once() -> None:
+    both = threading.Barrier(2)
+
+    @filter_jit(donate="all")
+    def f(x: jax.Array) -> jax.Array:
+        both.wait(60)  # breaks if one trace has to wait for the other
+        return x + 1
+
+    results = together(lambda: f(array(2)), lambda: f(array(3)))
+    all_right(results)
+    assert_equal(results[0], array(2) + 1)
+    assert_equal(results[1], array(3) + 1)
+
+
+def test_what_one_thread_traces_as_returned_another_does_not_donate() -> None:
+    @filter_jit(donate="all")
+    def f(x: jax.Array, y: jax.Array) -> Any:
+        pause()
+        return (x, y * 2) if x.shape[0] % 2 else (x + 1, y * 2)
+
+    def work(size: int) -> None:
+        kept, doubled = f(array(size), array(size))
+        assert_equal(kept, array(size) + (size + 1) % 2)
+        assert_equal(doubled, array(size) * 2)
+
+    for _ in range(2):
+        all_right(together(*(functools.partial(work, size) for size in (2, 3) * 2)))
+        all_right(together(*(functools.partial(work, size) for size in (2, 3) * 2)))
+        f.clear_cache()
+
+
+def test_a_donated_argument_with_a_sharding_of_its_own_that_is_returned() -> None:
+    here, there = jax.devices("cpu")[:2]
+    sharding = jax.sharding.SingleDeviceSharding(there)
+    f = filter_jit(lambda x, y: (x, y + 1), donate="all", in_shardings=(sharding, sharding))
+    for _ in range(2):
+        x, y = f(jax.device_put(np.ones(3), there), jax.device_put(np.ones(3), there))
+        assert_equal(x, np.ones(3))
+        assert_equal(y, np.full(3, 2))
+    assert here != there
+
+
+# --- exceptions
+
+
+def test_when_a_trace_raises_the_threads_that_waited_trace_for_themselves() -> None:
+    for options in ({}, {"donate": "all"}):
+        traces = TraceCounter()
+
+        def f(x: jax.Array, traces: TraceCounter = traces) -> jax.Array:
+            traces.tick()
+            first = traces.count == 1
+            pause()
+            if first:
+                raise ZeroDivisionError
+            return x + 1
+
+        wrapped = filter_jit(f, **options)
+        results = together(*[calling(wrapped)] * THREADS)
+        assert sum(isinstance(result, ZeroDivisionError) for result in results) == 1
+        for result in results:
+            if not isinstance(result, ZeroDivisionError):
+                assert_equal(result, array(3) + 1)
+        wrapped(array(3))  # one that failed is dropped when nobody traces it, and so may be traced once more
+        before = traces.count
+        assert_equal(wrapped(array(3)), array(3) + 1)
+        assert traces.count == before
+
+
+def test_a_shape_that_fails_takes_no_other_shapes_trace_along() -> None:
+    traces = TraceCounter()
+    tracing, failed = threading.Event(), threading.Event()
+
+    @filter_jit
+    def f(x: jax.Array) -> jax.Array:
+        traces.tick()
+        if x.shape[0] == 2:
+            assert tracing.wait(60)
+            raise ZeroDivisionError
+        tracing.set()
+        assert failed.wait(60)
+        return x + 1
+
+    def fails() -> None:
+        try:
+            with pytest.raises(ZeroDivisionError):
+                f(array(2))
+        finally:
+            failed.set()
+
+    all_right(together(fails, lambda: f(array(3))))
+    assert traces.count == 2
+    assert_equal(f(array(3)), array(3) + 1)
+    assert traces.count == 2
+    assert f.cache_info().traces == 1
+    assert f.report().keys[0].traces[0].calls == 2
+
+
+# --- no deadlock
+
+
+def test_functions_that_call_each_other() -> None:
+    for options in ({}, {"donate": "all"}):
+
+        @filter_jit(**options)
+        def even(x: jax.Array, n: int) -> jax.Array:
+            pause()
+            return x if n == 0 else odd(x, n - 1) + 1
+
+        @filter_jit(**options)
+        def odd(x: jax.Array, n: int) -> jax.Array:
+            pause()
+            return x if n == 0 else even(x, n - 1) + 1
+
+        works = [lambda even=even, n=n: even(array(2), n) for n in (1, 2, 3)]
+        works += [lambda odd=odd, n=n: odd(array(2), n) for n in (1, 2, 3)]
+        results = together(*works)
+        all_right(results)
+        for result, n in zip(results, (1, 2, 3) * 2, strict=True):
+            assert_equal(result, array(2) + n)
+
+
+def test_one_key_that_two_functions_reach_from_each_other_by_shape() -> None:
+    """Each thread traces what the other's trace needs, but for another shape: nothing to wait for."""
+    inside = threading.Barrier(2)
+
+    @filter_jit(donate="all")
+    def halves(x: jax.Array, together_: bool = False) -> jax.Array:
+        if x.shape[0] == 8:
+            inside.wait(60)
+        return x + 1 if x.shape[0] <= 2 else thirds(x[: x.shape[0] // 2])
+
+    @filter_jit(donate="all")
+    def thirds(x: jax.Array) -> jax.Array:
+        if x.shape[0] == 9:
+            inside.wait(60)
+        return x + 1 if x.shape[0] <= 2 else halves(x[: x.shape[0] // 3])
+
+    results = together(lambda: halves(array(8)), lambda: thirds(array(9)))
+    all_right(results)
+    assert_equal(results[0], array(8)[:1] + 1)
+    assert_equal(results[1], array(9)[:1] + 1)
+
+
+def test_a_lock_of_the_users_that_a_trace_takes() -> None:
+    lock, tracing = threading.Lock(), threading.Event()
+
+    @filter_jit(donate="all")
+    def f(x: jax.Array) -> jax.Array:
+        if x.shape[0] == 2:
+            tracing.set()
+            with lock:
+                return x + 1
+        return x + 1
+
+    def holds_it() -> Any:
+        with lock:
+            first.start()
+            assert tracing.wait(60)
+            return f(array(3))
+
+    first = threading.Thread(target=lambda: f(array(2)), daemon=True)
+    results = together(holds_it)
+    all_right(results)
+    first.join()
+    assert_equal(results[0], array(3) + 1)
+
+
+# --- while others clear, drop, collect
+
+
+def test_calls_while_other_threads_do_everything_else() -> None:
+    stop = threading.Event()
+    shared = filter_jit(lambda x, n: (x * n, n), cache_size=3)
+    model = eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(0))
+    forward = filter_jit(lambda model, x: model(x))
+    expected = np.asarray(model(array(2)))
+    end = time.monotonic() + 0.7
+
+    def calls(seed: int) -> None:
+        rng = random.Random(seed)
+        while time.monotonic() < end:
+            n = rng.randrange(5)
+            product, static = shared(array(2), n)
+            assert static == n
+            assert_equal(product, array(2) * n)
+            np.testing.assert_allclose(np.asarray(forward(model, array(2))), expected, rtol=1e-5)
+
+    def makes_functions() -> None:
+        for i in itertools.count():
+            if time.monotonic() >= end:
+                break
+
+            def f(x: jax.Array, i: int = i % 3) -> Any:
+                return x + i
+
+            assert_equal(filter_jit(f)(array(2)), array(2) + i % 3)
+            assert_equal(filter_jit(functools.partial(f, i=5))(array(2)), array(2) + 5)
+
+    def repeats(act: Callable[[], Any], wait: float = 0.002) -> Callable[[], None]:
+        def loop() -> None:
+            while not stop.wait(wait):
+                act()
+
+        return loop
+
+    def looks() -> None:
+        shared.cache_info()
+        str(shared.report())
+        partax.report()
+
+    def explains() -> None:
+        with partax.explain():
+            pause()
+
+    others = [
+        repeats(shared.clear_cache, 0.05),
+        repeats(forward.clear_cache, 0.2),
+        repeats(gc.collect, 0.1),
+        repeats(looks, 0.1),
+        repeats(explains),
+    ]
+    threads = [threading.Thread(target=other, daemon=True) for other in others]
+    for thread in threads:
+        thread.start()
+    try:
+        results = together(*(functools.partial(calls, seed) for seed in range(3)), makes_functions)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    all_right(results)
+    with partax.explain(False):
+        pass
+
+
+def test_the_cache_is_cleared_while_a_call_is_in_jax() -> None:
+    tracing, cleared = threading.Event(), threading.Event()
+    results: list[Any] = []
+
+    class Config:
+        """A static value that nothing but the key's trace may keep."""
+
+    def f(x: jax.Array, config: Any, n: int) -> Any:
+        tracing.set()
+        assert cleared.wait(60)
+        return {"x": x + n, "n": n, "config": config}
+
+    wrapped = filter_jit(f, cache_size=1)
+
+    def call() -> None:
+        results.append(wrapped(array(2), Config(), 7))
+
+    for disturb in (
+        wrapped.clear_cache,
+        lambda: filter_jit(f, cache_size=1)._cache.info(),
+        lambda: [filter_jit(lambda x, i=i: x + i)(array(2)) for i in range(3)],
+        gc.collect,
+    ):
+        tracing.clear()
+        cleared.clear()
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        assert tracing.wait(60)
+        disturb()
+        cleared.set()
+        thread.join()
+        result = results.pop()
+        assert_equal(result["x"], array(2) + 7)
+        assert result["n"] == 7
+        assert type(result["config"]) is Config
+        wrapped.clear_cache()
+
+
+def test_the_only_key_is_evicted_while_a_call_computes() -> None:
+    @filter_jit(cache_size=1)
+    def f(x: jax.Array, names: tuple[str, ...]) -> Any:
+        return jnp.tanh(x @ x).sum(), names
+
+    x = jnp.ones((200, 200))
+
+    def work(name: str) -> None:
+        for _ in range(6):
+            total, names = f(x, (name,))
+            assert names == (name,)
+            np.testing.assert_allclose(float(total), 200 * 200, rtol=1e-5)
+
+    all_right(together(*(functools.partial(work, str(i)) for i in range(3))))
+
+
+# --- user code that lets other threads run
+
+
+class Slow:
+    """Equal by number; lets other threads run whenever it is asked."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        pause()
+        return isinstance(other, Slow) and self.number == other.number
+
+    def __hash__(self) -> int:
+        pause()
+        return hash(self.number % 2)
+
+
+@jax.tree_util.register_pytree_node_class
+class SlowNode:
+    def __init__(self, children: Any, aux: Any):
+        self.children, self.aux = children, aux
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        pause()
+        return self.children, self.aux  # its own list, which others may change
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> SlowNode:
+        pause()
+        return cls(list(children), aux)
+
+
+def test_comparisons_that_let_others_clear_and_evict() -> None:
+    stop = threading.Event()
+
+    @filter_jit(cache_size=2)
+    def f(tree: Any, value: Slow) -> Any:
+        return tree["node"].children[0] * value.number, value, tree["node"].aux
+
+    end = time.monotonic() + 0.7
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        while time.monotonic() < end:
+            number = rng.randrange(4)
+            tree = {"node": SlowNode([array(2)], Slow(number + 10))}
+            product, value, aux = f(tree, Slow(number))
+            assert_equal(product, array(2) * number)
+            assert (value.number, aux.number) == (number, number + 10)
+
+    def clears() -> None:
+        while not stop.wait(0.01):
+            f.clear_cache()
+
+    thread = threading.Thread(target=clears, daemon=True)
+    thread.start()
+    try:
+        results = together(*(functools.partial(work, seed) for seed in range(4)))
+    finally:
+        stop.set()
+        thread.join()
+    all_right(results)
+
+
+def test_arguments_that_another_thread_changes_are_refused_or_taken_as_they_were() -> None:
+    stop = threading.Event()
+    children: list[Any] = [array(2), array(2), Slow(1)]
+    tree: dict[str, Any] = {"list": [array(2), Slow(1), array(2)], "node": SlowNode(children, Slow(2))}
+
+    @filter_jit
+    def f(tree: Any) -> Any:
+        arrays = [leaf for leaf in jax.tree.leaves(tree) if not isinstance(leaf, Slow)]
+        return sum(arrays), len(arrays)
+
+    def changes() -> None:
+        while not stop.is_set():
+            for at in (tree["list"], children):
+                at.append(array(2))
+                pause()
+                at.pop()
+                pause()
+            tree["more"] = array(2)
+            pause()
+            del tree["more"]
+            pause()
+
+    def work() -> None:
+        for _ in range(25):
+            try:
+                total, count = f(tree)
+            except (RuntimeError, IndexError, KeyError, ValueError, TypeError):
+                continue  # changed while it was read, by partax or by jax
+            assert_equal(total, array(2) * count)
+            assert 4 <= count <= 7
+
+    thread = threading.Thread(target=changes, daemon=True)
+    thread.start()
+    try:
+        results = together(work, work, work)
+    finally:
+        stop.set()
+        thread.join()
+    all_right(results)
+    assert_equal(f(tree)[0], array(2) * 4)
+
+
+def test_a_list_that_a_node_keeps_is_emptied_while_it_is_walked() -> None:
+    """What another thread may do at this point, done in the walk itself."""
+
+    class Empties:
+        def __init__(self, children: list[Any]):
+            self.children = children
+
+        def __hash__(self) -> int:
+            self.children.clear()
+            return 1
+
+    children: list[Any] = []
+    children += [Empties(children), array(2), array(2)]
+    with pytest.raises(RuntimeError, match=r"`tree`.*changed size|changed size"):
+        filter_jit(lambda tree: 1)(SlowNode(children, 1))
+
+
+def test_the_callable_changes_while_others_call_it() -> None:
+    class Asked(functools.partial):  # type: ignore[type-arg]
+        """Lets other threads run while its parts are read."""
+
+        def __getattribute__(self, name: str) -> Any:
+            pause()
+            return super().__getattribute__(name)
+
+    factors = [Asked(lambda n: n, 2)]
+
+    def f(x: jax.Array) -> jax.Array:
+        return x * factors[0]()
+
+    wrapped = filter_jit(f)
+    stop = threading.Event()
+
+    def changes() -> None:
+        for n in (3, 2) * 12:
+            factors[:] = [Asked(lambda n: n, n)]
+            pause()
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                result = wrapped(array(2))
+            except RuntimeError as error:
+                assert "changed" in str(error)
+                continue
+            assert np.array_equal(result, array(2) * 2) or np.array_equal(result, array(2) * 3)
+
+    def changes_and_stops() -> None:
+        try:
+            changes()
+        finally:
+            stop.set()
+
+    all_right(together(work, work, changes_and_stops))
+    assert_equal(wrapped(array(2)), array(2) * 2)
+
+
+# --- limits, records, switches
+
+
+def test_max_traces_is_never_exceeded() -> None:
+    traces = TraceCounter()
+    lock = threading.Lock()
+
+    @filter_jit(max_traces=3)
+    def f(x: jax.Array) -> jax.Array:
+        with lock:
+            traces.tick()
+        pause()
+        return x + 1
+
+    results = together(*(functools.partial(f, array(size)) for size in range(1, THREADS + 1)))
+    refused = [result for result in results if isinstance(result, BaseException)]
+    assert all(isinstance(error, partax.RetraceError) for error in refused)
+    assert (traces.count, len(refused)) == (3, THREADS - 3)
+
+
+def test_each_trace_has_a_number_of_its_own() -> None:
+    @filter_jit
+    def f(x: jax.Array) -> jax.Array:
+        pause()
+        return x + 1
+
+    all_right(together(*(functools.partial(f, array(size)) for size in range(1, THREADS + 1))))
+    numbers = sorted(trace.number for key in f.report().keys for trace in key.traces)
+    assert numbers == list(range(1, THREADS + 1))
+
+
+def test_no_retrace_binds_its_own_thread_only() -> None:
+    f = filter_jit(lambda x: x + 1)
+    entered, done = threading.Event(), threading.Event()
+
+    def forbids() -> None:
+        with partax.debug.no_retrace():
+            entered.set()
+            assert done.wait(60)
+            with pytest.raises(partax.RetraceError):
+                f(array(4))
+
+    def traces() -> None:
+        assert entered.wait(60)
+        try:
+            assert_equal(f(array(3)), array(3) + 1)
+        finally:
+            done.set()
+
+    all_right(together(forbids, traces))
+
+
+def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
+    from partax._explain import explaining
+
+    before = explaining()
+    first, second = partax.explain(), partax.explain()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert explaining()
+    second.__exit__(None, None, None)
+    assert explaining() == before
+
+
+def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
+    def unusable(x: jax.Array) -> jax.Array:
+        pause()
+        return x.sum()
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        before = list(warnings.filters)
+        quiet = [filter_jit(lambda x, i=i: unusable(x) + i, donate="all") for i in range(4)]
+        loud = filter_jit(unusable, donate="warn")
+        works = [lambda f=f: f(array(5)) for f in quiet] + [lambda: loud(array(5))]
+        results = together(*works)
+        all_right(results)
+        assert list(warnings.filters) == before
+    assert [str(warning.message)[:22] for warning in seen] == ["Some donated buffers w"]
+
+
+# --- partition
+
+
+def test_partition_in_threads_while_the_tree_changes() -> None:
+    stop = threading.Event()
+    layers: list[Any] = [{"w": array(2), "n": 1} for _ in range(4)]
+    tree = {"layers": layers, "slow": SlowNode([array(2), "name"], Slow(3))}
+    fixed = {"layers": tuple({"w": array(2), "n": i} for i in range(4)), "slow": SlowNode([array(2)], Slow(3))}
+
+    def changes() -> None:
+        while not stop.is_set():
+            layers.append({"w": array(2), "n": 2})
+            pause()
+            layers.pop()
+            pause()
+
+    def work() -> None:
+        for _ in range(30):
+            try:
+                arrays, rest = partax.partition(tree, partax.is_array)
+                whole = partax.combine(arrays, rest)
+            except (RuntimeError, ValueError, IndexError):
+                pass  # changed while it was walked
+            else:
+                assert len(whole["layers"]) in (4, 5)
+            spec, arrays, rest = partax.flat_partition(fixed, partax.is_array)
+            assert [leaf.shape for leaf in arrays.values()] == [(2,)] * 5
+            whole = partax.flat_combine(spec, arrays, rest)
+            assert [layer["n"] for layer in whole["layers"]] == [0, 1, 2, 3]
+            assert whole["slow"].aux.number == 3
+
+    thread = threading.Thread(target=changes, daemon=True)
+    thread.start()
+    try:
+        results = together(work, work, work)
+    finally:
+        stop.set()
+        thread.join()
+    all_right(results)
+
+
+# --- free-threaded Python
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not a free-threaded build")
+def test_importing_the_module_turns_the_gil_on() -> None:
+    """It does not declare that it runs without: all of its tables rely on the GIL."""
+    assert sys._is_gil_enabled()  # type: ignore[attr-defined]
+
+
+def test_the_module_does_not_declare_that_it_runs_without_the_gil() -> None:
+    source = Path(__file__).parent.parent / "csrc" / "module.cpp"
+    if not source.exists():
+        pytest.skip("the sources are not here")
+    (declared,) = re.findall(r"^PYBIND11_MODULE\((.*)\) \{$", source.read_text(), re.MULTILINE)
+    assert "mod_gil_not_used" not in declared
