@@ -119,7 +119,7 @@ sanitized_python() {
   shift 2
   # The runtime has to come first in a process that was not linked with it, and libstdc++ before it catches exceptions.
   libraries="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
-  # Python itself, numpy and jaxlib keep memory until the end; our own leaks are what tests/test_memory.py looks for.
+  # Python itself, numpy and jaxlib keep memory until the end; `leaks_of` looks for what we keep.
   # A small quarantine, or freed memory that it keeps would be growth in the eyes of those tests.
   env PYTHONPATH="$directory" LD_PRELOAD="$libraries" \
     ASAN_OPTIONS="${SANITIZERS:-detect_leaks=0}:quarantine_size_mb=8" \
@@ -147,7 +147,6 @@ leak_tests=(
   tests/test_static_values.py
   tests/test_partition.py
   tests/test_flat_spec.py
-  tests/test_bad_input.py
   tests/test_fuzz_corpus.py
 )
 
