@@ -193,3 +193,32 @@ def test_errors_inside_a_wrapped_module_name_its_field() -> None:
     with pytest.raises(TypeError, match=r"self\.rate"):
         filter_jit(Layer.total)(Layer(array(2, 2), rate=NoHash()), array(2))
     assert isinstance(filter_jit(Layer.total)(Layer(array(2, 2)), array(2)), jax.Array)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("method", ["__eq__", "__hash__"])
+def test_interrupts_and_ends_of_memory_pass_as_they_are(raised: type[BaseException], method: str) -> None:
+    class Raising(Value):
+        on = False
+
+        def __eq__(self, other: object) -> Any:
+            self.act("__eq__")
+            return super().__eq__(other)
+
+        def __hash__(self) -> int:
+            self.act("__hash__")
+            return hash(self.name)
+
+        def act(self, where: str) -> None:
+            if Raising.on and where == method:
+                raise raised
+
+    f = filter_jit(lambda x, tree: x)
+    x = array(2)
+    for make in (lambda: [Raising()], lambda: Bag(label=(1, Raising()))):
+        assert f(x, make()) is x
+        Raising.on = True
+        with pytest.raises(raised):
+            f(x, make())
+        Raising.on = False
+        assert f(x, make()) is x

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
 from reference import assert_exact
 
 
@@ -31,6 +33,12 @@ def all_same(value: Sequence[Any], expected: Sequence[Any]) -> None:
     """The same objects in the same order."""
     assert len(value) == len(expected), f"{len(value)} leaves, not {len(expected)}"
     assert all(a is b for a, b in zip(value, expected, strict=True)), "other leaves"
+
+
+def alike(value: Any, expected: Any) -> None:
+    """A tree of the same structure with the same objects for leaves."""
+    assert jax.tree.structure(value) == jax.tree.structure(expected), f"{value!r} is not {expected!r}"
+    all_same(jax.tree.leaves(value), jax.tree.leaves(expected))
 
 
 def says(*words: str) -> Callable[[Any], None]:
