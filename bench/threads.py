@@ -67,6 +67,11 @@ class Pool:
             thread.join()
 
 
+def calls_a_second(name: str, timings: dict[str, Timing], budget: float) -> Row:
+    rates = ", ".join(f"{form} {1 / timing.median:,.0f}" for form, timing in timings.items())
+    return as_row(name, timings, budget, OVER_FLOOR, f"calls a second: {rates}")
+
+
 def in_threads(effort: Effort, forms: dict[str, tuple[Any, ...]], threads: int, calls: int) -> dict[str, Timing]:
     """Seconds per call, all threads together."""
     pool = Pool(threads)
@@ -91,13 +96,13 @@ def in_threads(effort: Effort, forms: dict[str, tuple[Any, ...]], threads: int, 
 def small(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
     x = jnp.ones(())
     forms = {FLOOR: (jax.jit(lambda x: x + 1), x), PARTAX: (partax.filter_jit(lambda x: x + 1), x)}
-    return as_row(name, in_threads(effort, forms, threads, 400 if effort.quick else 1000), budget, OVER_FLOOR)
+    return calls_a_second(name, in_threads(effort, forms, threads, 400 if effort.quick else 1000), budget)
 
 
 def model(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
     four = work.four_forms(lambda _: work.forward, work.mlp(depth=8, width=32))
     forms = {form: (four[form].fn, *four[form].state, jnp.ones(32)) for form in (FLOOR, PARTAX)}
-    return as_row(name, in_threads(effort, forms, threads, 200 if effort.quick else 500), budget, OVER_FLOOR)
+    return calls_a_second(name, in_threads(effort, forms, threads, 200 if effort.quick else 500), budget)
 
 
 def large(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
@@ -106,7 +111,7 @@ def large(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
 
     x = jnp.ones((384, 384))
     forms = {FLOOR: (jax.jit(product), x), PARTAX: (partax.filter_jit(product), x)}
-    return as_row(name, in_threads(effort, forms, threads, 4 if effort.quick else 10), budget, OVER_FLOOR)
+    return calls_a_second(name, in_threads(effort, forms, threads, 4 if effort.quick else 10), budget)
 
 
 KINDS: dict[str, Callable[..., Row]] = {

@@ -32,7 +32,7 @@ PyObject* PathText::key_entry(std::size_t index) {
   if (!level.entries) {
     level.entries = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", level.step.parent));
     if (level.entries && PyTuple_Check(level.entries.get())) {
-      level.entries = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(level.entries.get(), 0), "children"));
+      level.entries = Ref::steal(PySequence_Tuple(PyTuple_GET_ITEM(level.entries.get(), 0)));  // the list may change
     }
     if (!level.entries) {
       forgive();
