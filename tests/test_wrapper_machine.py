@@ -23,8 +23,8 @@ from reference import assert_exact, canonical
 from test_random_trees import build, describe, hashables, recipes, variants
 from trees import Bag, add_one, array
 
-EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "25"))
-STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "25"))
+EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "4"))
+STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "20"))
 UNIQUE = itertools.count()
 TRACES: list[int] = []
 
