@@ -102,7 +102,7 @@ class type_caster<Value, enable_if_t<partax::IsBoxed<Value>::value>> {
  public:
   static constexpr auto name = const_name("object");
   template <typename Wanted>
-  using cast_op_type = conditional_t<std::is_pointer<remove_reference_t<Wanted>>::value, Value*, Value&>;
+  using cast_op_type = conditional_t<std::is_pointer_v<remove_reference_t<Wanted>>, Value*, Value&>;
 
   bool load(handle source, bool) noexcept {
     if (Py_TYPE(source.ptr()) != partax::Boxed<Value>::type) return false;

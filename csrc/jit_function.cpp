@@ -137,7 +137,9 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     if (instance == nullptr || instance == Py_None || jit.self != nullptr) return Py_NewRef(self);
     Ref bound = new_jit(jit.function, instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
-    if (jit.seen != nullptr) as_jit(bound.get()).seen = new SeenCallable{jit.seen->value};
+    if (jit.seen != nullptr) {
+      as_jit(bound.get()).seen = std::make_unique<SeenCallable>(SeenCallable{jit.seen->value}).release();
+    }
     as_jit(bound.get()).dict = Py_XNewRef(jit.dict);
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();

@@ -241,7 +241,7 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
         const std::shared_ptr<const TraceOutput> output = output_of(node.ptr());
         py::list forwarded;
         for (const std::int32_t source : output->source) {
-          if (source < 0) forwarded.append(number(static_cast<std::size_t>(~source)));
+          if (source < 0) forwarded.append(number(~static_cast<std::size_t>(source)));
         }
         return py::tuple(py::make_tuple(
             forwarded, output->shardings ? py::reinterpret_borrow<py::object>(output->shardings.get()) : py::none()));

@@ -373,7 +373,8 @@ def test_a_tree_that_another_thread_changes() -> None:
     f, seen = identity(), set()
     with changing_tree() as tree:
         for _ in range(300):
-            seen.add(len(f(tree)) >= 4)
+            with contextlib.suppress(RuntimeError):  # where it changed while it was traced
+                seen.add(len(f(tree)) >= 4)
     assert seen == {True}
     assert_same(f(tree), [array(2), {"a": 1}, [array(2)], "x"])
     check_works(f)
