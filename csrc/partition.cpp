@@ -70,7 +70,9 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
   if (leaf) {
     Flat flat;
     flatten_into(flat, tree, every_leaf(nullptr));
-    for (std::size_t i = 0; i < flat.leaves.size(); ++i) checked_int(PyList_Append(list, prefix));
+    for (std::size_t i = 0; i < flat.leaves.size(); ++i) {
+      checked_int(PyList_Append(list, Ref::checked(PyTuple_Pack(2, flat.leaves[i], prefix)).get()));
+    }
     return;
   }
   if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the prefix is nested too deeply");

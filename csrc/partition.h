@@ -15,7 +15,8 @@ Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObje
 Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf);
 // The first leaf that is not None, at each place of `trees` (a tuple).
 Ref combine(PyObject* trees, PyObject* is_leaf);
-// A list with the leaf of `prefix` that covers each leaf of `tree`. `is_prefix_leaf` tells what counts as a leaf.
+// A list of pairs: each leaf of `tree`, and the leaf of `prefix` that covers it. `is_prefix_leaf` tells what counts as
+// a leaf of the prefix.
 Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,
                      const char* tree_name);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -44,6 +45,17 @@ def specs(tree: Any) -> list[Any]:
 
 
 # --- Outside of jit
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_each_array_gets_its_own_sharding_where_keys_have_no_order(mesh: Mesh, order: tuple[int, ...]) -> None:
+    nan = float("nan")
+    values = {2.0: array(8), nan: 7, 1.0: array(8), 0.0: array(8)}
+    wanted = {2.0: on(mesh, "d"), nan: None, 1.0: on(mesh), 0.0: SingleDeviceSharding(mesh.devices.flat[3])}
+    keys = [list(values)[i] for i in order]
+    placed = filter_shard({key: values[key] for key in keys}, {key: wanted[key] for key in keys})
+    assert placed[nan] == 7
+    assert all(has(placed[key], wanted[key]) for key in (2.0, 1.0, 0.0))
 
 
 def test_a_single_sharding_places_every_array_and_nothing_else(mesh: Mesh) -> None:

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 from jax.sharding import PartitionSpec, Sharding
 
 from partax import _core
@@ -19,8 +18,8 @@ def array_shardings(
     prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = is_traced_array
 ) -> list[Any]:
     """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
-    shardings = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
-    return [sharding for leaf, sharding in zip(jax.tree.leaves(tree), shardings, strict=True) if is_traced(leaf)]
+    pairs = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
+    return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
 def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[Any], has_callable: bool) -> list[Any]:
@@ -37,7 +36,7 @@ def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[A
             )
         per_value[first : first + len(given)] = given
         for name, value in list(zip(names, values, strict=True))[first + len(given) :]:
-            if any(options.traces(name, leaf) for leaf in jax.tree.leaves(value)):
+            if array_shardings(None, value, "in_shardings", name, functools.partial(options.traces, name)):
                 raise ValueError(
                     f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
                     "to jax"

@@ -10,7 +10,7 @@ import jax
 from partax import _core
 from partax._filters import FilterSpec, filter_name
 from partax._groups import labels
-from partax._partition import PyTree
+from partax._partition import PyTree, filter
 
 _SHOWN = 100  # lines for subtrees in a printed table; the data have all
 _HEADINGS = ("subtree", "group", "leaves", "parameters", "bytes")
@@ -160,7 +160,8 @@ def summary(
     *named, rest = _names(filters, names)
     groups = dict(zip(named, filters, strict=True))
     group_of_leaf = jax.tree.leaves(labels(pytree, groups, default=rest))
-    leaves = jax.tree_util.tree_leaves_with_path(pytree)
+    # Rebuilt as the labels are: jax's order of keys that have none, such as NaN, follows that of the dictionary.
+    leaves = jax.tree_util.tree_leaves_with_path(filter(pytree, True))
     rows: list[SummaryRow] = []
     # The leaves of one subtree follow one another.
     for path, part in itertools.groupby(

@@ -117,7 +117,7 @@ def _() -> Case:
 def _() -> Case:
     tree, prefix = {"a": [1, 2], "b": trees.Bag(3, 4)}, {"a": "A", "b": trees.Bag(None, "B")}
     run = lambda: _core.broadcast_prefix(prefix, tree, lambda x: x is None, "prefix", "tree")
-    return Case(run, equals(["A", "A", None, "B"]), watched=(tree, prefix))
+    return Case(run, equals([(1, "A"), (2, "A"), (3, None), (4, "B")]), watched=(tree, prefix))
 
 
 @operation("flat_partition")

@@ -25,7 +25,7 @@ KEYS: list[list[Any]] = [
     ["b", "a", "", "a/b", "0", "\u00e9", "\ud800"],
     [3, -1, 0.5, True, 1.5, float("inf"), 10**20],
     [(1, "x"), (0,), (), (1, "a")],
-    [float("nan"), 1.0, float("nan"), 0.0],
+    [float("nan")],  # alone: no order is right where it stands beside others, and jax has its own
     [b"b", b"a"],
     [None],
 ]
