@@ -47,12 +47,18 @@ struct Boxed {
   }
 };
 
-template <typename Value>
-Ref box(std::unique_ptr<Value> value) {
+// Around what `make()` gives. The object is there first: if it cannot be had, nothing has been done.
+template <typename Value, typename Make>
+Ref box_made(Make&& make) {
   PyTypeObject* type = Boxed<Value>::type;
   Ref object = Ref::checked(type->tp_alloc(type, 0));
-  reinterpret_cast<Boxed<Value>*>(object.get())->value = value.release();
+  reinterpret_cast<Boxed<Value>*>(object.get())->value = make().release();
   return object;
+}
+
+template <typename Value>
+Ref box(std::unique_ptr<Value> value) {
+  return box_made<Value>([&] { return std::move(value); });
 }
 
 // To be specialised: whether functions take this type by what boxes it.

@@ -91,7 +91,8 @@ PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject* named) noe
       PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
       throw PythonError{};
     }
-    return box(std::make_unique<PreparedCall>(jit, args, kwargs, abstract != 0)).release();
+    const auto prepare = [&] { return std::make_unique<PreparedCall>(jit, args, kwargs, abstract != 0); };
+    return box_made<PreparedCall>(prepare).release();
   });
 }
 
