@@ -1,10 +1,11 @@
 """Filtered JAX transformations at the speed of bare jax.jit: arrays are traced, everything else is static."""
 
+from partax import _interpreter as _interpreter  # isort: skip  # first: it refuses what would end the process
+
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from partax import _interpreter as _interpreter  # isort: skip  # first: it refuses what would end the process
 from partax import _families, _flat, _jit, _monitor
 from partax._explain import RetraceError, RetraceWarning, explain
 from partax._filters import (

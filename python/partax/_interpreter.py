@@ -1,4 +1,5 @@
-"""Refuses subinterpreters. Imported before jax, which ends the process there, and before the native module."""
+"""Refuses subinterpreters. Imported before all else: jax ends the process there, and CPython 3.12 when one has imported
+modules written in C."""
 
 from importlib import import_module
 
