@@ -64,8 +64,9 @@ interpreter() {
   local candidate prefixes=()
   if command -v pyenv >/dev/null; then prefixes=("$(pyenv root)"/versions/"$1".*/bin/); fi
   for candidate in "python$1" "${prefixes[@]/%/python}"; do
-    # A launcher may be there for a Python that is not.
-    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version.split(".")[:2] != sys.argv[1].split("."))' \
+    # A launcher may be there for a Python that is not, and a free-threaded one may have the name.
+    if "$candidate" -c 'import sys, sysconfig, venv, ensurepip
+if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.version.split(".")[:2] != sys.argv[1].split("."): sys.exit(1)' \
       "$1" 2>/dev/null; then
       "$candidate" -c 'import sys; print(sys.executable)'
       return 0
@@ -106,11 +107,13 @@ warnings_build() {
   "$bin/cmake" --build "$build"
 }
 
-# sanitized_install PYTHON DIRECTORY: partax under AddressSanitizer and UBSan, to be put in front of the installed one.
+# sanitized_install PYTHON DIRECTORY [SANITIZERS]: partax under these (AddressSanitizer and UBSan), to be put in front of
+# the installed one.
 sanitized_install() {
-  "$1" -m pip install --quiet --no-deps --target "$2" -C cmake.define.PARTAX_SANITIZE=address,undefined \
-    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O1 -g" -C install.strip=false -C build-dir="$WORK/build/{wheel_tag}-sanitized" \
-    "$ROOT"
+  local sanitizers=${3:-address,undefined}
+  "$1" -m pip install --quiet --no-deps --target "$2" -C cmake.define.PARTAX_SANITIZE="$sanitizers" \
+    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O1 -g" -C install.strip=false \
+    -C build-dir="$WORK/build/{wheel_tag}-$sanitizers" "$ROOT"
 }
 
 # sanitized_python PYTHON DIRECTORY ARGUMENT...: runs it with what `sanitized_install` installed.

@@ -242,31 +242,52 @@ bool holds_callables(const TreeSpec& key) {
   return std::any_of(key.statics.begin(), key.statics.end(), [](const auto& value) { return value.holds_callables(); });
 }
 
-bool mark_changed(const TreeSpec& known, const TreeSpec& values) {
-  bool any = false;
-  if (known.statics.size() != values.statics.size()) return any;
+namespace {
+
+template <typename Visit>
+void each_changed(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
+  if (known.statics.size() != values.statics.size()) return;
   for (std::size_t i = 0; i < known.statics.size(); ++i) {
     if (!known.statics[i].holds_callables() || values.statics[i].absent()) continue;
-    const StaticValue::Changed found = known.statics[i].changed_callables(values.statics[i].value().get());
+    visit(known.statics[i].changed_callables(values.statics[i].value().get()));
+  }
+}
+
+TreeSpec key_now(const CallFrame& frame, bool hashed) {
+  TreeSpec spec;
+  LeafBuffer leaves;
+  FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
+  options.hashed = hashed;
+  flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
+  return spec;
+}
+
+}  // namespace
+
+bool mark_changed(const TreeSpec& known, const TreeSpec& values) {
+  bool any = false;
+  each_changed(known, values, [&](const StaticValue::Changed& found) {
     for (const Ref& callable : found.changed) mark_unsteady(callable.get());
     for (const Ref& callable : found.noting) mark_noting(callable.get());
     any = any || !found.changed.empty() || !found.noting.empty();
-  }
+  });
   return any;
+}
+
+bool has_changed(const TreeSpec& known, const TreeSpec& values) {
+  bool any = false;
+  each_changed(known, values, [&](const StaticValue::Changed& found) { any = any || !found.changed.empty(); });
+  return any;
+}
+
+bool key_has_changed(const CallFrame& frame) {
+  return holds_callables(frame.entry->key) && has_changed(frame.entry->key, key_now(frame, false));
 }
 
 void settle_key(CallFrame& frame) {
   Entry& entry = *frame.entry;
-  if (!holds_callables(entry.key)) return;
-  const auto flattened = [&](bool hashed) {
-    TreeSpec spec;
-    LeafBuffer leaves;
-    FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
-    options.hashed = hashed;
-    flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
-    return spec;
-  };
-  if (mark_changed(entry.key, flattened(false))) frame.cache.table.rekey(entry, flattened(true));
+  if (!holds_callables(entry.key) || !mark_changed(entry.key, key_now(frame, false))) return;
+  frame.cache.table.rekey(entry, key_now(frame, true));
 }
 
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {

@@ -51,7 +51,9 @@ struct CallFrame {
   bool abstract;
   bool traced = false;
   bool in_user_code = false;  // what jax does now is not for this call's own target
-  bool outdated = false;      // a trace found that the callable is not the one that its cache is of, any more
+  bool outdated = false;      // a trace found that the callable is not as it was when its cache was found
+  bool is_last_try = true;    // else a call that is outdated is made again
+  bool root_changed = false;  // the trace has changed the callable itself
 };
 
 // The roots of the paths of a call's values.
@@ -78,11 +80,15 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
 // The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
-// After a trace: callables that changed meanwhile, as one that counts its traces does, are known by identity from now
-// on, so that they are no new key the next time.
+// After the body of a trace: callables among the arguments that it has changed, as one that counts its traces does, are
+// known by identity from now on, so that they are no new key the next time.
 void settle_key(CallFrame& frame);
+// Whether some are in another state than before it.
+bool key_has_changed(const CallFrame& frame);
 // Marks the callables of `known` that are those of `values` in another state; true if there are any.
 bool mark_changed(const TreeSpec& known, const TreeSpec& values);
+// Whether there are any, but for records of their own.
+bool has_changed(const TreeSpec& known, const TreeSpec& values);
 
 bool holds_callables(const TreeSpec& key);
 

@@ -33,13 +33,18 @@ void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
 
 void forget_cache(JitFunction& jit) noexcept { set_cache(jit, Ref(), nullptr); }
 
-Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, bool& outdated) {
+// How often a call is made again because the callable changes meanwhile.
+constexpr int kMaxTries = 8;
+
+Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, bool is_last_try,
+             bool& outdated) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
   const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
                        num_args, keyword_names);
   LeafBuffer leaves;
   CallFrame frame(jit.function, cache, call, false);
+  frame.is_last_try = is_last_try;
   bool is_new = false;
   EntryPtr entry;
   Ref returned;
@@ -57,10 +62,7 @@ Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     if (entry && !outdated) explain_failure(frame, leaves);
     throw;
   }
-  if (frame.traced) {
-    settle_key(frame);
-    if (settle_root(frame.function, cache) && jit.seen != nullptr) forget_cache(jit);
-  }
+  if (frame.root_changed && jit.seen != nullptr) forget_cache(jit);
   Ref result = user_result(returned.get(), leaves);
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);
@@ -68,15 +70,16 @@ Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
 }
 
 Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
-  bool outdated = false;
-  try {
-    return run_once(jit, args, num_args, keyword_names, outdated);
-  } catch (const PythonError&) {
-    if (!outdated) throw;
+  for (int tries = 1;; ++tries) {
+    bool outdated = false;
+    try {
+      return run_once(jit, args, num_args, keyword_names, tries == kMaxTries, outdated);
+    } catch (const PythonError&) {
+      if (!outdated || tries == kMaxTries) throw;
+    }
+    PyErr_Clear();
+    forget_cache(jit);
   }
-  PyErr_Clear();
-  forget_cache(jit);
-  return run_once(jit, args, num_args, keyword_names, outdated);
 }
 
 // ---- Slots of the wrapper.

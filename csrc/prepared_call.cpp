@@ -67,7 +67,6 @@ Ref PreparedCall::run(PyObject* callable) const {
     explain_failure(frame, *leaves_);
     throw PythonError{};
   }
-  if (frame.traced) settle_key(frame);
   return returned;
 }
 

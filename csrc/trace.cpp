@@ -113,6 +113,17 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   return node;
 }
 
+[[noreturn]] void raise_outdated(CallFrame& frame) {
+  frame.outdated = true;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "the wrapped callable changed while a call was under way, expected it to stay as it is");
+  throw PythonError{};
+}
+
+bool has_other_threads() noexcept {
+  return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
+}
+
 }  // namespace
 
 Ref run_trace(PyObject* const* leaves, std::size_t count) {
@@ -141,12 +152,10 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
                     "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
     throw PythonError{};
   }
-  // The callable may hold other things than when its cache was found. What it traces now is for itself alone.
-  if (!is_known(frame->function, frame->cache) && !settle_root(frame->function, frame->cache)) {
-    frame->outdated = true;
-    PyErr_SetString(PyExc_RuntimeError,
-                    "the wrapped callable changed while a call was under way, expected it to stay as it is");
-    throw PythonError{};
+  // The callable may hold other things than when its cache was found. In the last try, what it traces now is for itself
+  // alone.
+  if (!is_known(frame->function, frame->cache) && !(frame->is_last_try && settle_root(frame->function, frame->cache))) {
+    raise_outdated(*frame);
   }
   frame->traced = true;
   TraceRecorder recorder(*frame, spec, arrays, leaves, count);
@@ -155,6 +164,14 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   const bool has_callable = frame->call.has_callable();
   PyObject* callable = has_callable ? values[0].get() : frame->function;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
+  // What has changed meanwhile is a record that the callable keeps, unless it may have been another thread: nobody
+  // knows then which state has been traced.
+  if (!frame->is_last_try && has_other_threads() &&
+      (root_has_changed(frame->function, frame->cache) || key_has_changed(*frame))) {
+    raise_outdated(*frame);
+  }
+  settle_key(*frame);
+  frame->root_changed = settle_root(frame->function, frame->cache);
   Ref packed;
   std::shared_ptr<std::size_t> calls;
   while (!packed) {

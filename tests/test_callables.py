@@ -638,3 +638,27 @@ def test_a_function_that_counts_its_traces_is_looked_into_all_the_same() -> None
     for factor, expected in [(2, 1), (2, 1), (3, 2), (3, 2), (2, 2)]:
         assert_same(f(array(3)), array(3) * factor)
         assert count == expected
+
+
+def test_traces_of_an_earlier_state_are_not_found_by_the_state_that_a_call_changes_to() -> None:
+    factors = [2]
+
+    class Changes:
+        def __init__(self, factor: int) -> None:
+            self.factor = factor
+
+        def __hash__(self) -> int:
+            factors[0] = self.factor
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            return type(other) is Changes and other.factor == self.factor
+
+    @filter_jit
+    def f(x, key):
+        return x * factors[0]
+
+    np.testing.assert_array_equal(f(array(2), None), array(2) * 2)
+    np.testing.assert_array_equal(f(array(2), Changes(3)), array(2) * 3)
+    assert factors == [3]
+    np.testing.assert_array_equal(f(array(2), None), array(2) * 3)

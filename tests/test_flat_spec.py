@@ -408,7 +408,7 @@ def test_many_errors_leave_nothing() -> None:
         with pytest.raises(ValueError):
             flat_partition(tree, int, partax.by_path("none"), strict=True)
 
-    check_steady(run, calls=1_000, warm=100)
+    check_steady(run, calls=4_000, warm=1_000)
 
 
 def test_reread_is_the_identity_on_specs() -> None:
