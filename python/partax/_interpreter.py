@@ -1,5 +1,6 @@
 """Refuses subinterpreters. Imported before all else: jax ends the process there, and CPython 3.12 when one has imported
-modules written in C."""
+modules written in C.
+"""
 
 from importlib import import_module
 
