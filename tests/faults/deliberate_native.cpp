@@ -125,8 +125,8 @@ PyMethodDef methods[] = {{"ok", ok, METH_NOARGS, nullptr},
                          {"cannot_raise", cannot_raise, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "deliberate_native", nullptr, -1, methods, nullptr, nullptr, nullptr,
-                          nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "deliberate_native", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 // C++ asks for, in this thread and without Python code in between; what jax, NumPy or Python code ask for never fails.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-
 #include <dlfcn.h>
 #include <link.h>
 #include <unwind.h>
@@ -49,7 +48,7 @@ int add_ranges(struct dl_phdr_info* info, std::size_t, void*) {
   if (watched_name[0] != '\0' && std::strcmp(info->dlpi_name, watched_name) == 0) owner = Owner::kWatched;
   if (owner == Owner::kForeign) return 0;
   for (int i = 0; i < info->dlpi_phnum && num_ranges < kMaxRanges; ++i) {
-    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    const ElfW(Phdr) & part = info->dlpi_phdr[i];
     if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0) continue;
     const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
     ranges[num_ranges++] = Range{begin, begin + part.p_memsz, owner};
@@ -311,7 +310,8 @@ PyObject* live(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"watch", watch, METH_O, "Whose allocations count: the shared object at a path. Gives its lowest code address."},
-    {"start", start, METH_VARARGS, "start(n, on): from now on the n-th allocation fails; with `on` all later ones too."},
+    {"start", start, METH_VARARGS,
+     "start(n, on): from now on the n-th allocation fails; with `on` all later ones too."},
     {"stop", stop, METH_NOARGS, "(allocations counted, those that failed, where the first one failed)"},
     {"live", live, METH_NOARGS, "Where the blocks were allocated that were counted and are in use."},
     {nullptr, nullptr, 0, nullptr}};
