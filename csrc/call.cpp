@@ -60,6 +60,14 @@ Ref leaf_paths(const CallFrame& frame, const TreeSpec& key) {
   return paths;
 }
 
+Ref values_tuple(const CallFrame& frame) {
+  Ref values = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(frame.call.size())));
+  for (std::size_t i = 0; i < frame.call.size(); ++i) {
+    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(frame.call.values()[i]));
+  }
+  return values;
+}
+
 using Pins = std::vector<std::uint8_t>;
 
 // (object, pinned leaves) from Python.
@@ -94,10 +102,7 @@ bool any_in_both(const Pins& left, const Pins& right) {
 // anew.
 Ref draft_of(const CallFrame& frame, Entry& entry, PyObject* names, PyObject* leaves) {
   if (entry.draft) return entry.draft;
-  const Ref values = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(frame.call.size())));
-  for (std::size_t i = 0; i < frame.call.size(); ++i) {
-    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(frame.call.values()[i]));
-  }
+  const Ref values = values_tuple(frame);
   auto [draft, pinned] = with_pins(Ref::checked(PyObject_CallFunctionObjArgs(
       hooks().draft_target.get(), frame.cache.options.get(), frame.function, names, values.get(), leaves,
       frame.call.has_callable() ? Py_True : Py_False, leaf_paths(frame, entry.key).get(), nullptr)));
@@ -176,6 +181,24 @@ void note_tracers(const CallFrame& frame, const LeafBuffer& leaves, PyObject* er
     note += std::string(" `") + path + "`";
   }
   const Ref added = Ref::checked(call_method(error, "add_note", unicode(note).get()));
+}
+
+// jax says which sharding does not fit, but not always of which argument.
+void name_misplaced_leaf(const CallFrame& frame, const LeafBuffer& leaves) {
+  Ref original = take_exception();
+  const Ref found = Ref::checked(
+      PyObject_CallFunctionObjArgs(hooks().misplaced_leaf.get(), frame.cache.options.get(),
+                                   string_tuple(names_of(frame)).get(), values_tuple(frame).get(), leaves.tuple().get(),
+                                   frame.call.has_callable() ? Py_True : Py_False, original.get(), nullptr));
+  if (found.get() == Py_None) return restore_exception(std::move(original));
+  Py_ssize_t index = 0;
+  const char* text = nullptr;
+  if (PyArg_ParseTuple(found.get(), "ns", &index, &text) == 0) throw PythonError{};
+  const std::string path = exact_text(PyList_GetItem(leaf_paths(frame, frame.entry->key).get(), index));
+  WalkError::diagnosed(PyExc_ValueError, text).raise(path);
+  Ref error = take_exception();
+  PyException_SetCause(error.get(), original.release());
+  restore_exception(std::move(error));
 }
 
 }  // namespace
@@ -291,6 +314,7 @@ void settle_key(CallFrame& frame) {
 }
 
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {
+  if (!frame.in_body && PyErr_ExceptionMatches(PyExc_ValueError) != 0) name_misplaced_leaf(frame, leaves);
   if (frame.traced || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
   Ref original = take_exception();
   if (std::strcmp(Py_TYPE(original.get())->tp_name, "UnexpectedTracerError") == 0) {

@@ -50,6 +50,7 @@ struct CallFrame {
   Ref record;   // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;
+  bool in_body = false;       // of its trace; it stays so where the body has failed
   bool in_user_code = false;  // what jax does now is not for this call's own target
   bool outdated = false;      // a trace found that the callable is not as it was when its cache was found
   bool is_last_try = true;    // else a call that is outdated is made again

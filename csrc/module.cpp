@@ -47,6 +47,7 @@ void configure(const py::kwargs& given) {
       {"build_target", &Hooks::build_target},
       {"to_device", &Hooks::to_device},
       {"out_shardings", &Hooks::out_shardings},
+      {"misplaced_leaf", &Hooks::misplaced_leaf},
       {"call_parameters", &Hooks::call_parameters},
       {"new_history", &Hooks::new_history},
       {"begin_trace", &Hooks::begin_trace},

@@ -72,6 +72,7 @@ struct Hooks {
   Ref build_target;     // makes the jax.jit target of an entry
   Ref to_device;        // puts a forwarded NumPy input on the device
   Ref out_shardings;    // (prefix, result) -> sharding of each array leaf
+  Ref misplaced_leaf;   // (options, names, values, ...) -> (index, what is wrong) of a leaf
   Ref call_parameters;  // (fun) -> parameters of a call
   Ref new_history;      // (fun, options) -> the traces of a callable
   Ref begin_trace;      // (history, parts, ...) -> the record of a trace that begins

@@ -163,7 +163,9 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   const std::vector<Ref> values = rebuild_call(spec, tracers);
   const bool has_callable = frame->call.has_callable();
   PyObject* callable = has_callable ? values[0].get() : frame->function;
+  frame->in_body = true;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
+  frame->in_body = false;
   // What has changed meanwhile is a record that the callable keeps, unless it may have been another thread: nobody
   // knows then which state has been traced.
   if (!frame->is_last_try && has_other_threads() &&

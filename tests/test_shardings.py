@@ -131,6 +131,42 @@ def test_a_prefix_that_does_not_match_names_the_argument(split: Sharding, make: 
             f([array(8), array(8)], {"x": array(8), "y": array(8)})
 
 
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        lambda devices: array(3),
+        lambda devices: np.ones(3),
+        lambda devices: array(),
+        lambda devices: jax.device_put(array(8), devices[3]),
+    ],
+    ids=["indivisible", "indivisible, NumPy", "scalar", "committed elsewhere"],
+)
+def test_an_array_that_does_not_fit_is_named(split: Sharding, devices: list[Any], leaf: Any) -> None:
+    f = filter_jit(lambda tree, x: (tree, x), in_shardings=split)
+    bad = {"n": 1, "good": array(8), "w": leaf(devices)}
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r"^`tree\['w'\]`: found float(32|64)\[.*\], expected .*JAX says: "
+        ) as info:
+            f(bad, array(8))
+        assert isinstance(info.value.__cause__, ValueError)
+    assert_same(f({**bad, "w": array(16)}, array(8))[0]["w"], array(16))
+
+
+def test_lower_names_an_array_that_does_not_fit(split: Sharding) -> None:
+    with pytest.raises(ValueError, match=r"^`tree\['w'\]`: found float32\[3\], expected "):
+        filter_jit(lambda tree: tree, in_shardings=split).lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})
+
+
+def test_errors_of_the_function_are_left_as_they_are(split: Sharding, devices: list[Any]) -> None:
+    @filter_jit(in_shardings=split)
+    def f(x: Any) -> Any:
+        raise ValueError("its own")
+
+    with pytest.raises(ValueError, match=r"^its own(\n|$)"):
+        f(jax.device_put(array(8), devices[3]))
+
+
 @pytest.mark.parametrize("length", [0, 1, 3])
 def test_a_tuple_of_the_wrong_length(split: Sharding, length: int) -> None:
     with pytest.raises(ValueError, match="in_shardings"):

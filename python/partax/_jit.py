@@ -11,7 +11,7 @@ import jax
 from partax import _core, _stages
 from partax._core import JitFunction
 from partax._options import DonateMode, Options, check_donate, check_trace
-from partax._shardings import leaf_out_shardings
+from partax._shardings import leaf_out_shardings, misplaced_leaf
 from partax._target import build_target, draft_target, names_of, to_device
 
 _P = ParamSpec("_P")
@@ -210,6 +210,7 @@ def install() -> None:
         build_target=build_target,
         to_device=to_device,
         out_shardings=leaf_out_shardings,
+        misplaced_leaf=misplaced_leaf,
         wrapper_type=JitFunction,
         new_history=_new_history,
     )

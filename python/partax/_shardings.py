@@ -4,9 +4,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax.sharding import PartitionSpec, Sharding
+import jax
+from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from partax import _core
+from partax._file_format import described
+from partax._jax_private import is_committed
 from partax._options import Options, is_traced_array
 
 
@@ -48,6 +52,51 @@ def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[A
         is_traced = functools.partial(options.traces, name)
         shardings += array_shardings(part, value, "in_shardings", name, is_traced)
     return shardings
+
+
+def misplaced_leaf(
+    options: Options,
+    names: Sequence[str],
+    values: Sequence[Any],
+    leaves: Sequence[Any],
+    has_callable: bool,
+    error: ValueError,
+) -> tuple[int, str] | None:
+    """The first array leaf that `in_shardings` do not fit. Called by the native wrapper when jax has refused a call.
+
+    Args:
+      options: the wrapper's.
+      names: the name of each value of the call.
+      values: the values; the first is the callable itself if `has_callable`.
+      leaves: the array leaves.
+      has_callable: whether the callable is a tree whose arrays are traced.
+      error: what jax has raised.
+
+    Returns:
+      The index of the leaf and what is wrong with it, or None if all fit.
+    """
+    if options.in_shardings is None:
+        return None
+    shardings = leaf_in_shardings(options, names, values, has_callable)
+    for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
+        if isinstance(sharding, Sharding) and not _fits(leaf, sharding):
+            return i, (
+                f"found {described(leaf)}, expected an array that can have the sharding {sharding} of in_shardings; "
+                f"place it by `filter_shard`, or give in_shardings another one there. JAX says: {error}"
+            )
+    return None
+
+
+def _fits(leaf: Any, sharding: Sharding) -> bool:
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > leaf.ndim:
+        return False
+    try:
+        sharding.shard_shape(leaf.shape)
+    except ValueError:
+        return False
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array) or not is_committed(leaf):
+        return True
+    return leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
 
 
 def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:

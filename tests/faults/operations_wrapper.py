@@ -154,6 +154,14 @@ def _() -> Case:
     return Case(lambda: f(1, z=2), says("unexpected keyword argument"), raises=TypeError, state=f.cache_info)
 
 
+@operation("call: an array that in_shardings do not fit", quick=False)
+def _() -> Case:
+    sharding = jax.sharding.NamedSharding(jax.make_mesh((1,), ("d",)), jax.sharding.PartitionSpec("d"))
+    f = filter_jit(lambda tree: tree, in_shardings=sharding)
+    tree = {"w": trees.array()}
+    return Case(lambda: f(tree), says("`tree['w']`"), raises=ValueError, state=f.cache_info, watched=(tree, f))
+
+
 @operation("call: a bound method, and a module")
 def _() -> Case:
     class Scaled(trees.Layer):
