@@ -23,7 +23,7 @@ inline void translate_exceptions() {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const PythonError&) {
-      // The Python exception is set already.
+      set_python_error();
     } catch (const PendingError&) {
       set_python_error();
     } catch (const std::runtime_error&) {

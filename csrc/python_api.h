@@ -103,6 +103,8 @@ inline void set_python_error() noexcept {
   try {
     throw;
   } catch (const PythonError&) {
+    // CPython 3.13 copies the fields of an instance that it destroys; without memory for it, it drops what is set.
+    if (PyErr_Occurred() == nullptr) PyErr_NoMemory();
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const PendingError& error) {

@@ -106,7 +106,7 @@ PyObject* remembers_failure(PyObject*, PyObject*) {
 PyObject* cannot_raise(PyObject*, PyObject*) {
   PyObject* pair = pair_of_lists();
   if (pair == nullptr) {
-    PyErr_WriteUnraisable(nullptr);  // the bug
+    PyErr_WriteUnraisable(Py_True);  // the bug
     Py_RETURN_NONE;
   }
   return pair;
