@@ -53,7 +53,7 @@ class Runner:
         sys.unraisablehook = self.note_unraisable
 
     def note_unraisable(self, args: Any) -> None:
-        # CPython 3.13 says so where it has no memory to copy the fields of an instance that it destroys, and keeps them.
+        # CPython 3.13 says so where it cannot copy the fields of an instance that it destroys, and keeps them.
         if sys.version_info >= (3, 13) and args.exc_type is MemoryError and args.object is None:
             self.python_keeps = True
             return
