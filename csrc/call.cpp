@@ -297,14 +297,16 @@ bool mark_changed(const TreeSpec& known, const TreeSpec& values) {
   return any;
 }
 
-bool has_changed(const TreeSpec& known, const TreeSpec& values) {
+bool others_changed(const TreeSpec& known, const TreeSpec& values) {
   bool any = false;
-  each_changed(known, values, [&](const StaticValue::Changed& found) { any = any || !found.changed.empty(); });
+  each_changed(known, values, [&](const StaticValue::Changed& found) {
+    for (const Ref& callable : found.changed) any = any || changes_nothing(callable.get());
+  });
   return any;
 }
 
-bool key_has_changed(const CallFrame& frame) {
-  return holds_callables(frame.entry->key) && has_changed(frame.entry->key, key_now(frame, false));
+bool others_changed_key(const CallFrame& frame) {
+  return holds_callables(frame.entry->key) && others_changed(frame.entry->key, key_now(frame, false));
 }
 
 void settle_key(CallFrame& frame) {

@@ -84,12 +84,12 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 // After the body of a trace: callables among the arguments that it has changed, as one that counts its traces does, are
 // known by identity from now on, so that they are no new key the next time.
 void settle_key(CallFrame& frame);
-// Whether some are in another state than before it.
-bool key_has_changed(const CallFrame& frame);
+// Whether some are in another state than before it that do not change themselves.
+bool others_changed_key(const CallFrame& frame);
 // Marks the callables of `known` that are those of `values` in another state; true if there are any.
 bool mark_changed(const TreeSpec& known, const TreeSpec& values);
-// Whether there are any, but for records of their own.
-bool has_changed(const TreeSpec& known, const TreeSpec& values);
+// Whether there are any that do not change themselves.
+bool others_changed(const TreeSpec& known, const TreeSpec& values);
 
 bool holds_callables(const TreeSpec& key);
 

@@ -83,6 +83,38 @@ struct CellUse {
   bool read = false;      // some use is more than adding to what it holds
 };
 
+// Whether `code`, or code inside it, has an instruction or a method's name that changes some container.
+bool writes(PyCodeObject* code) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(code->co_names, i);
+    if (is_recording(name)) return true;
+    for (const char* removing : {"pop", "popleft", "popitem", "remove", "discard", "sort", "reverse"}) {
+      if (PyUnicode_CompareWithASCIIString(name, removing) == 0) return true;
+    }
+  }
+  const Ref bytes = Ref::checked(PyCode_GetCode(code));
+  const auto* instructions = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes.get()));
+  for (Py_ssize_t i = 0; i + 1 < PyBytes_GET_SIZE(bytes.get()); i += 2) {
+    switch (instructions[i]) {
+      case STORE_SUBSCR:
+      case DELETE_SUBSCR:
+      case STORE_ATTR:
+      case DELETE_ATTR:
+#if PY_VERSION_HEX >= 0x030C0000
+      case STORE_SLICE:
+#endif
+        return true;
+      default:
+        break;
+    }
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); ++i) {
+    PyObject* inner = PyTuple_GET_ITEM(code->co_consts, i);
+    if (PyCode_Check(inner) && writes(as_code(inner))) return true;
+  }
+  return false;
+}
+
 // The use of each free variable of `code`, in the order of its free variables.
 std::vector<CellUse> cell_uses(PyCodeObject* code) {
   const int first_free = code->co_nlocalsplus - code->co_nfreevars;
@@ -330,6 +362,10 @@ std::vector<bool> own_records(PyObject* function) {
     records.push_back(uses[i].assigned || (is_container && !uses[i].read));
   }
   return records;
+}
+
+bool changes_nothing(PyObject* callable) {
+  return PyFunction_Check(callable) && !is_unsteady(callable) && !writes(as_code(as_function(callable)->func_code));
 }
 
 void mark_unsteady(PyObject* callable) { unsteady().add(callable); }

@@ -93,9 +93,9 @@ bool is_known(PyObject* function, const CallCache& cache) {
   }
 }
 
-bool root_has_changed(PyObject* function, const CallCache& cache) {
+bool others_changed_root(PyObject* function, const CallCache& cache) {
   const EntryPtr root = cache.root.lock();
-  return root && has_changed(root->key, root_spec(function, cache.options.get(), cache.callables));
+  return root && others_changed(root->key, root_spec(function, cache.options.get(), cache.callables));
 }
 
 bool settle_root(PyObject* function, const CallCache& cache) {

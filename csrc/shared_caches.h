@@ -55,6 +55,6 @@ bool is_known(PyObject* function, const CallCache& cache);
 // As settle_key, for the wrapped callable itself: where it changed, other callables find the cache no more. False where
 // it did not, or is not the one that the cache was made for.
 bool settle_root(PyObject* function, const CallCache& cache);
-bool root_has_changed(PyObject* function, const CallCache& cache);
+bool others_changed_root(PyObject* function, const CallCache& cache);
 
 }  // namespace partax

@@ -169,7 +169,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   // What has changed meanwhile is a record that the callable keeps, unless it may have been another thread: nobody
   // knows then which state has been traced.
   if (!frame->is_last_try && has_other_threads() &&
-      (root_has_changed(frame->function, frame->cache) || key_has_changed(*frame))) {
+      (others_changed_root(frame->function, frame->cache) || others_changed_key(*frame))) {
     raise_outdated(*frame);
   }
   settle_key(*frame);

@@ -644,6 +644,29 @@ def test_the_callable_changes_while_others_call_it() -> None:
     assert_equal(wrapped(array(2)), array(2) * 5)  # not 2 or 3: nobody sees that a state came back within one trace
 
 
+def test_a_function_that_counts_its_traces_is_traced_once_while_other_threads_run() -> None:
+    count, log, stop = [0], {"n": 0}, threading.Event()
+
+    def note() -> None:
+        log["n"] += 1
+
+    def f(x: jax.Array) -> jax.Array:
+        count[0] += 1
+        note()
+        return x + 1
+
+    other = threading.Thread(target=stop.wait, daemon=True)
+    other.start()
+    try:
+        wrapped = filter_jit(f)
+        for n in (1, 2, 1, 2):
+            assert_equal(wrapped(array(n)), array(n) + 1)
+    finally:
+        stop.set()
+        other.join()
+    assert count == [2] and log == {"n": 2}
+
+
 @pytest.mark.parametrize("wraps", ["itself", "an argument"])
 def test_a_callable_that_another_thread_changes_while_it_is_traced_is_traced_again(wraps: str) -> None:
     factors, read, changed = [2], threading.Event(), threading.Event()
