@@ -28,8 +28,32 @@ step() {
   )
   status=$?
   set -e
-  if ((status != 0)); then failures+=("$title"); fi
-  summary+=("$(printf '%5d s  %s  %s' $((SECONDS - begin)) "$( ((status == 0)) && echo ok || echo FAILED)" "$title")")
+  ended "$title" "$begin" "$status"
+}
+
+# ended TITLE BEGIN STATUS: notes how a step ended.
+ended() {
+  if (($3 != 0)); then failures+=("$1"); fi
+  summary+=("$(printf '%5d s  %s  %s' $((SECONDS - $2)) "$( (($3 == 0)) && echo ok || echo FAILED)" "$1")")
+}
+
+# beside "title" command...: a step that runs while the next ones do, until `joined`; one at a time.
+beside() {
+  beside_title=$1 beside_begin=$SECONDS
+  shift
+  (
+    set -e
+    "$@"
+  ) >"$WORK/beside.log" 2>&1 &
+  beside_process=$!
+}
+
+joined() {
+  local status=0
+  wait "$beside_process" || status=$?
+  printf '\n=== %s\n' "$beside_title"
+  cat "$WORK/beside.log"
+  ended "$beside_title" "$beside_begin" "$status"
 }
 
 note() {

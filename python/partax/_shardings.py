@@ -9,7 +9,6 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from partax import _core
-from partax._file_format import described
 from partax._jax_private import is_committed
 from partax._options import Options, is_traced_array
 
@@ -77,6 +76,8 @@ def misplaced_leaf(
     """
     if options.in_shardings is None:
         return None
+    from partax._file_format import described  # here, to import partax sooner
+
     shardings = leaf_in_shardings(options, names, values, has_callable)
     for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
         if isinstance(sharding, Sharding) and not _fits(leaf, sharding):
