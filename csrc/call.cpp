@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "match.h"
 
@@ -265,54 +266,36 @@ bool holds_callables(const TreeSpec& key) {
   return std::any_of(key.statics.begin(), key.statics.end(), [](const auto& value) { return value.holds_callables(); });
 }
 
-namespace {
-
-template <typename Visit>
-void each_changed(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
-  if (known.statics.size() != values.statics.size()) return;
+Change settle(const TreeSpec& known, const TreeSpec& values, bool others_may) {
+  std::vector<Ref> changed, noting;
+  if (known.statics.size() != values.statics.size()) return Change::kNone;
   for (std::size_t i = 0; i < known.statics.size(); ++i) {
     if (!known.statics[i].holds_callables() || values.statics[i].absent()) continue;
-    visit(known.statics[i].changed_callables(values.statics[i].value().get()));
+    StaticValue::Changed found = known.statics[i].changed_callables(values.statics[i].value().get());
+    std::move(found.changed.begin(), found.changed.end(), std::back_inserter(changed));
+    std::move(found.noting.begin(), found.noting.end(), std::back_inserter(noting));
   }
+  const auto by_others = [](const Ref& callable) { return changed_by_others(callable.get()); };
+  if (others_may && std::any_of(changed.begin(), changed.end(), by_others)) return Change::kOthers;
+  for (const Ref& callable : changed) mark_unsteady(callable.get());
+  for (const Ref& callable : noting) mark_noting(callable.get());
+  return changed.empty() && noting.empty() ? Change::kNone : Change::kOwn;
 }
 
-TreeSpec key_now(const CallFrame& frame, bool hashed) {
-  TreeSpec spec;
-  LeafBuffer leaves;
-  FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
-  options.hashed = hashed;
-  flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
-  return spec;
-}
-
-}  // namespace
-
-bool mark_changed(const TreeSpec& known, const TreeSpec& values) {
-  bool any = false;
-  each_changed(known, values, [&](const StaticValue::Changed& found) {
-    for (const Ref& callable : found.changed) mark_unsteady(callable.get());
-    for (const Ref& callable : found.noting) mark_noting(callable.get());
-    any = any || !found.changed.empty() || !found.noting.empty();
-  });
-  return any;
-}
-
-bool others_changed(const TreeSpec& known, const TreeSpec& values) {
-  bool any = false;
-  each_changed(known, values, [&](const StaticValue::Changed& found) {
-    for (const Ref& callable : found.changed) any = any || changes_nothing(callable.get());
-  });
-  return any;
-}
-
-bool others_changed_key(const CallFrame& frame) {
-  return holds_callables(frame.entry->key) && others_changed(frame.entry->key, key_now(frame, false));
-}
-
-void settle_key(CallFrame& frame) {
+Change settle_key(CallFrame& frame, bool others_may) {
   Entry& entry = *frame.entry;
-  if (!holds_callables(entry.key) || !mark_changed(entry.key, key_now(frame, false))) return;
-  frame.cache.table.rekey(entry, key_now(frame, true));
+  if (!holds_callables(entry.key)) return Change::kNone;
+  const auto flattened = [&](bool hashed) {
+    TreeSpec spec;
+    LeafBuffer leaves;
+    FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
+    options.hashed = hashed;
+    flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
+    return spec;
+  };
+  const Change change = settle(entry.key, flattened(false), others_may);
+  if (change == Change::kOwn) frame.cache.table.rekey(entry, flattened(true));
+  return change;
 }
 
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {

@@ -50,11 +50,12 @@ struct CallFrame {
   Ref record;   // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;
-  bool in_body = false;       // of its trace; it stays so where the body has failed
-  bool in_user_code = false;  // what jax does now is not for this call's own target
-  bool outdated = false;      // a trace found that the callable is not as it was when its cache was found
-  bool is_last_try = true;    // else a call that is outdated is made again
-  bool root_changed = false;  // the trace has changed the callable itself
+  bool in_body = false;        // of its trace; it stays so where the body has failed
+  bool in_user_code = false;   // what jax does now is not for this call's own target
+  bool outdated = false;       // a trace found that the callable is not as it was when its cache was found
+  bool is_last_try = true;     // else a call that is outdated is made again
+  bool keeps_nothing = false;  // the trace is of a state that nobody knows, and for this call alone
+  bool root_changed = false;   // the trace has changed the callable itself
 };
 
 // The roots of the paths of a call's values.
@@ -81,15 +82,17 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
 // The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
-// After the body of a trace: callables among the arguments that it has changed, as one that counts its traces does, are
-// known by identity from now on, so that they are no new key the next time.
-void settle_key(CallFrame& frame);
-// Whether some are in another state than before it that do not change themselves.
-bool others_changed_key(const CallFrame& frame);
-// Marks the callables of `known` that are those of `values` in another state; true if there are any.
-bool mark_changed(const TreeSpec& known, const TreeSpec& values);
-// Whether there are any that do not change themselves.
-bool others_changed(const TreeSpec& known, const TreeSpec& values);
+// How callables have changed while they were traced.
+enum class Change {
+  kNone,
+  kOwn,     // they keep records, as one that counts its traces does
+  kOthers,  // another thread seems to have changed one: nobody knows which state has been traced
+};
+// Compares the callables of `known` with those of `values`, once. Those that have changed themselves are known by
+// identity from now on, so that they are no new key the next time. Where no other thread is there, all have.
+Change settle(const TreeSpec& known, const TreeSpec& values, bool others_may);
+// The same for the arguments of a call; its key is that of their state now, where the change is their own.
+Change settle_key(CallFrame& frame, bool others_may);
 
 bool holds_callables(const TreeSpec& key);
 

@@ -177,21 +177,32 @@ std::vector<CellUse> cell_uses(PyCodeObject* code) {
 // Callables that were marked, by address and weakly.
 class Marked {
  public:
-  void add(PyObject* callable) {
+  // How often it has been added by now.
+  std::size_t add(PyObject* callable) {
+    if (has(callable)) return ++known_.find(callable)->second.times;
     if (known_.size() >= 1024) {
       for (auto it = known_.begin(); it != known_.end();)
-        it = lives(it->second.get()) ? std::next(it) : known_.erase(it);
+        it = lives(it->second.weak.get()) ? std::next(it) : known_.erase(it);
     }
-    known_[callable] = Ref::checked(PyWeakref_NewRef(callable, nullptr));
+    Ref weak = Ref::checked(PyWeakref_NewRef(callable, nullptr));
+    known_[callable] = Mark{std::move(weak), 1};
+    return 1;
+  }
+  void remove(PyObject* callable) noexcept {
+    if (!known_.empty()) known_.erase(callable);
   }
   bool has(PyObject* callable) const noexcept {
     if (known_.empty()) return false;
     const auto found = known_.find(callable);
-    return found != known_.end() && weakly_is(found->second.get(), callable);
+    return found != known_.end() && weakly_is(found->second.weak.get(), callable);
   }
 
  private:
-  std::unordered_map<PyObject*, Ref> known_;
+  struct Mark {
+    Ref weak;
+    std::size_t times = 0;
+  };
+  std::unordered_map<PyObject*, Mark> known_;
 };
 
 Marked& unsteady() {
@@ -200,6 +211,15 @@ Marked& unsteady() {
 }
 
 Marked& noting() {
+  static auto* const marked = new Marked();
+  return *marked;
+}
+
+// Functions that others seem to have changed while they were traced, and how often in a row. So many traces that nobody
+// left alone were changed by themselves.
+constexpr std::size_t kSure = 64;
+
+Marked& suspected() {
   static auto* const marked = new Marked();
   return *marked;
 }
@@ -364,9 +384,13 @@ std::vector<bool> own_records(PyObject* function) {
   return records;
 }
 
-bool changes_nothing(PyObject* callable) {
-  return PyFunction_Check(callable) && !is_unsteady(callable) && !writes(as_code(as_function(callable)->func_code));
+bool changed_by_others(PyObject* callable) {
+  if (!PyFunction_Check(callable) || is_unsteady(callable)) return false;
+  if (writes(as_code(as_function(callable)->func_code))) return false;
+  return suspected().add(callable) < kSure;
 }
+
+void note_unchanged(PyObject* callable) noexcept { suspected().remove(callable); }
 
 void mark_unsteady(PyObject* callable) { unsteady().add(callable); }
 bool is_unsteady(PyObject* callable) noexcept { return unsteady().has(callable); }

@@ -104,8 +104,11 @@ std::vector<bool> own_records(PyObject* function);
 // Callables that changed while they were traced are known by identity alone from then on.
 void mark_unsteady(PyObject* callable);
 bool is_unsteady(PyObject* callable) noexcept;
-// A function whose code shows nothing by which it could change what it holds, and that has not done so before.
-bool changes_nothing(PyObject* callable);
+// Whether it seems to have been another thread that changed a callable while it was traced: it is a function whose code
+// shows nothing by which it could change what it holds. But not if that happens again and again.
+bool changed_by_others(PyObject* callable);
+// A function has been traced, and is as it was.
+void note_unchanged(PyObject* callable) noexcept;
 // Callables that note something of their own while they are traced, as a count of their traces: none made anew is
 // alike.
 void mark_noting(PyObject* callable);

@@ -331,6 +331,8 @@ Ref find_cache(JitFunction& jit) {
       throw;
     }
     jit.callable_is_tree = is_tree;
+    // Where another thread has changed the callable since it was seen, the next call looks again.
+    if (seen.callable != nullptr && !seen.callable->value.is_plainly(jit.function)) return cache;
     set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
     return cache;
   } catch (const WalkError& error) {

@@ -93,18 +93,13 @@ bool is_known(PyObject* function, const CallCache& cache) {
   }
 }
 
-bool others_changed_root(PyObject* function, const CallCache& cache) {
+Change settle_root(PyObject* function, const CallCache& cache, bool others_may) {
   const EntryPtr root = cache.root.lock();
-  return root && others_changed(root->key, root_spec(function, cache.options.get(), cache.callables));
-}
-
-bool settle_root(PyObject* function, const CallCache& cache) {
-  const EntryPtr root = cache.root.lock();
-  if (!root) return false;
+  if (!root) return Change::kNone;
   const auto spec = [&] { return root_spec(function, cache.options.get(), cache.callables); };
-  if (!mark_changed(root->key, spec())) return false;
-  SharedCaches::instance().rekey(root, spec());
-  return true;
+  const Change change = settle(root->key, spec(), others_may);
+  if (change == Change::kOwn) SharedCaches::instance().rekey(root, spec());
+  return change;
 }
 
 }  // namespace partax

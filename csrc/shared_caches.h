@@ -52,9 +52,7 @@ class SharedCaches {
 // The static part by which the cache of a callable is found; and whether it is found by that of `function`.
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
 bool is_known(PyObject* function, const CallCache& cache);
-// As settle_key, for the wrapped callable itself: where it changed, other callables find the cache no more. False where
-// it did not, or is not the one that the cache was made for.
-bool settle_root(PyObject* function, const CallCache& cache);
-bool others_changed_root(PyObject* function, const CallCache& cache);
+// As settle_key, for the wrapped callable itself: where it has changed, other callables find the cache no more.
+Change settle_root(PyObject* function, const CallCache& cache, bool others_may);
 
 }  // namespace partax

@@ -120,8 +120,14 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   throw PythonError{};
 }
 
-bool has_other_threads() noexcept {
+bool others_are_there() noexcept {
   return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
+}
+
+// Nobody else finds the program.
+void keep_nothing(CallFrame& frame) noexcept {
+  frame.keeps_nothing = true;
+  frame.cache.table.erase(*frame.entry);
 }
 
 }  // namespace
@@ -154,8 +160,11 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   }
   // The callable may hold other things than when its cache was found. In the last try, what it traces now is for itself
   // alone.
-  if (!is_known(frame->function, frame->cache) && !(frame->is_last_try && settle_root(frame->function, frame->cache))) {
-    raise_outdated(*frame);
+  if (!is_known(frame->function, frame->cache)) {
+    if (!frame->is_last_try) raise_outdated(*frame);
+    const Change change = settle_root(frame->function, frame->cache, others_are_there());
+    if (change == Change::kNone) raise_outdated(*frame);
+    if (change == Change::kOthers) keep_nothing(*frame);
   }
   frame->traced = true;
   TraceRecorder recorder(*frame, spec, arrays, leaves, count);
@@ -166,14 +175,15 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame->in_body = true;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
   frame->in_body = false;
-  // What has changed meanwhile is a record that the callable keeps, unless it may have been another thread: nobody
-  // knows then which state has been traced.
-  if (!frame->is_last_try && has_other_threads() &&
-      (others_changed_root(frame->function, frame->cache) || others_changed_key(*frame))) {
-    raise_outdated(*frame);
+  if (!frame->keeps_nothing) {
+    const Change root = settle_root(frame->function, frame->cache, others_are_there());
+    if (root == Change::kOthers || settle_key(*frame, others_are_there()) == Change::kOthers) {
+      if (!frame->is_last_try) raise_outdated(*frame);
+      keep_nothing(*frame);
+    }
+    if (root == Change::kNone) note_unchanged(frame->function);
+    frame->root_changed = root == Change::kOwn;
   }
-  settle_key(*frame);
-  frame->root_changed = settle_root(frame->function, frame->cache);
   Ref packed;
   std::shared_ptr<std::size_t> calls;
   while (!packed) {
