@@ -83,7 +83,7 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
 // How callables have changed while they were traced.
-enum class Change {
+enum class Change : std::uint8_t {
   kNone,
   kOwn,     // they keep records, as one that counts its traces does
   kOthers,  // another thread seems to have changed one: nobody knows which state has been traced
