@@ -153,6 +153,11 @@ def test_an_array_that_does_not_fit_is_named(split: Sharding, devices: list[Any]
     assert_same(f({**bad, "w": array(16)}, array(8))[0]["w"], array(16))
 
 
+def test_a_number_that_is_traced_does_not_fit(split: Sharding) -> None:
+    with pytest.raises(ValueError, match=r"^`rate`: found float64\[\], expected "):
+        filter_jit(lambda x, rate: x * rate, trace=("rate",), in_shardings=split)(array(8), 0.5)
+
+
 def test_lower_names_an_array_that_does_not_fit(split: Sharding) -> None:
     with pytest.raises(ValueError, match=r"^`tree\['w'\]`: found float32\[3\], expected "):
         filter_jit(lambda tree: tree, in_shardings=split).lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})

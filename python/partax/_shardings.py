@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
@@ -80,9 +81,10 @@ def misplaced_leaf(
 
     shardings = leaf_in_shardings(options, names, values, has_callable)
     for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
-        if isinstance(sharding, Sharding) and not _fits(leaf, sharding):
+        array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
+        if isinstance(sharding, Sharding) and not _fits(array, sharding):
             return i, (
-                f"found {described(leaf)}, expected an array that can have the sharding {sharding} of in_shardings; "
+                f"found {described(array)}, expected an array that can have the sharding {sharding} of in_shardings; "
                 f"place it by `filter_shard`, or give in_shardings another one there. JAX says: {error}"
             )
     return None
