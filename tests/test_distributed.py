@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,7 +125,10 @@ def test_a_killed_process_ends_the_others_with_an_error(job: Any) -> None:
     survivor = ended[1 - VICTIM]
     assert not survivor.killed and survivor.returncode not in (0, -signal.SIGKILL)
     assert survivor.seconds < processes.GRACE_SECONDS
-    assert "another task died" in survivor.output or "Connection closed" in survivor.output, survivor.output
+    # What comes first is a matter of luck: jax's own word, a collective's exception, or the end that Gloo makes of a
+    # process when, after one device's exception, another gets a message of a collective that it is not at.
+    told = r"another task died|[Cc]onnection (closed|reset)|terminate called after throwing an instance of 'gloo::"
+    assert re.search(told, survivor.output), survivor.output
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
