@@ -131,7 +131,7 @@ Ref info_of(const CallCache& cache) {
 }
 
 Callables callables_of(PyObject* options) {
-  const Ref name = Ref::checked(PyObject_GetAttrString(options, "callables"));
+  const Ref name = attribute(options, "callables");
   return PyUnicode_CompareWithASCIIString(name.get(), "identity") == 0 ? Callables::kByIdentity
                                                                        : Callables::kByStructure;
 }
@@ -139,10 +139,10 @@ Callables callables_of(PyObject* options) {
 Ref make_cache(PyObject* function, PyObject* options) {
   const Ref description = Ref::checked(PyObject_CallOneArg(hooks().call_parameters.get(), function));
   Parameters parameters = read_parameters(description.get());
-  const Ref size = Ref::checked(PyObject_GetAttrString(options, "cache_size"));
+  const Ref size = attribute(options, "cache_size");
   const std::size_t max_size = PyLong_AsSize_t(size.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};
-  const Ref rule = Ref::checked(PyObject_GetAttrString(options, "trace"));
+  const Ref rule = attribute(options, "trace");
   auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
                                            TraceRule(rule.get()));
   Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));

@@ -61,13 +61,7 @@ Ref leaf_paths(const CallFrame& frame, const TreeSpec& key) {
   return paths;
 }
 
-Ref values_tuple(const CallFrame& frame) {
-  Ref values = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(frame.call.size())));
-  for (std::size_t i = 0; i < frame.call.size(); ++i) {
-    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(i), Py_NewRef(frame.call.values()[i]));
-  }
-  return values;
-}
+Ref values_tuple(const CallFrame& frame) { return tuple_of(frame.call.values(), frame.call.size()); }
 
 using Pins = std::vector<std::uint8_t>;
 
@@ -103,7 +97,7 @@ bool any_in_both(const Pins& left, const Pins& right) {
 // anew.
 Ref draft_of(const CallFrame& frame, Entry& entry, PyObject* names, PyObject* leaves) {
   if (entry.draft) return entry.draft;
-  const Ref values = values_tuple(frame);
+  const Ref values = tuple_of(frame.call.values(), frame.call.size());
   auto [draft, pinned] = with_pins(Ref::checked(PyObject_CallFunctionObjArgs(
       hooks().draft_target.get(), frame.cache.options.get(), frame.function, names, values.get(), leaves,
       frame.call.has_callable() ? Py_True : Py_False, leaf_paths(frame, entry.key).get(), nullptr)));
@@ -187,10 +181,10 @@ void note_tracers(const CallFrame& frame, const LeafBuffer& leaves, PyObject* er
 // jax says which sharding does not fit, but not always of which argument.
 void name_misplaced_leaf(const CallFrame& frame, const LeafBuffer& leaves) {
   Ref original = take_exception();
-  const Ref found = Ref::checked(
-      PyObject_CallFunctionObjArgs(hooks().misplaced_leaf.get(), frame.cache.options.get(),
-                                   string_tuple(names_of(frame)).get(), values_tuple(frame).get(), leaves.tuple().get(),
-                                   frame.call.has_callable() ? Py_True : Py_False, original.get(), nullptr));
+  const Ref found = Ref::checked(PyObject_CallFunctionObjArgs(
+      hooks().misplaced_leaf.get(), frame.cache.options.get(), string_tuple(names_of(frame)).get(),
+      tuple_of(frame.call.values(), frame.call.size()).get(), leaves.tuple().get(),
+      frame.call.has_callable() ? Py_True : Py_False, original.get(), nullptr));
   if (found.get() == Py_None) return restore_exception(std::move(original));
   Py_ssize_t index = 0;
   const char* text = nullptr;
@@ -313,8 +307,8 @@ void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {
         TypeTable::instance().find(leaf).sort != LeafSort::kNumpyScalar) {
       continue;
     }
-    const Ref dtype = Ref::checked(PyObject_GetAttrString(leaf, "dtype"));
-    const Ref kind = Ref::checked(PyObject_GetAttrString(dtype.get(), "kind"));
+    const Ref dtype = attribute(leaf, "dtype");
+    const Ref kind = attribute(dtype.get(), "kind");
     const char* letter = PyUnicode_AsUTF8(kind.get());
     if (letter == nullptr) throw PythonError{};
     if (std::string("OSUmM").find(*letter) == std::string::npos) continue;

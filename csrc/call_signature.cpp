@@ -18,7 +18,7 @@ Ref defaults_holder(const Parameters& parameters, PyObject* function) {
   if (parameters.defaults == Parameters::Defaults::kOfFunction) {
     holder = Ref::borrow(function);
   } else if (parameters.defaults == Parameters::Defaults::kOfCallMethod) {
-    holder = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(function)), "__call__"));
+    holder = attribute(reinterpret_cast<PyObject*>(Py_TYPE(function)), "__call__");
   }
   return holder && PyFunction_Check(holder.get()) ? holder : Ref();
 }

@@ -335,8 +335,7 @@ void CallableParts::jitted(PyObject* callable) {
 }
 
 void CallableParts::wrapper(PyObject* callable) {
-  parts_ = {wrapped_callable(callable), Ref::checked(PyObject_GetAttrString(callable, "__self__")),
-            Ref::checked(PyObject_GetAttrString(callable, "_options"))};
+  parts_ = {wrapped_callable(callable), attribute(callable, "__self__"), attribute(callable, "_options")};
   num_state_ = parts_.size();
 }
 

@@ -16,9 +16,9 @@ bool is_union(PyObject* object) noexcept {
 // Whether isinstance with this class on the right is answered by type.__instancecheck__.
 bool has_plain_check(PyObject* cls) {
   if (PyType_CheckExact(cls)) return true;
-  const Ref ours = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(cls)), "__instancecheck__"));
-  static PyObject* const plain = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyType_Type),
-                                                                     "__instancecheck__"))
+  const Ref ours = attribute(reinterpret_cast<PyObject*>(Py_TYPE(cls)), "__instancecheck__");
+  static PyObject* const plain = attribute(reinterpret_cast<PyObject*>(&PyType_Type),
+                                           "__instancecheck__")
                                      .release();  // kept for ever
   return ours.get() == plain;
 }
@@ -30,7 +30,7 @@ bool tells_its_class(PyTypeObject* type) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
     if (base == &PyBaseObject_Type) return true;
     if (!(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
-    const Ref dict = Ref::checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(base), "__dict__"));
+    const Ref dict = attribute(reinterpret_cast<PyObject*>(base), "__dict__");
     const Ref name = Ref::checked(PyUnicode_InternFromString("__class__"));
     if (checked_int(PySequence_Contains(dict.get(), name.get())) == 1) return false;
   }
@@ -114,7 +114,7 @@ bool FilterReader::read_type(PyObject* object, Filter& filter) {
 // The objects of partax._filters: their `_described` is (name, argument).
 void FilterReader::read_described(PyObject* object, Filter& filter) {
   if (++depth_ > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the filter is nested too deeply");
-  const Ref described = Ref::checked(PyObject_GetAttrString(object, "_described"));
+  const Ref described = attribute(object, "_described");
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(described.get(), 0));
   if (name == nullptr) throw PythonError{};
   PyObject* argument = PyTuple_GET_ITEM(described.get(), 1);
@@ -124,7 +124,7 @@ void FilterReader::read_described(PyObject* object, Filter& filter) {
     filter.atom = num_atoms_++;
   } else if (std::strcmp(name, "regex") == 0) {
     filter.op = Filter::Op::kRegex;
-    filter.object = Ref::checked(PyObject_GetAttrString(argument, "search"));
+    filter.object = attribute(argument, "search");
   } else {
     filter.op = std::strcmp(name, "any") == 0   ? Filter::Op::kAny
                 : std::strcmp(name, "all") == 0 ? Filter::Op::kAll

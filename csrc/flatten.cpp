@@ -234,7 +234,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
       }
       open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
-        add_static(Ref::checked(PyObject_GetAttrString(object, "default_factory")), Unhashable::kRefuse);
+        add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
       }
       dict_children(object, keys.get(), index);
       return;

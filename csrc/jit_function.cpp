@@ -216,7 +216,7 @@ PyObject* clear_cache(PyObject* self, PyObject*) noexcept {
     CallCache& cache = cache_in(keep.get());
     cache.table.clear();
     cache.hits = cache.misses = 0;
-    if (cache.history) Ref::checked(PyObject_CallMethod(cache.history.get(), "cleared", nullptr));
+    if (cache.history) Ref::checked(PyObject_CallNoArgs(attribute(cache.history.get(), "cleared").get()));
     Py_RETURN_NONE;
   });
 }

@@ -158,7 +158,7 @@ class Matcher {
   bool dict(const Node& node, PyObject* object) {
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
     if (node.kind == Kind::kDefaultDict) {
-      const Ref factory = Ref::checked(PyObject_GetAttrString(object, "default_factory"));
+      const Ref factory = attribute(object, "default_factory");
       if (!static_value(node.first_static, factory.get())) return false;
     }
     const std::size_t keys = first_key(node);

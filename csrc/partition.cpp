@@ -99,11 +99,12 @@ Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObje
     split(parts, tree, filters, options);
     const Py_ssize_t count = PyTuple_GET_SIZE(filters) + 1;
     Partition result;
-    result.trees = Ref::checked(PyTuple_New(count));
+    std::vector<Ref> trees;
     for (Py_ssize_t i = 0; i < count; ++i) {
       PartLeaves leaves(parts, static_cast<std::uint32_t>(i), true, replace);
-      PyTuple_SET_ITEM(result.trees.get(), i, rebuild(parts.spec, leaves).release());
+      trees.push_back(rebuild(parts.spec, leaves));
     }
+    result.trees = tuple_of(std::move(trees));
     result.counts.resize(static_cast<std::size_t>(count), 0);
     for (const std::uint32_t part : parts.part) ++result.counts[part];
     return result;

@@ -19,7 +19,7 @@ bool is_inexact_dtype(PyObject* dtype) {
 }
 
 bool has_inexact_dtype(PyObject* object) {
-  const Ref dtype = Ref::checked(PyObject_GetAttrString(object, "dtype"));
+  const Ref dtype = attribute(object, "dtype");
   return is_inexact_dtype(dtype.get());
 }
 
@@ -28,7 +28,7 @@ bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tra
 // The object's `__jax_array__`, or empty. An error other than its absence is raised.
 Ref array_conversion(PyObject* object) {
   if (PyUnicode_CheckExact(object) || object == Py_None) return {};
-  Ref found = Ref::steal(PyObject_GetAttrString(object, "__jax_array__"));
+  Ref found = maybe_attribute(object, "__jax_array__");
   if (found) return found;
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw PythonError{};
   PyErr_Clear();

@@ -67,6 +67,22 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+// A tuple of these. Items that run code of users are made before it: an incomplete tuple can be found by the collector.
+inline Ref tuple_of(std::vector<Ref> items) {
+  Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(items.size())));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), items[i].release());
+  }
+  return tuple;
+}
+
+inline Ref tuple_of(PyObject* const* items, std::size_t count) {
+  std::vector<Ref> owned;
+  owned.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) owned.push_back(Ref::borrow(items[i]));
+  return tuple_of(std::move(owned));
+}
+
 inline int checked_int(int status) {
   if (status < 0) throw PythonError{};
   return status;
@@ -159,6 +175,18 @@ inline std::string exact_text(PyObject* text) {
 }
 inline Ref exact_unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
+}
+
+// An attribute, or null where that raises. The name is interned, unlike with PyObject_GetAttrString: CPython's cache of
+// attributes would keep each other string, in the place of something useful.
+inline Ref maybe_attribute(PyObject* object, const char* name) {
+  const Ref interned = Ref::checked(PyUnicode_InternFromString(name));
+  return Ref::steal(PyObject_GetAttr(object, interned.get()));
+}
+inline Ref attribute(PyObject* object, const char* name) {
+  Ref found = maybe_attribute(object, name);
+  if (!found) throw PythonError{};
+  return found;
 }
 
 // A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.

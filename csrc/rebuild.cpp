@@ -5,18 +5,62 @@
 namespace partax {
 namespace {
 
+// No garbage collection starts in here: for allocations that run nobody's code. A rebuilt model counts for hundreds of
+// allocations, and most often replaces one of the same size next, which takes them all back.
+class CollectionPause {
+ public:
+  CollectionPause() noexcept : enabled_(PyGC_Disable() != 0) {}
+  CollectionPause(const CollectionPause&) = delete;
+  CollectionPause& operator=(const CollectionPause&) = delete;
+  ~CollectionPause() {
+    if (enabled_) PyGC_Enable();
+  }
+
+ private:
+  bool enabled_;
+};
+
+// A result of `make()`, a new reference.
+template <typename Make>
+Ref allocated(Make&& make) {
+  const CollectionPause pause;
+  return Ref::checked(make());
+}
+
+// The value of a name; borrowed, null where there is none.
+PyObject* named(PyObject* names, const char* name) {
+  const Ref key = Ref::checked(PyUnicode_InternFromString(name));
+  PyObject* value = PyDict_GetItemWithError(names, key.get());
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+  return value;
+}
+
+// Whether calling the class with its fields only makes the tuple: its __new__ is what collections.namedtuple wrote, a
+// function that sees tuple's __new__ and no built-in name.
+bool is_plain_named_tuple(PyTypeObject* type, std::size_t arity) {
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  const Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
+  if (!PyFunction_Check(make.get())) return false;
+  PyObject* names = PyFunction_GetGlobals(make.get());
+  PyObject* builtins = named(names, "__builtins__");
+  if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
+  PyObject* tuple_new = named(names, "_tuple_new");
+  if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(make.get()));
+  return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
+         static_cast<std::size_t>(code->co_argcount) == arity + 1;
+}
+
 class Rebuilder {
  public:
   Rebuilder(const TreeSpec& spec, LeafSource& leaves) : spec_(spec), leaves_(leaves) {}
 
   std::vector<Ref> call() {
     const std::uint32_t arity = spec_.nodes[at_++].arity;
-    const Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(arity)));
-    PyObject** items = reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item;
-    sequence(arity, items);
+    const Ref tuple = filled_tuple(Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(arity))), arity);
     std::vector<Ref> children;
     children.reserve(arity);
-    for (std::uint32_t i = 0; i < arity; ++i) children.push_back(Ref::borrow(items[i]));
+    for (std::uint32_t i = 0; i < arity; ++i) children.push_back(Ref::borrow(PyTuple_GET_ITEM(tuple.get(), i)));
     return children;
   }
 
@@ -31,14 +75,12 @@ class Rebuilder {
         return Ref::borrow(Py_None);
       case Kind::kTuple:
         return tuple(node);
-      case Kind::kNamedTuple: {
-        const Ref children = tuple(node);
-        return Ref::checked(PyObject_CallObject(type(node), children.get()));
-      }
+      case Kind::kNamedTuple:
+        return named_tuple(node);
       case Kind::kList: {
-        Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(node.arity)));
-        sequence(node.arity, reinterpret_cast<PyListObject*>(list.get())->ob_item);
-        return list;
+        Ref list = allocated([&] { return PyList_New(static_cast<Py_ssize_t>(node.arity)); });
+        PyObject** items = reinterpret_cast<PyListObject*>(list.get())->ob_item;
+        return filled(std::move(list), items, node.arity);
       }
       case Kind::kDict:
       case Kind::kOrderedDict:
@@ -73,8 +115,17 @@ class Rebuilder {
     return value;
   }
 
-  // Fills the (empty) places of a new sequence, which owns what is there if anything raises.
-  void sequence(std::size_t arity, PyObject** items) {
+  // Fills the (empty) places of a new sequence, which owns what is there if anything raises. The collector does not
+  // know it until it is full, so that nobody finds it there before.
+  Ref filled(Ref sequence, PyObject** items, std::size_t arity) {
+    if (arity == 0) return sequence;
+    PyObject_GC_UnTrack(sequence.get());
+    fill(items, arity);
+    PyObject_GC_Track(sequence.get());
+    return sequence;
+  }
+
+  void fill(PyObject** items, std::size_t arity) {
     std::size_t i = 0;
     while (i < arity) {
       const Node& next = spec_.nodes[at_];
@@ -93,15 +144,28 @@ class Rebuilder {
   }
 
   Ref tuple(const Node& node) {
-    Ref result = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(node.arity)));
-    sequence(node.arity, reinterpret_cast<PyTupleObject*>(result.get())->ob_item);
-    return result;
+    return filled_tuple(allocated([&] { return PyTuple_New(static_cast<Py_ssize_t>(node.arity)); }), node.arity);
+  }
+
+  Ref filled_tuple(Ref tuple, std::size_t arity) {
+    PyObject** items = reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item;
+    return filled(std::move(tuple), items, arity);
+  }
+
+  Ref named_tuple(const Node& node) {
+    PyTypeObject* cls = node.info->type;
+    if (is_plain_named_tuple(cls, node.arity)) {
+      const auto size = static_cast<Py_ssize_t>(node.arity);
+      return filled_tuple(allocated([&] { return cls->tp_alloc(cls, size); }), node.arity);
+    }
+    const Ref children = tuple(node);
+    return Ref::checked(PyObject_CallObject(type(node), children.get()));
   }
 
   Ref dict(const Node& node) {
     Ref result;
     if (node.kind == Kind::kDict) {
-      result = Ref::checked(PyDict_New());
+      result = allocated([] { return PyDict_New(); });
     } else if (node.kind == Kind::kOrderedDict) {
       result = Ref::checked(PyObject_CallNoArgs(type(node)));
     } else {
@@ -120,9 +184,13 @@ class Rebuilder {
   // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
   Ref module(const Node& node) {
     const TypeInfo& info = *node.info;
-    Ref object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_tuple(), nullptr));
-    // Filled in place, so that instances of one class share the keys of their dictionaries.
-    const Ref dict = Ref::checked(PyObject_GenericGetDict(object.get(), nullptr));
+    Ref object, dict;
+    {
+      const CollectionPause pause;
+      object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_tuple(), nullptr));
+      // Filled in place, so that instances of one class share the keys of their dictionaries.
+      dict = Ref::checked(PyObject_GenericGetDict(object.get(), nullptr));
+    }
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
       if (child.get() == hooks().missing.get()) continue;

@@ -72,7 +72,7 @@ void SharedCaches::wait(const EntryPtr& entry) noexcept {
 }
 
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
-  const Ref key = Ref::checked(PyObject_GetAttrString(options, "key"));
+  const Ref key = attribute(options, "key");
   TreeSpec spec;
   LeafBuffer leaves;
   FlattenOptions flatten_options;

@@ -14,7 +14,7 @@ bool compares_like(PyTypeObject* type, PyTypeObject& base) noexcept {
 // True for the treedef of a leaf, which has no aux data.
 bool is_one_leaf(PyObject* treedef) {
   for (const char* count : {"num_nodes", "num_leaves"}) {
-    const Ref number = Ref::checked(PyObject_GetAttrString(treedef, count));
+    const Ref number = attribute(treedef, count);
     if (PyLong_AsLong(number.get()) != 1) return false;
   }
   return true;
@@ -92,7 +92,7 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
                                  "`__eq__` (static); give the type a hash, or make it a pytree node");
 }
 
-Ref numpy_bytes(PyObject* scalar) { return Ref::checked(PyObject_CallMethod(scalar, "tobytes", nullptr)); }
+Ref numpy_bytes(PyObject* scalar) { return Ref::checked(PyObject_CallNoArgs(attribute(scalar, "tobytes").get())); }
 
 Ref field(PyObject* value, PyObject* name) {
   Ref found = Ref::steal(PyObject_GenericGetAttr(value, name));
@@ -116,8 +116,8 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       return std::memcmp(&a, &b, sizeof a) == 0;
     }
     case Form::kNumpyScalar: {
-      Ref left_dtype = Ref::checked(PyObject_GetAttrString(left, "dtype"));
-      Ref right_dtype = Ref::checked(PyObject_GetAttrString(right, "dtype"));
+      Ref left_dtype = attribute(left, "dtype");
+      Ref right_dtype = attribute(right, "dtype");
       if (checked_int(PyObject_RichCompareBool(left_dtype.get(), right_dtype.get(), Py_EQ)) == 0) return false;
       return checked_int(PyObject_RichCompareBool(numpy_bytes(left).get(), numpy_bytes(right).get(), Py_EQ)) == 1;
     }
@@ -206,14 +206,13 @@ Ref copied(PyObject* value) {
   }
   if (PyTuple_CheckExact(value)) {
     const Py_ssize_t size = PyTuple_GET_SIZE(value);
-    Ref copy = Ref::checked(PyTuple_New(size));
+    std::vector<Ref> items;
     bool same = true;
     for (Py_ssize_t i = 0; i < size; ++i) {
-      Ref item = copied(PyTuple_GET_ITEM(value, i));
-      same = same && item.get() == PyTuple_GET_ITEM(value, i);
-      PyTuple_SET_ITEM(copy.get(), i, item.release());
+      items.push_back(copied(PyTuple_GET_ITEM(value, i)));
+      same = same && items.back().get() == PyTuple_GET_ITEM(value, i);
     }
-    return same ? Ref::borrow(value) : copy;
+    return same ? Ref::borrow(value) : tuple_of(std::move(items));
   }
   return form_of(value) == Form::kFrozenDataclass ? copied_dataclass(value) : Ref::borrow(value);
 }

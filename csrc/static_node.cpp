@@ -320,19 +320,18 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
     split(parts, tree, filters, options);
     tell_apart(parts.keys);
     const Py_ssize_t count = PyTuple_GET_SIZE(filters) + (rest_is_static ? 0 : 1);
-    Ref result = Ref::checked(PyTuple_New(count + 1));
-    for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(result.get(), i + 1, Ref::checked(PyDict_New()).release());
+    std::vector<Ref> result(1);  // the spec, then the dictionaries
+    for (Py_ssize_t i = 0; i < count; ++i) result.push_back(Ref::checked(PyDict_New()));
     for (std::size_t i = 0; i < parts.keys.size(); ++i) {
-      PyObject* dict = PyTuple_GET_ITEM(result.get(), static_cast<Py_ssize_t>(parts.part[i]) + 1);
-      checked_int(PyDict_SetItem(dict, parts.keys[i].get(), parts.leaves[i]));
+      checked_int(PyDict_SetItem(result[parts.part[i] + 1].get(), parts.keys[i].get(), parts.leaves[i]));
     }
     auto part = std::make_unique<StaticPart>();
     part->tree = std::move(parts.spec);
     for (StaticValue& value : part->tree.statics) value.own();
     part->keys = std::move(parts.keys);
     part->separator = Ref::borrow(separator == nullptr ? Py_None : separator);
-    PyTuple_SET_ITEM(result.get(), 0, make_node(flat_spec_type, std::move(part)).release());
-    return result;
+    result[0] = make_node(flat_spec_type, std::move(part));
+    return tuple_of(std::move(result));
   });
 }
 
@@ -364,7 +363,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     leaves.push_back(std::move(leaf));
   }
   if (!right) {
-    const Ref paths = Ref::checked(PyObject_GetAttrString(spec, "paths"));
+    const Ref paths = attribute(spec, "paths");
     const Ref error = Ref::checked(PyObject_CallFunctionObjArgs(hooks().wrong_keys.get(), paths.get(), dicts, nullptr));
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
     throw PythonError{};

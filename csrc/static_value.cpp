@@ -120,7 +120,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Trail& trail) {
                                                }));
   };
   if (sort == CallableSort::kJitted) {
-    const Ref wrapped = Ref::steal(PyObject_GetAttrString(value, "__wrapped__"));
+    const Ref wrapped = maybe_attribute(value, "__wrapped__");
     if (!wrapped) forgive();
     add(wrapped.get());
     return seed;

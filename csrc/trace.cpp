@@ -96,10 +96,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   output->spec = std::move(spec);
   forward_callables(*output, arguments, entry.key);
   output->spec = output->spec.weakened(entry.key);
-  Ref children = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    PyTuple_SET_ITEM(children.get(), static_cast<Py_ssize_t>(i), results[i].release());
-  }
+  Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
   slot->output = output;
   Ref node = make_output_node(slot, std::move(children));

@@ -52,14 +52,6 @@ class Parts final : public TreeVisitor {
   Ref list_;
 };
 
-Ref tuple_of(PyObject* const* objects, std::size_t count) {
-  Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
-  for (std::size_t i = 0; i < count; ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(objects[i]));
-  }
-  return tuple;
-}
-
 PyObject* truth(bool value) noexcept { return value ? Py_True : Py_False; }
 
 }  // namespace
@@ -87,7 +79,7 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
       tuple_of(frame.call.values(), frame.call.size()).get(), values.tuple().get(), tuple_of(tracers, count).get(),
       truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch.get(), nullptr));
   frame.record = record_;
-  const Ref number = Ref::checked(PyObject_GetAttrString(record_.get(), "number"));
+  const Ref number = attribute(record_.get(), "number");
   const std::size_t value = PyLong_AsSize_t(number.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};
   frame.entry->log.push_back(EntryTrace{value, nullptr});

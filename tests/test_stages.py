@@ -3,6 +3,8 @@ paths, and the bounded table (static values have test_static_values.py)."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 import gc
 import itertools
@@ -198,6 +200,55 @@ def test_rebuild_does_not_call_init() -> None:
     assert rebuilt[1].x is x
 
 
+class Meta(type):
+    def __call__(cls, *fields: Any) -> Any:
+        return super().__call__(*reversed(fields))
+
+
+class Swapped(collections.namedtuple("Swapped", "left right")):
+    def __new__(cls, left: Any, right: Any) -> Swapped:
+        return super().__new__(cls, right, left)
+
+
+class Told(collections.namedtuple("Told", "left right")):
+    def __init__(self, *fields: Any) -> None:
+        self.told = fields
+
+
+class Named(Pair):
+    label = "a class attribute"
+
+
+Reversed = Meta("Reversed", (Pair,), {})
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [Pair(1, [2]), Named(1, 2), Swapped(1, 2), Told(1, 2), Reversed(1, 2), collections.namedtuple("Empty", "")()],
+    ids=lambda tree: type(tree).__name__,
+)
+def test_rebuilt_named_tuples_are_what_calling_their_class_gives(tree: Any) -> None:
+    leaves, treedef = jax.tree.flatten(tree)
+    want = jax.tree.unflatten(treedef, leaves)
+    found = _core.flatten(tree)[1].rebuild([])
+    assert type(found) is type(tree) and found == want
+    assert getattr(found, "told", None) == getattr(want, "told", None)
+
+
+def test_the_class_of_a_rebuilt_named_tuple_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    Point = collections.namedtuple("Point", "x y")
+    x = array(1)
+    leaves, spec = _core.flatten([Point(x, "s")])
+    assert spec.rebuild(leaves) == [(x, "s")]
+    monkeypatch.setattr(Point, "__new__", lambda cls, x, y: (x, y, "new"))
+    assert spec.rebuild(leaves) == [(x, "s", "new")]
+    monkeypatch.undo()
+    assert type(spec.rebuild(leaves)[0]) is Point
+    short, spec = _core.flatten(tuple.__new__(Point, [x]))
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
+        spec.rebuild(short)
+
+
 def test_too_deep_and_self_containing_trees_are_recursion_errors() -> None:
     deep, endless, loop = endless_values()
     _, spec = _core.flatten([1, [2]])
@@ -214,8 +265,12 @@ def test_dict_keys_that_cannot_be_sorted_are_an_error_with_the_path() -> None:
     assert "config[0]['inner']" in str(caught.value)
 
 
+def nothing() -> None: ...
+
+
 class Fragile:
     fail = ""
+    on_unflatten = staticmethod(nothing)
 
     def __init__(self, x: Any) -> None:
         self.x = x
@@ -228,6 +283,7 @@ def _fragile_flatten(node: Fragile) -> tuple[Any, None]:
 
 
 def _fragile_unflatten(_: None, children: Any) -> Fragile:
+    Fragile.on_unflatten()
     if Fragile.fail == "unflatten":
         raise LookupError("unflatten failed")
     return Fragile(*children)
@@ -251,6 +307,64 @@ def test_a_node_that_raises_passes_its_error_on_with_the_path(monkeypatch: Any) 
     monkeypatch.setattr(Fragile, "fail", "")
     assert spec.match(tree) == leaves
     assert spec.rebuild(leaves)["a"][0].x is leaves[0]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fail", ["", "unflatten"])
+def test_rebuild_leaves_the_garbage_collector_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, enabled: bool, fail: str
+) -> None:
+    seen: list[bool] = []
+    leaves, spec = _core.flatten([Layer(array(1)), Pair((1,), {"a": Fragile(array(2))}), [3]])
+    monkeypatch.setattr(Fragile, "fail", fail)
+    monkeypatch.setattr(Fragile, "on_unflatten", lambda: seen.append(gc.isenabled()))
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(LookupError) if fail else contextlib.nullcontext():
+            spec.rebuild(leaves)
+        assert gc.isenabled() is enabled and seen == [enabled]
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
+def test_replacing_a_model_by_its_like_collects_no_garbage() -> None:
+    leaves, spec = _core.flatten([Pair(Layer(array(1)), (i, [i])) for i in range(300)])
+    collections_seen: list[Any] = []
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        collections_seen.append((phase, info))
+
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(900, 1000, 1000)
+    gc.callbacks.append(count)
+    try:
+        for _ in range(20):
+            spec.rebuild(leaves)
+        assert len(collections_seen) <= 2
+        kept = [spec.rebuild(leaves) for _ in range(20)]
+        _ = [[] for _ in range(1000)]
+        assert len(collections_seen) > 2 and len(kept) == 20
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*threshold)
+
+
+def test_nobody_finds_a_sequence_before_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = array(1)
+    leaves, spec = _core.flatten((1, [x, Pair(Fragile(x), 2), 3], Fragile(x), "last"))
+    seen: list[Any] = []
+
+    def look() -> None:
+        for found in gc.get_objects():
+            if type(found) in (tuple, list, Pair):
+                # What has an empty place cannot be read; the interpreter may crash.
+                seen.append(len([*found]))
+
+    monkeypatch.setattr(Fragile, "on_unflatten", look)
+    rebuilt = spec.rebuild(leaves)
+    assert len(seen) > 100 and rebuilt[1][1][1:] == (2,) and rebuilt[3] == "last"
 
 
 def test_a_spec_keeps_no_array_alive() -> None:
