@@ -154,11 +154,24 @@ void Flattener::walk_object(PyObject* object) {
                                "found a tree that is nested more than " + std::to_string(kMaxDepth) +
                                    " levels deep or contains itself, expected a finite, flatter tree");
   }
+  if (depth_ >= kFirstMilestone) find_cycle(object);
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
   --depth_;
   if (options_.observer != nullptr) options_.observer->leave();
+}
+
+// Compares the object with the one above it at the last depth that is a milestone. A tree that contains itself ends
+// soon so, before all that stands beside it at each level has been read 2000 times.
+void Flattener::find_cycle(PyObject* object) {
+  std::size_t last = 0;
+  while (kFirstMilestone << (last + 1) < depth_) ++last;
+  if (depth_ > kFirstMilestone && object == milestones_.at(last)) {
+    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
+  }
+  if (depth_ == kFirstMilestone) milestones_.at(0) = object;
+  if (depth_ == kFirstMilestone << (last + 1)) milestones_.at(last + 1) = object;
 }
 
 // Walks `count` children; consecutive leaves of one kind become one run.

@@ -1,6 +1,8 @@
 // Object -> static part and dynamic leaves.
 #pragma once
 
+#include <array>
+
 #include "leaf_buffer.h"
 #include "python_api.h"
 #include "trace_rule.h"
@@ -40,8 +42,11 @@ class Flattener {
   void call(PyObject* const* values, std::size_t count);
 
  private:
+  static constexpr int kFirstMilestone = 64;
+
   void walk(PyObject* object, const Step* step);
   void walk_object(PyObject* object);
+  void find_cycle(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
   void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
@@ -59,6 +64,7 @@ class Flattener {
   FlattenOptions options_;
   bool traces_more_ = false;  // the rule applies here
   int depth_ = 0;
+  std::array<PyObject*, 5> milestones_ = {};  // the nodes above at the depths 64, 128, ..., 1024; borrowed
 };
 
 // dict keys in jax's order: sorted.

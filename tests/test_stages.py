@@ -259,6 +259,37 @@ def test_too_deep_and_self_containing_trees_are_recursion_errors() -> None:
     assert spec.match([1, [2]]) == []
 
 
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 700])
+def test_a_tree_that_contains_itself_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    read: list[None] = []
+    monkeypatch.setattr(Fragile, "on_flatten", lambda: read.append(None))
+    loop: list[Any] = []
+    tree: Any = loop
+    for _ in range(length - 1):
+        tree = (tree,)
+    loop.extend([Fragile(1), tree])
+    operations = [
+        lambda: _core.flatten(loop),
+        lambda: partax.partition({"k": loop}, partax.is_array),
+        lambda: partax.flat_partition([loop], partax.is_array),
+        lambda: partax.filter_jit(lambda tree: 1)(loop),
+    ]
+    for operation in operations:
+        read.clear()
+        with pytest.raises(RecursionError, match="found a tree that contains itself, expected a finite tree"):
+            operation()
+        # Each walk ends where it comes back below one of the depths 64, 128, ...; a call walks up to three times.
+        assert len(read) <= 3 * ((2 * max(64, length) + length) // length + 1)
+
+
+def test_one_object_at_many_depths_is_not_a_cycle() -> None:
+    shared: list[Any] = [1, ()]
+    tree: Any = shared
+    for _ in range(1990):
+        tree = [shared, tree, ()]
+    assert _core.flatten(tree)[1].num_static == 1991
+
+
 def test_dict_keys_that_cannot_be_sorted_are_an_error_with_the_path() -> None:
     with pytest.raises((TypeError, ValueError), match="sort") as caught:
         _core.flatten([{"inner": {1: "a", "b": 2}}], root="config")
@@ -270,13 +301,14 @@ def nothing() -> None: ...
 
 class Fragile:
     fail = ""
-    on_unflatten = staticmethod(nothing)
+    on_flatten = on_unflatten = staticmethod(nothing)
 
     def __init__(self, x: Any) -> None:
         self.x = x
 
 
 def _fragile_flatten(node: Fragile) -> tuple[Any, None]:
+    Fragile.on_flatten()
     if Fragile.fail == "flatten":
         raise LookupError("flatten failed")
     return (node.x,), None

@@ -99,7 +99,8 @@ class Faults:
         where = progress.read_text().strip("\0 \n")
         if not left or not where.startswith(left[0]):
             raise SystemExit(f"the worker ended with {done.returncode}:\n{done.stdout[-4000:]}")
-        kind = f"crash ({-done.returncode})" if done.returncode < 0 else "died"
+        # AddressSanitizer turns a signal into an exit status.
+        kind = f"crash ({-done.returncode})" if done.returncode < 0 else f"crash (exit {done.returncode})"
         fault = {"kind": kind, "where": where, "site": [], "times": 1, "detail": done.stdout[-6000:]}
         row = {"name": left[0], "points": 0, "counts": {}, "faults": [fault], "core": "", "base": 0, "allocates": True}
         self.rows.append(row)
