@@ -154,6 +154,12 @@ void Flattener::walk_object(PyObject* object) {
                                "found a tree that is nested more than " + std::to_string(kMaxDepth) +
                                    " levels deep or contains itself, expected a finite, flatter tree");
   }
+  if (!stack_.is_free()) {
+    throw WalkError::diagnosed(
+        PyExc_RecursionError,
+        "found a tree that is nested more deeply than this thread's stack has room for, expected "
+        "a flatter tree, or fewer walks within walks");
+  }
   if (depth_ >= kFirstMilestone) find_cycle(object);
   const std::size_t index = spec_.nodes.size();
   node(object, info, index);

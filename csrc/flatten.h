@@ -5,6 +5,7 @@
 
 #include "leaf_buffer.h"
 #include "python_api.h"
+#include "stack_room.h"
 #include "trace_rule.h"
 #include "tree_spec.h"
 #include "walk_observer.h"
@@ -62,6 +63,7 @@ class Flattener {
   TreeSpec& spec_;
   LeafBuffer& leaves_;
   FlattenOptions options_;
+  const StackReserve stack_ = stack_reserve();
   bool traces_more_ = false;  // the rule applies here
   int depth_ = 0;
   std::array<PyObject*, 5> milestones_ = {};  // the nodes above at the depths 64, 128, ..., 1024; borrowed

@@ -5,6 +5,7 @@
 
 #include "attributes.h"
 #include "flatten.h"
+#include "stack_room.h"
 
 namespace partax {
 namespace {
@@ -43,7 +44,8 @@ class Matcher {
       default:
         break;
     }
-    if (Py_TYPE(object) != node.info->type) return false;
+    // Without room for its recursion no tree matches; the walk that follows raises.
+    if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
     switch (node.kind) {
       case Kind::kTuple:
       case Kind::kNamedTuple: {
@@ -288,6 +290,7 @@ class Matcher {
   PyTypeObject* array_type_;
   bool abstract_;
   const TraceRule* rule_;
+  const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "rebuild.h"
 
 #include "attributes.h"
+#include "stack_room.h"
 
 namespace partax {
 namespace {
@@ -73,6 +74,14 @@ class Rebuilder {
         return static_value(node.first_static);
       case Kind::kNone:
         return Ref::borrow(Py_None);
+      default:
+        break;
+    }
+    if (!stack_.is_free()) {
+      PyErr_SetString(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
+      throw PythonError{};
+    }
+    switch (node.kind) {
       case Kind::kTuple:
         return tuple(node);
       case Kind::kNamedTuple:
@@ -94,9 +103,7 @@ class Rebuilder {
         return registered(node);
       case Kind::kStatic:
         return static_value(node.first_static);
-      case Kind::kStaticRun:
-      case Kind::kDynamicRun:
-      case Kind::kCall:
+      default:
         break;
     }
     PyErr_SetString(PyExc_SystemError, "partax: a spec with a misplaced node");
@@ -249,6 +256,7 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   LeafSource& leaves_;
+  const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
   std::size_t next_treedef_ = 0;

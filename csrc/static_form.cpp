@@ -1,6 +1,7 @@
 #include "static_form.h"
 
 #include "callable_value.h"
+#include "stack_room.h"
 
 namespace partax {
 namespace {
@@ -23,7 +24,7 @@ bool is_one_leaf(PyObject* treedef) {
 }  // namespace
 
 DepthGuard::DepthGuard() {
-  if (++static_depth > kMaxDepth) {
+  if (++static_depth > kMaxDepth || !stack_reserve().is_free()) {
     --static_depth;
     throw WalkError::diagnosed(PyExc_RecursionError, "a static value is nested too deeply or contains itself");
   }
