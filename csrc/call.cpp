@@ -61,8 +61,6 @@ Ref leaf_paths(const CallFrame& frame, const TreeSpec& key) {
   return paths;
 }
 
-Ref values_tuple(const CallFrame& frame) { return tuple_of(frame.call.values(), frame.call.size()); }
-
 using Pins = std::vector<std::uint8_t>;
 
 // (object, pinned leaves) from Python.
