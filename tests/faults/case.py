@@ -22,7 +22,7 @@ class Case:
     raises: type[Exception] | None = None
     watched: tuple[Any, ...] = ()  # whose reference counts must stay as they are
     allocates: bool = True
-    keeps: bool = False  # what a run makes is kept for ever, by jax
+    keeps: bool = False  # what a run makes is kept: by jax for ever, or in the history of a function
 
 
 OPERATIONS: dict[str, Callable[[], Case]] = {}

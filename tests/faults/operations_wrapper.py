@@ -288,7 +288,8 @@ def _() -> Case:
 
     x = trees.array(2)
     run = lambda: (filter_jit(held[0])(x), filter_jit(lambda g, x: g(x))(held[0], x))
-    return Case(run, exactly((x + 1, x + 1)), prepare=prepare, watched=(x,))
+    # The history of the lambda keeps the records of its last 256 traces, each with another `counting`.
+    return Case(run, exactly((x + 1, x + 1)), prepare=prepare, watched=(x,), keeps=True)
 
 
 @operation("miss: a result that cannot be static", quick=False)
