@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "match.h"
 
@@ -61,19 +60,26 @@ Ref leaf_paths(const CallFrame& frame, const TreeSpec& key) {
   return paths;
 }
 
-using Pins = std::vector<std::uint8_t>;
+// A node may have fewer children when it is flattened again.
+std::string path_at(const Ref& paths, Py_ssize_t index) {
+  if (index >= PyList_GET_SIZE(paths.get())) return "an argument";
+  return exact_text(PyList_GET_ITEM(paths.get(), index));
+}
 
-// (object, pinned leaves) from Python.
-std::pair<Ref, Pins> with_pins(const Ref& made) {
-  PyObject *object = nullptr, *pinned = nullptr;
-  if (!PyArg_ParseTuple(made.get(), "OO!", &object, &PyBytes_Type, &pinned)) throw PythonError{};
-  const char* bytes = PyBytes_AS_STRING(pinned);
-  return {Ref::borrow(object), Pins(bytes, bytes + PyBytes_GET_SIZE(pinned))};
+// For each leaf 1 or 0.
+using Flags = std::vector<std::uint8_t>;
+
+// (object, flags) from Python.
+std::pair<Ref, Flags> with_flags(const Ref& made) {
+  PyObject *object = nullptr, *flags = nullptr;
+  if (!PyArg_ParseTuple(made.get(), "OO!", &object, &PyBytes_Type, &flags)) throw PythonError{};
+  const char* bytes = PyBytes_AS_STRING(flags);
+  return {Ref::borrow(object), Flags(bytes, bytes + PyBytes_GET_SIZE(flags))};
 }
 
 // The leaves that some trace of the entry forwards.
-Pins forwarded_leaves(const Entry& entry, std::size_t count) {
-  Pins forwarded(count, 0);
+Flags forwarded_leaves(const Entry& entry, std::size_t count) {
+  Flags forwarded(count, 0);
   for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
     const std::shared_ptr<OutputSlot> slot = output.lock();
     if (!slot || !slot->output) continue;
@@ -84,26 +90,26 @@ Pins forwarded_leaves(const Entry& entry, std::size_t count) {
   return forwarded;
 }
 
-bool any_in_both(const Pins& left, const Pins& right) {
+bool any_in_both(const Flags& left, const Flags& right) {
   for (std::size_t i = 0; i < left.size() && i < right.size(); ++i) {
     if (left[i] != 0 && right[i] != 0) return true;
   }
   return false;
 }
 
-// What the target is made of. The first thread's counts: jax traces a function once for all threads, and each function
-// anew.
-Ref draft_of(const CallFrame& frame, Entry& entry, PyObject* names, PyObject* leaves) {
-  if (entry.draft) return entry.draft;
+// The function that jax traces, with the options of its jax.jit. The first thread's counts: jax traces a function once
+// for all threads, and each function anew.
+Ref traced_function(const CallFrame& frame, Entry& entry, PyObject* names, PyObject* leaves) {
+  if (entry.function) return entry.function;
   const Ref values = tuple_of(frame.call.values(), frame.call.size());
-  auto [draft, pinned] = with_pins(Ref::checked(PyObject_CallFunctionObjArgs(
-      hooks().draft_target.get(), frame.cache.options.get(), frame.function, names, values.get(), leaves,
+  auto [function, sharded] = with_flags(Ref::checked(PyObject_CallFunctionObjArgs(
+      hooks().traced_function.get(), frame.cache.options.get(), frame.function, names, values.get(), leaves,
       frame.call.has_callable() ? Py_True : Py_False, leaf_paths(frame, entry.key).get(), nullptr)));
-  if (!entry.draft) {
-    entry.draft = draft;
-    entry.pinned = std::move(pinned);
+  if (!entry.function) {
+    entry.function = function;
+    entry.through_xla = std::move(sharded);
   }
-  return entry.draft;
+  return entry.function;
 }
 
 // Python makes the jax.jit target, and may trace it to know which arguments it must not donate. Tells whether it did,
@@ -112,30 +118,30 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref owners = leaf_owners(entry.key);
   const Ref tuple = leaves.tuple();
   const Ref names = string_tuple(names_of(frame));
-  const Ref draft = draft_of(frame, entry, names.get(), tuple.get());
+  const Ref function = traced_function(frame, entry, names.get(), tuple.get());
   while (!entry.value) {
-    const Pins before = forwarded_leaves(entry, leaves.size());
+    const Flags before = forwarded_leaves(entry, leaves.size());
     const Ref kept = Ref::checked(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(before.data()),
                                                             static_cast<Py_ssize_t>(before.size())));
-    auto [target, donated] = with_pins(Ref::checked(PyObject_CallFunctionObjArgs(
-        hooks().build_target.get(), frame.cache.options.get(), draft.get(), names.get(), owners.get(), tuple.get(),
+    auto [target, donated] = with_flags(Ref::checked(PyObject_CallFunctionObjArgs(
+        hooks().build_target.get(), frame.cache.options.get(), function.get(), names.get(), owners.get(), tuple.get(),
         frame.call.has_callable() ? Py_True : Py_False, kept.get(), nullptr)));
-    // From here on no Python runs: a trace either is in `forwarded`, or sees what is pinned.
+    // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
     if (entry.value) break;
     if (any_in_both(donated, forwarded_leaves(entry, leaves.size()))) continue;
-    for (std::size_t i = 0; i < donated.size(); ++i) entry.pinned[i] = entry.pinned[i] != 0 || donated[i] != 0 ? 1 : 0;
+    for (std::size_t i = 0; i < donated.size(); ++i) entry.through_xla[i] |= donated[i];
     entry.value = std::move(target);
-    const Ref done = std::move(entry.draft);
+    const Ref done = std::move(entry.function);
     return true;
   }
   return false;
 }
 
-// The callables of a call for which its key has equal ones.
-void add_twins(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leaves) {
+// The static values of a call for which its key has equal ones.
+void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leaves) {
   for (std::size_t i = 0; i < key.statics.size(); ++i) {
-    PyObject* callable = spec.statics[i].identity();
-    if (key.statics[i].is_callable() && !key.statics[i].is_same_callable(callable)) leaves.add_twin(i, callable);
+    PyObject* value = spec.statics[i].identity();
+    if (value != nullptr && !key.statics[i].is_object(value)) leaves.add_own_static(i, value);
   }
 }
 
@@ -151,7 +157,7 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   } catch (const WalkError& error) {
     raise_at_static(error, spec, names_of(frame));
   }
-  add_twins(entry->key, spec, leaves);
+  add_own_statics(entry->key, spec, leaves);
   if (entry->value) return entry;
   frame.entry = entry.get();
   try {
@@ -169,9 +175,7 @@ void note_tracers(const CallFrame& frame, const LeafBuffer& leaves, PyObject* er
   std::string note = "partax: the call had a tracer at";
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (TypeTable::instance().find(leaves[i]).sort != LeafSort::kTracer) continue;
-    const char* path = PyUnicode_AsUTF8(PyList_GetItem(paths.get(), static_cast<Py_ssize_t>(i)));
-    if (path == nullptr) throw PythonError{};
-    note += std::string(" `") + path + "`";
+    note += " `" + path_at(paths, static_cast<Py_ssize_t>(i)) + "`";
   }
   const Ref added = Ref::checked(call_method(error, "add_note", unicode(note).get()));
 }
@@ -187,7 +191,7 @@ void name_misplaced_leaf(const CallFrame& frame, const LeafBuffer& leaves) {
   Py_ssize_t index = 0;
   const char* text = nullptr;
   if (PyArg_ParseTuple(found.get(), "ns", &index, &text) == 0) throw PythonError{};
-  const std::string path = exact_text(PyList_GetItem(leaf_paths(frame, frame.entry->key).get(), index));
+  const std::string path = path_at(leaf_paths(frame, frame.entry->key), index);
   WalkError::diagnosed(PyExc_ValueError, text).raise(path);
   Ref error = take_exception();
   PyException_SetCause(error.get(), original.release());
@@ -252,42 +256,6 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   entry = look_up(frame, leaves, is_new);
   latest->successor = entry;
   return entry;
-}
-
-bool holds_callables(const TreeSpec& key) {
-  return std::any_of(key.statics.begin(), key.statics.end(), [](const auto& value) { return value.holds_callables(); });
-}
-
-Change settle(const TreeSpec& known, const TreeSpec& values, bool others_may) {
-  std::vector<Ref> changed, noting;
-  if (known.statics.size() != values.statics.size()) return Change::kNone;
-  for (std::size_t i = 0; i < known.statics.size(); ++i) {
-    if (!known.statics[i].holds_callables() || values.statics[i].absent()) continue;
-    StaticValue::Changed found = known.statics[i].changed_callables(values.statics[i].value().get());
-    std::move(found.changed.begin(), found.changed.end(), std::back_inserter(changed));
-    std::move(found.noting.begin(), found.noting.end(), std::back_inserter(noting));
-  }
-  const auto by_others = [](const Ref& callable) { return changed_by_others(callable.get()); };
-  if (others_may && std::any_of(changed.begin(), changed.end(), by_others)) return Change::kOthers;
-  for (const Ref& callable : changed) mark_unsteady(callable.get());
-  for (const Ref& callable : noting) mark_noting(callable.get());
-  return changed.empty() && noting.empty() ? Change::kNone : Change::kOwn;
-}
-
-Change settle_key(CallFrame& frame, bool others_may) {
-  Entry& entry = *frame.entry;
-  if (!holds_callables(entry.key)) return Change::kNone;
-  const auto flattened = [&](bool hashed) {
-    TreeSpec spec;
-    LeafBuffer leaves;
-    FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
-    options.hashed = hashed;
-    flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
-    return spec;
-  };
-  const Change change = settle(entry.key, flattened(false), others_may);
-  if (change == Change::kOwn) frame.cache.table.rekey(entry, flattened(true));
-  return change;
 }
 
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves) {

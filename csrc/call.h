@@ -17,7 +17,7 @@ struct CallCache {
   CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, TraceRule traced)
       : parameters(std::move(named)),
         options(std::move(of)),
-        table(max_size),
+        table(max_size, may_wait),
         callables(how),
         rule(std::move(traced)) {}
 
@@ -30,6 +30,7 @@ struct CallCache {
   std::size_t hits = 0;
   std::size_t misses = 0;
   Ref history;  // the records of its traces, which outlive its keys; empty before the first one
+  std::string difference;  // what made its callable another one than the latest of the same code; empty: there was none
 };
 
 // A call under way, innermost first; where a trace finds the user's arguments.
@@ -50,12 +51,8 @@ struct CallFrame {
   Ref record;   // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;
-  bool in_body = false;        // of its trace; it stays so where the body has failed
-  bool in_user_code = false;   // what jax does now is not for this call's own target
-  bool outdated = false;       // a trace found that the callable is not as it was when its cache was found
-  bool is_last_try = true;     // else a call that is outdated is made again
-  bool keeps_nothing = false;  // the trace is of a state that nobody knows, and for this call alone
-  bool root_changed = false;   // the trace has changed the callable itself
+  bool in_body = false;       // of its trace; it stays so where the body has failed
+  bool in_user_code = false;  // what jax does now is not for this call's own target
 };
 
 // The roots of the paths of a call's values.
@@ -81,20 +78,6 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
 
 // The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
-
-// How callables have changed while they were traced.
-enum class Change : std::uint8_t {
-  kNone,
-  kOwn,     // they keep records, as one that counts its traces does
-  kOthers,  // another thread seems to have changed one: nobody knows which state has been traced
-};
-// Compares the callables of `known` with those of `values`, once. Those that have changed themselves are known by
-// identity from now on, so that they are no new key the next time. Where no other thread is there, all have.
-Change settle(const TreeSpec& known, const TreeSpec& values, bool others_may);
-// The same for the arguments of a call; its key is that of their state now, where the change is their own.
-Change settle_key(CallFrame& frame, bool others_may);
-
-bool holds_callables(const TreeSpec& key);
 
 // A target may fail on an argument before it traces. If so, replaces the exception by one with the argument's path.
 void explain_failure(const CallFrame& frame, const LeafBuffer& leaves);

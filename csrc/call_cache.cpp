@@ -23,6 +23,15 @@ Entry::~Entry() {
   }
 }
 
+bool may_wait(const Entry& entry) {
+  if (!entry.key.may_wait()) return false;
+  for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
+    const std::shared_ptr<OutputSlot> slot = output.lock();
+    if (slot && slot->output && slot->output->holds_user_objects()) return false;
+  }
+  return true;
+}
+
 void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   if (outputs.size() == outputs.capacity()) {
     const auto gone = [](const std::weak_ptr<OutputSlot>& output) { return output.expired(); };
@@ -42,7 +51,9 @@ PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   if (table != nullptr) {
     const auto found = table->by_weakref_.find(weakref);
     if (found != table->by_weakref_.end()) {
-      const std::list<EntryPtr> dropped = table->take(*found->second);
+      const Part part = found->second;
+      if (part.is_callable && table->stays_without_callable_(*part.entry)) Py_RETURN_NONE;
+      const std::list<EntryPtr> dropped = table->take(*part.entry);
     }
   }
   Py_RETURN_NONE;
@@ -60,13 +71,16 @@ PyObject* StaticTable::callback() {
   return callback_.get();
 }
 
+std::vector<EntryPtr> StaticTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
+  std::vector<EntryPtr> found;
+  const auto range = entries_.equal_range(spec.hash ^ shape.hash());
+  for (auto it = range.first; it != range.second; ++it) found.push_back(it->second);
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a->used > b->used; });
+  return found;
+}
+
 EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
-  const std::size_t hash = spec.hash ^ shape.hash();
-  // Comparing runs user code, which may change this table: the candidates are copied first.
-  std::vector<EntryPtr> candidates;
-  const auto range = entries_.equal_range(hash);
-  for (auto it = range.first; it != range.second; ++it) candidates.push_back(it->second);
-  for (const EntryPtr& entry : candidates) {
+  for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
     if (!entry->key.equals(spec)) continue;
     if (!entry->in_table) continue;
@@ -74,6 +88,13 @@ EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
     return entry;
   }
   return nullptr;
+}
+
+std::string StaticTable::difference(const TreeSpec& spec, const CallShape& shape) const {
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (std::string found = entry->key.difference(spec); !found.empty()) return found;
+  }
+  return {};
 }
 
 EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
@@ -89,8 +110,9 @@ EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shap
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();
   entry->epoch = TypeTable::instance().epoch();
+  entry->used = ++uses_;
   std::list<EntryPtr> place(1, entry);
-  enlist(entry, entry->key, entry->hash);
+  enlist(entry);
   std::list<EntryPtr> evicted;
   if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
   recency_.splice(recency_.begin(), place);
@@ -99,37 +121,18 @@ EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shap
   return entry;
 }
 
-void StaticTable::enlist(const EntryPtr& entry, const TreeSpec& key, std::size_t hash) {
+void StaticTable::enlist(const EntryPtr& entry) {
+  const TreeSpec& key = entry->key;
   try {
-    key.each_weakref([&](PyObject* weakref) { by_weakref_.emplace(weakref, entry.get()); });
-    entries_.emplace(hash, entry);
+    key.each_weakref([&](PyObject* weakref, bool of_callable) {
+      by_weakref_.emplace(weakref, Part{entry.get(), of_callable});
+    });
+    entries_.emplace(entry->hash, entry);
   } catch (...) {
-    key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
+    key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
     throw;
   }
   ++additions_;
-}
-
-void StaticTable::unlist(const Entry& entry, const TreeSpec& key, std::size_t hash) noexcept {
-  key.each_weakref([&](PyObject* weakref) { by_weakref_.erase(weakref); });
-  const auto range = entries_.equal_range(hash);
-  for (auto it = range.first; it != range.second; ++it) {
-    if (it->second.get() != &entry) continue;
-    entries_.erase(it);
-    break;
-  }
-}
-
-void StaticTable::rekey(Entry& entry, const TreeSpec& spec) {
-  TreeSpec key = spec.sealed(callback());
-  if (!entry.in_table) return;
-  const EntryPtr keep = *entry.recency;
-  const std::size_t hash = spec.hash ^ entry.shape.hash();
-  entry.former.reserve(entry.former.size() + 1);
-  enlist(keep, key, hash);
-  unlist(entry, entry.key, entry.hash);
-  entry.former.push_back(std::exchange(entry.key, std::move(key)));
-  entry.hash = hash;
 }
 
 std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
@@ -137,7 +140,13 @@ std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
   if (!entry.in_table) return taken;
   entry.in_table = false;
   taken.splice(taken.begin(), recency_, entry.recency);
-  unlist(entry, entry.key, entry.hash);
+  entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
+  const auto range = entries_.equal_range(entry.hash);
+  for (auto it = range.first; it != range.second; ++it) {
+    if (it->second.get() != &entry) continue;
+    entries_.erase(it);
+    break;
+  }
   return taken;
 }
 
@@ -159,7 +168,7 @@ void StaticTable::clear() noexcept {
 int StaticTable::traverse(visitproc visit, void* arg) const {
   for (const EntryPtr& entry : recency_) {
     Py_VISIT(entry->value.get());
-    Py_VISIT(entry->draft.get());
+    Py_VISIT(entry->function.get());
     if (const int status = entry->key.traverse(visit, arg)) return status;
   }
   Py_VISIT(callback_.get());

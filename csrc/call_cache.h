@@ -1,4 +1,5 @@
-// Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies.
+// Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies that
+// nothing made anew can stand for.
 #pragma once
 
 #include <list>
@@ -30,24 +31,28 @@ struct Entry {
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
   Ref value;  // the jitted target; empty while it is being made
-  Ref draft;  // what the target is made of, which all threads that make it at once have in common
+  Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
   std::size_t calls = 0;
   std::vector<EntryTrace> log;       // of its traces
-  std::vector<std::uint8_t> pinned;  // leaves that may not be forwarded: donated, or with a sharding of their own
+  std::vector<std::uint8_t> through_xla;  // leaves that are not forwarded: donated, or with a sharding of their own
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   std::unordered_map<PyObject*, Ref> owners;  // of shared caches: weak references to the callables that live
-  std::vector<TreeSpec> former;               // keys that were replaced, which a comparison may still be reading
+  std::size_t used = 0;            // when it was found last
   std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
   bool in_table = false;
   std::list<std::shared_ptr<Entry>>::iterator recency;
 };
 using EntryPtr = std::shared_ptr<Entry>;
+// Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
+bool may_wait(const Entry& entry);
 
 class StaticTable {
  public:
-  explicit StaticTable(std::size_t max_size) : max_size_(max_size) {}
+  // Whether an entry stays when a callable of its key has died.
+  using StaysWithout = bool (*)(const Entry& entry);
+  explicit StaticTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_callable_(stays) {}
   ~StaticTable();
   StaticTable(const StaticTable&) = delete;
   StaticTable& operator=(const StaticTable&) = delete;
@@ -57,11 +62,14 @@ class StaticTable {
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
-  // Gives an entry another key, by which alone it is found from then on.
-  void rekey(Entry& entry, const TreeSpec& spec);
+  // What made a spec another key than the latest of the same hash; empty if there is none.
+  std::string difference(const TreeSpec& spec, const CallShape& shape) const;
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
-  void touch(Entry& entry) noexcept { recency_.splice(recency_.begin(), recency_, entry.recency); }
+  void touch(Entry& entry) noexcept {
+    entry.used = ++uses_;
+    recency_.splice(recency_.begin(), recency_, entry.recency);
+  }
   void erase(Entry& entry) noexcept;
   // After a call that failed: drops an entry that no call has traced or is tracing.
   void erase_untraced(Entry& entry) noexcept;
@@ -91,14 +99,21 @@ class StaticTable {
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
   std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
-  void unlist(const Entry& entry, const TreeSpec& key, std::size_t hash) noexcept;
-  // Makes the entry found by a key; if that fails, nothing has changed.
-  void enlist(const EntryPtr& entry, const TreeSpec& key, std::size_t hash);
+  // Makes the entry found by its key; if that fails, nothing has changed.
+  void enlist(const EntryPtr& entry);
+  // The entries of a hash, the latest first: comparing runs user code, which may change this table.
+  std::vector<EntryPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
 
   std::size_t max_size_;
+  StaysWithout stays_without_callable_;
+  std::size_t uses_ = 0;
   std::list<EntryPtr> recency_;  // most recent first
   std::unordered_multimap<std::size_t, EntryPtr> entries_;
-  std::unordered_map<PyObject*, Entry*> by_weakref_;
+  struct Part {
+    Entry* entry;
+    bool is_callable;
+  };
+  std::unordered_map<PyObject*, Part> by_weakref_;
   std::shared_ptr<StaticTable*> self_;  // null once this table is gone; what the callback holds
   Ref callback_;
   std::size_t additions_ = 0;  // counts the keys that were added

@@ -16,13 +16,14 @@ void release(SeenCallable* seen) noexcept {
 }
 
 // Whether the callable is as it was when the cache was found.
-bool is_as_seen(const JitFunction& jit) noexcept {
-  SeenCallable* seen = jit.seen;
-  if (seen == nullptr) return true;
-  ++seen->uses;
-  const bool same = seen->value.is_plainly(jit.function);
-  release(seen);
-  return same;
+bool is_as_seen(const JitFunction& jit) {
+  if (jit.seen == nullptr) return true;
+  struct Used {
+    SeenCallable* seen;
+    ~Used() { release(seen); }
+  } const used{jit.seen};
+  ++used.seen->uses;
+  return used.seen->value.is_plainly(jit.function) || is_self_changing(jit.function);
 }
 
 // Both at once, and only then lets go of what was there, which may run Python.
@@ -31,20 +32,13 @@ void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
   release(std::exchange(jit.seen, seen));
 }
 
-void forget_cache(JitFunction& jit) noexcept { set_cache(jit, Ref(), nullptr); }
-
-// How often a call is made again because the callable changes meanwhile.
-constexpr int kMaxTries = 8;
-
-Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, bool is_last_try,
-             bool& outdated) {
+Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
   const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
                        num_args, keyword_names);
   LeafBuffer leaves;
   CallFrame frame(jit.function, cache, call, false);
-  frame.is_last_try = is_last_try;
   bool is_new = false;
   EntryPtr entry;
   Ref returned;
@@ -57,29 +51,16 @@ Ref run_once(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     frame.in_user_code = true;
   } catch (const PythonError&) {
     frame.in_user_code = true;
-    outdated = frame.outdated;
-    if (entry) cache.table.erase_untraced(*entry);
-    if (entry && !outdated) explain_failure(frame, leaves);
+    if (entry) {
+      cache.table.erase_untraced(*entry);
+      explain_failure(frame, leaves);
+    }
     throw;
   }
-  if (frame.root_changed && jit.seen != nullptr) forget_cache(jit);
   Ref result = user_result(returned.get(), leaves);
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);
   return result;
-}
-
-Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
-  for (int tries = 1;; ++tries) {
-    bool outdated = false;
-    try {
-      return run_once(jit, args, num_args, keyword_names, tries == kMaxTries, outdated);
-    } catch (const PythonError&) {
-      if (!outdated || tries == kMaxTries) throw;
-    }
-    PyErr_Clear();
-    forget_cache(jit);
-  }
 }
 
 // ---- Slots of the wrapper.
@@ -298,7 +279,7 @@ SeenCallable* see_callable(const JitFunction& jit) {
   if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
   const bool by_identity = callables_of(jit.options) == Callables::kByIdentity;
   const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  return new SeenCallable{value.sealed(nullptr, by_identity ? Callables::kByIdentity : Callables::kWrapped)};
+  return new SeenCallable{value.sealed(nullptr, by_identity ? Callables::kByIdentity : Callables::kWrapped, false)};
 }
 
 // Finds the cache of an equal callable with equal options, or makes one.
@@ -317,6 +298,7 @@ Ref find_cache(JitFunction& jit) {
     const bool is_new = !entry || !entry->value;
     if (is_new) {
       Ref made = make_cache(jit.function, jit.options);
+      cache_in(made.get()).difference = caches.difference(spec);
       if (!entry) entry = caches.find_or_insert(spec);
       if (!entry->value) entry->value = std::move(made);  // else another thread was first
     }
@@ -332,7 +314,8 @@ Ref find_cache(JitFunction& jit) {
     }
     jit.callable_is_tree = is_tree;
     // Where another thread has changed the callable since it was seen, the next call looks again.
-    if (seen.callable != nullptr && !seen.callable->value.is_plainly(jit.function)) return cache;
+    const bool is_seen = seen.callable == nullptr || seen.callable->value.is_plainly(jit.function);
+    if (!is_seen && !is_self_changing(jit.function)) return cache;
     set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
     return cache;
   } catch (const WalkError& error) {
@@ -378,9 +361,6 @@ Ref make_jit_function(PyObject* function, PyObject* options) {
   const bool is_method = PyMethod_Check(function);
   Ref jit = new_jit(is_method ? PyMethod_GET_FUNCTION(function) : function,
                     is_method ? PyMethod_GET_SELF(function) : nullptr, options);
-  // A function that calls itself by its name gets it after this: its cache is found at the first call.
-  PyObject* wrapped = as_jit(jit.get()).function;
-  if (!PyFunction_Check(wrapped) || !has_empty_cell(wrapped)) ready_cache(as_jit(jit.get()));
   return jit;
 }
 

@@ -1,6 +1,7 @@
 // The dynamic leaves of one call: owned, contiguous, with the spare slot in front that vectorcall wants.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -25,12 +26,18 @@ class LeafBuffer {
   }
   void clear() noexcept {
     while (size_ > 0) Py_DECREF(data_[size_--]);
-    twins_.clear();
+    own_statics_.clear();
   }
 
-  // Static callables of the call that are other objects than the equal ones of its key, by static index.
-  void add_twin(std::size_t index, PyObject* callable) { twins_.emplace_back(index, Ref::borrow(callable)); }
-  const std::vector<std::pair<std::size_t, Ref>>& twins() const noexcept { return twins_; }
+  // A static value of the call that is another object than the equal one of its key: by static index, in order.
+  void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
+  bool has_own_statics() const noexcept { return !own_statics_.empty(); }
+  // Null where it is the key's.
+  PyObject* own_static(std::size_t index) const noexcept {
+    const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) { return known.first < wanted; };
+    const auto found = std::lower_bound(own_statics_.begin(), own_statics_.end(), index, before);
+    return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
+  }
 
   std::size_t size() const noexcept { return size_; }
   PyObject* operator[](std::size_t i) const noexcept { return data_[i + 1]; }
@@ -60,7 +67,7 @@ class LeafBuffer {
   PyObject** data_ = inline_;
   std::size_t size_ = 0;
   std::size_t capacity_ = kInline;
-  std::vector<std::pair<std::size_t, Ref>> twins_;
+  std::vector<std::pair<std::size_t, Ref>> own_statics_;
 };
 
 }  // namespace partax

@@ -85,10 +85,12 @@ class Matcher {
   bool becomes_dynamic(PyObject* object) const { return abstract_ && is_dynamic(object, true); }
 
   bool static_value(std::size_t index, PyObject* object) {
-    if (object == identity_[index] || statics_[index].is_plainly(object)) return true;
-    const StaticValue value = statics_[index];  // user code in == may drop the spec's entry, not this copy
-    if (!value.equals(object)) return false;
-    if (value.is_callable() && !value.is_same_callable(object)) leaves_.add_twin(index, object);
+    if (object == identity_[index]) return true;
+    if (!statics_[index].is_plainly(object)) {
+      const StaticValue value = statics_[index];  // user code in == may drop the spec's entry, not this copy
+      if (!value.equals(object)) return false;
+    }
+    if (!statics_[index].is_object(object)) leaves_.add_own_static(index, object);
     return true;
   }
 

@@ -43,7 +43,7 @@ void configure(const py::kwargs& given) {
       {"wrapper_names", &Hooks::wrapper_names},
       {"registered", &Hooks::registered},
       {"is_inexact", &Hooks::is_inexact},
-      {"draft_target", &Hooks::draft_target},
+      {"traced_function", &Hooks::traced_function},
       {"build_target", &Hooks::build_target},
       {"to_device", &Hooks::to_device},
       {"out_shardings", &Hooks::out_shardings},
@@ -59,6 +59,12 @@ void configure(const py::kwargs& given) {
       {"jitted_type", &Hooks::jitted_type},
       {"jitted_parts", &Hooks::jitted_parts},
       {"wrapper_type", &Hooks::wrapper_type},
+      {"cached_property", &Hooks::cached_property},
+      {"is_installed", &Hooks::is_installed},
+      {"global_names", &Hooks::global_names},
+      {"is_of_library", &Hooks::is_of_library},
+      {"written_cells", &Hooks::written_cells},
+      {"reads_outside", &Hooks::reads_outside},
   };
   for (const auto& [key, value] : given) {
     const auto name = py::cast<std::string>(key);
@@ -142,6 +148,21 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
         return with_path("value", [&] { return number(static_hash(value.ptr(), Unhashable::kRefuse)); });
       },
       py::arg("value"));
+  module.def(
+      "unproven",
+      [](const py::object& callable) {
+        return py::str(with_path("callable", [&] { return Readings::of(callable.ptr(), false)->unproven(); }));
+      },
+      "What of all that a callable reads nobody can prove unchanged; empty if there is nothing.", py::arg("callable"));
+  module.def(
+      "difference",
+      [](const py::object& before, const py::object& now) {
+        return py::str(with_path("callable", [&] {
+          return StaticValue::loose(Ref::borrow(before.ptr())).sealed(nullptr).difference(now.ptr());
+        }));
+      },
+      "What makes a callable another one than one made before; empty if nothing does.", py::arg("before"),
+      py::arg("now"));
   module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
 
   BoxedClass<ObjectTable>(module, "partax._core.StaticTable",

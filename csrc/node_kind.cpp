@@ -1,5 +1,7 @@
 #include "node_kind.h"
 
+#include <structmember.h>
+
 #include <cstring>
 #include <unordered_map>
 
@@ -69,7 +71,17 @@ constexpr Named kNamed[] = {
     {"other", Kind::kStaticLeaf, LeafSort::kOther},
 };
 
-// Fills `info` from partax._families.describe: (name, child names, static names, frozen fields or None).
+bool truth(PyObject* value) noexcept { return value == Py_True; }
+
+void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptors); ++i) {
+    PyObject* descriptor = PyTuple_GET_ITEM(descriptors, i);
+    to.push_back(Slot{attribute(descriptor, "__name__"),
+                      reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
+  }
+}
+
+// Fills `info` from partax._families.describe: (name, child names, static names, traits).
 void describe(PyObject* object, TypeInfo& info) {
   Ref description = Ref::checked(PyObject_CallOneArg(hooks().describe.get(), object));
   PyObject* tuple = description.get();
@@ -82,14 +94,21 @@ void describe(PyObject* object, TypeInfo& info) {
   }
   append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
   append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));
-  if (PyTuple_GET_ITEM(tuple, 3) != Py_None) {
-    info.is_frozen_dataclass = true;
-    append_interned(info.frozen_fields, PyTuple_GET_ITEM(tuple, 3));
-  }
+  PyObject* traits = PyTuple_GET_ITEM(tuple, 3);
+  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr;
+  if (PyArg_ParseTuple(traits, "OOOOO", &compared, &slots, &installed, &constant, &is_enum) == 0) throw PythonError{};
+  info.is_frozen_dataclass = compared != Py_None;
+  if (info.is_frozen_dataclass) append_interned(info.compared, compared);
+  info.is_in_reach = slots != Py_None;
+  if (info.is_in_reach) append_slots(info.slots, slots);
+  info.is_installed = truth(installed);
+  info.is_constant = truth(constant);
+  info.is_enum = truth(is_enum);
 }
 
 // Exact built-in types, which nobody can register otherwise.
 bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
+  info.is_installed = true;
   if (type == Py_TYPE(Py_None)) {
     info.kind = Kind::kNone;
   } else if (type == &PyTuple_Type) {
@@ -109,6 +128,7 @@ bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
   } else if (type == &PyUnicode_Type || type == &PyFunction_Type || type == &PyType_Type || type == &PyBytes_Type) {
     info.sort = LeafSort::kOther;
   } else {
+    info.is_installed = false;  // as far as is known here
     return false;
   }
   return true;

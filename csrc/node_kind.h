@@ -38,6 +38,15 @@ enum class LeafSort : std::uint8_t {
   kFloatOrComplex,
 };
 
+// A slot of instances. (Its descriptor would keep the class alive.)
+struct Slot {
+  Ref name;
+  Py_ssize_t offset;
+  PyObject* of(PyObject* instance) const noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offset);
+  }
+};
+
 // Everything partax knows about one Python type.
 struct TypeInfo {
   PyTypeObject* type = nullptr;  // borrowed: see `weak_type`
@@ -46,8 +55,13 @@ struct TypeInfo {
   LeafSort sort = LeafSort::kOther;
   std::vector<Ref> child_names;    // attribute families: interned field names, in flatten order
   std::vector<Ref> static_names;   // attribute families: interned names of the static fields
-  std::vector<Ref> frozen_fields;  // frozen dataclass as a static value: its fields
+  std::vector<Ref> compared;       // frozen dataclass as a static value: the fields that its == compares
+  std::vector<Slot> slots;         // those of its instances
   bool is_frozen_dataclass = false;
+  bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
+  bool is_installed = false;  // Python or an installed library defines it
+  bool is_constant = false;   // instances never change, and == tells them apart
+  bool is_enum = false;
   // The order of keys in the instance dictionaries seen last; a guess that makes reading them one pass.
   mutable std::vector<PyObject*> order;         // names, borrowed from the two lists above
   mutable std::vector<std::uint16_t> order_to;  // index into children followed by statics
@@ -68,7 +82,7 @@ struct Hooks {
   Ref wrapper_names;    // tuple of names that Equinox keeps on wrapped modules
   Ref registered;       // jax's dictionary of registered node types, or null where jax has none
   Ref is_inexact;       // (dtype) -> bool
-  Ref draft_target;     // makes what the target of an entry is made of
+  Ref traced_function;  // makes the function that jax traces for an entry
   Ref build_target;     // makes the jax.jit target of an entry
   Ref to_device;        // puts a forwarded NumPy input on the device
   Ref out_shardings;    // (prefix, result) -> sharding of each array leaf
@@ -84,6 +98,12 @@ struct Hooks {
   Ref jitted_type;      // the type of what jax.jit returns
   Ref jitted_parts;     // (jitted function) -> (function, *options), or None where they cannot be read
   Ref wrapper_type;     // the type of what filter_jit returns
+  Ref cached_property;  // functools.cached_property
+  Ref is_installed;     // (name of a module) -> whether Python or an installed library defines it
+  Ref global_names;     // (code) -> (chains of global names and attributes that it reads, what else it reads or None)
+  Ref written_cells;    // (code) -> for each closure cell: True if the code assigns it, None if it may only add to it
+  Ref is_of_library;    // (callable) -> whether an installed library defines it
+  Ref reads_outside;    // (callable of a library) -> whether what it gives depends on more than its arguments
 };
 Hooks& hooks();
 

@@ -208,12 +208,12 @@ class Rebuilder {
       PyObject* names = hooks().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
         const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
-        const Ref value = spec_.statics[index].absent() ? Ref::borrow(hooks().missing.get()) : static_value(index);
+        const Ref value = leaves_.has_static(spec_, index) ? static_value(index) : Ref::borrow(hooks().missing.get());
         checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
-      if (spec_.statics[node.first_static + i].absent()) continue;
+      if (!leaves_.has_static(spec_, node.first_static + i)) continue;
       const Ref value = static_value(node.first_static + i);
       if (value.get() == hooks().missing.get()) continue;
       checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
@@ -238,8 +238,8 @@ class Rebuilder {
 
   Ref registered(const Node& node) {
     Ref treedef = spec_.treedefs.at(next_treedef_++);
-    if (spec_.statics[node.first_static].is_copied()) {
-      // The treedef holds the first aux data, which somebody may have changed since.
+    if (!treedef || !leaves_.is_stored(node.first_static) || spec_.statics[node.first_static].is_copied()) {
+      // The treedef holds the first aux data, which somebody may have changed since, or none.
       const Ref aux = static_value(node.first_static);
       const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
       treedef = Ref::checked(

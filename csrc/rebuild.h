@@ -14,6 +14,13 @@ class LeafSource {
   virtual Ref leaf(std::size_t index) = 0;
   // The static value at `index`.
   virtual Ref static_value(const TreeSpec& spec, std::size_t index) { return spec.statics[index].value(); }
+  // Whether there is one: a field may be absent.
+  virtual bool has_static(const TreeSpec& spec, std::size_t index) const { return !spec.statics[index].absent(); }
+  // Whether it is the one that the spec holds.
+  virtual bool is_stored(std::size_t index) const {
+    (void)index;
+    return true;
+  }
   // New references to `count` leaves from `index` on.
   virtual void fill(PyObject** items, std::size_t index, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) items[i] = leaf(index + i).release();

@@ -11,17 +11,6 @@ namespace {
 
 constexpr const char* kCapsuleName = "partax.SharedCaches";
 
-bool holds_user_objects(const Entry& entry) {
-  for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
-    const std::shared_ptr<OutputSlot> slot = output.lock();
-    if (!slot || !slot->output) continue;
-    for (const StaticValue& value : slot->output->spec.statics) {
-      if (value.keeps_alive()) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 SharedCaches& SharedCaches::instance() {
@@ -60,8 +49,9 @@ PyObject* SharedCaches::on_death(PyObject* capsule, PyObject* weakref) noexcept 
 
 void SharedCaches::wait(const EntryPtr& entry) noexcept {
   if (!entry->in_table) return;
+  if (!entry->key.may_wait()) return table_.erase(*entry);
   const Ref cache = entry->value;
-  if (cache) cache_of(cache.get()).table.erase_if(holds_user_objects);
+  if (cache) cache_of(cache.get()).table.erase_if([](const Entry& known) { return !may_wait(known); });
   if (!entry->owners.empty()) return;  // what was dropped has run Python, and a thread has brought a new callable
   stop_waiting([](const std::weak_ptr<Entry>& other) { return other.expired(); });
   waiting_.push_back(entry);
@@ -84,22 +74,13 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
 
 bool is_known(PyObject* function, const CallCache& cache) {
   const EntryPtr root = cache.root.lock();
-  if (!root || !holds_callables(root->key)) return true;
+  if (!root || !root->key.holds_callables()) return true;
   const TreeSpec spec = root_spec(function, cache.options.get(), cache.callables);
   try {
     return root->key.equals(spec);
   } catch (const WalkError& error) {
     raise_at_static(error, spec, {"fun", "options"});
   }
-}
-
-Change settle_root(PyObject* function, const CallCache& cache, bool others_may) {
-  const EntryPtr root = cache.root.lock();
-  if (!root) return Change::kNone;
-  const auto spec = [&] { return root_spec(function, cache.options.get(), cache.callables); };
-  const Change change = settle(root->key, spec(), others_may);
-  if (change == Change::kOwn) SharedCaches::instance().rekey(root, spec());
-  return change;
 }
 
 }  // namespace partax

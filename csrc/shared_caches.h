@@ -7,9 +7,9 @@
 
 namespace partax {
 
-// It keeps no callable alive. A cache goes with a callable that identity decides about. That of one which can be made
-// anew, as a lambda in a loop, waits for its like: of the caches whose callables are all gone the latest are kept, and
-// of those only the entries whose results hold nothing of the user's.
+// It keeps no callable alive. A cache goes with its callables; but that of one which can be made anew, as a lambda in a
+// loop, waits for its like: of the caches whose callables are all gone the latest are kept, if they hold no array and
+// no object of the user's.
 class SharedCaches {
  public:
   static constexpr std::size_t kMaxWaiting = 256;
@@ -20,7 +20,7 @@ class SharedCaches {
 
   EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
   EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
-  void rekey(const EntryPtr& entry, const TreeSpec& spec) { table_.rekey(*entry, spec); }
+  std::string difference(const TreeSpec& spec) const { return table_.difference(spec, CallShape()); }
   void erase(const EntryPtr& entry) noexcept { table_.erase(*entry); }
   // Visits the entries in use.
   template <typename Visit>
@@ -45,14 +45,12 @@ class SharedCaches {
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), condition), waiting_.end());
   }
 
-  StaticTable table_{1 << 14};
+  StaticTable table_{1 << 14, [](const Entry&) { return true; }};  // their owners decide
   std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 
 // The static part by which the cache of a callable is found; and whether it is found by that of `function`.
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
 bool is_known(PyObject* function, const CallCache& cache);
-// As settle_key, for the wrapped callable itself: where it has changed, other callables find the cache no more.
-Change settle_root(PyObject* function, const CallCache& cache, bool others_may);
 
 }  // namespace partax

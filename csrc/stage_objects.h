@@ -102,7 +102,7 @@ inline std::string spec_repr(const Spec& spec) {
 // A table of Python objects by static part, as a call cache has it.
 class ObjectTable {
  public:
-  explicit ObjectTable(std::size_t max_size) : table_(max_size) {}
+  explicit ObjectTable(std::size_t max_size) : table_(max_size, may_wait) {}
   py::object get(const py::object& tree) {
     LeafBuffer leaves;
     const EntryPtr entry = find(flatten_tree(tree.ptr(), "tree", leaves));

@@ -1,6 +1,6 @@
 #include "static_form.h"
 
-#include "callable_value.h"
+#include "callable_parts.h"
 #include "stack_room.h"
 
 namespace partax {
@@ -8,8 +8,30 @@ namespace {
 
 thread_local int static_depth = 0;
 
-bool compares_like(PyTypeObject* type, PyTypeObject& base) noexcept {
-  return type->tp_richcompare == base.tp_richcompare;
+// The built-in type whose content an instance has, or null.
+PyTypeObject* content_type(PyObject* value) noexcept {
+  PyTypeObject* const bases[] = {&PyTuple_Type, &PyList_Type,      &PyDict_Type,  &PySet_Type,     &PyFrozenSet_Type,
+                                 &PyLong_Type,  &PyByteArray_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
+                                 &PyBytes_Type};
+  for (PyTypeObject* base : bases) {
+    if (PyObject_TypeCheck(value, base)) return base;
+  }
+  return nullptr;
+}
+
+Form form_of_content(PyTypeObject* base) noexcept {
+  if (base == &PyTuple_Type) return Form::kTuple;
+  if (base == &PyFloat_Type) return Form::kFloat;
+  if (base == &PyComplex_Type) return Form::kComplex;
+  if (base == &PyFrozenSet_Type) return Form::kFrozenSet;
+  if (base == &PyList_Type) return Form::kList;
+  if (base == &PyDict_Type) return Form::kDict;
+  if (base == &PySet_Type) return Form::kSet;
+  return base == &PyByteArray_Type ? Form::kByteArray : Form::kAtom;
+}
+
+bool has_state(PyObject* value, const TypeInfo& info) noexcept {
+  return _PyObject_GetDictPtr(value) != nullptr || !info.slots.empty();
 }
 
 // True for the treedef of a leaf, which has no aux data.
@@ -40,16 +62,10 @@ Form form_of(PyObject* value) {
   }
   if (type == &PyFunction_Type) return Form::kCallable;
   if (type == &PyType_Type) return Form::kIdentity;
-  if (PyTuple_Check(value) && compares_like(type, PyTuple_Type)) return Form::kTuple;
-  if (type == &PyFloat_Type) return Form::kFloat;
-  if (type == &PyComplex_Type) return Form::kComplex;
-  if (PyFrozenSet_Check(value)) return Form::kFrozenSet;
-  if (PyList_Check(value)) return Form::kList;
-  if (PyDict_Check(value)) return Form::kDict;
-  if (PySet_Check(value)) return Form::kSet;
-  if (PyByteArray_Check(value)) return Form::kByteArray;
+  PyTypeObject* const base = content_type(value);
+  if (type == base) return form_of_content(base);
+  if (type == &PyODict_Type || type == reinterpret_cast<PyTypeObject*>(hooks().default_dict.get())) return Form::kDict;
   if (PyMethod_Check(value)) return Form::kMethod;
-  if (callable_sort(value) != CallableSort::kNone) return Form::kCallable;
   const TypeInfo& info = TypeTable::instance().find(value);
   if (info.kind == Kind::kStaticLeaf) {
     switch (info.sort) {
@@ -64,13 +80,49 @@ Form form_of(PyObject* value) {
     }
   }
   if (info.is_frozen_dataclass) return Form::kFrozenDataclass;
-  if (PyFloat_Check(value) && compares_like(type, PyFloat_Type)) return Form::kFloat;
-  if (PyComplex_Check(value) && compares_like(type, PyComplex_Type)) return Form::kComplex;
+  const CallableSort sort = callable_sort(value);
+  if (sort == CallableSort::kPartial && info.is_in_reach && !info.slots.empty()) return Form::kSubclass;
+  if (sort != CallableSort::kNone) return Form::kCallable;
+  if (base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash &&
+      info.is_in_reach) {
+    return has_state(value, info) ? Form::kSubclass : form_of_content(base);
+  }
   if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {
     return Form::kIdentity;
   }
   if (hooks().treedef_type && reinterpret_cast<PyObject*>(type) == hooks().treedef_type.get()) return Form::kTreedef;
   return Form::kGeneric;
+}
+
+Ref items_of_dict(PyObject* dict) {
+  if (!PyODict_CheckExact(dict)) return Ref::checked(PyDict_Items(dict));
+  return Ref::checked(PySequence_List(Ref::checked(PyObject_CallNoArgs(attribute(dict, "items").get())).get()));
+}
+
+Ref items_of_set(PyObject* set) {
+  if (PyFrozenSet_CheckExact(set) || Py_IS_TYPE(set, &PySet_Type)) return Ref::checked(PySequence_List(set));
+  return Ref::checked(PySequence_List(Ref::checked(PyFrozenSet_New(set)).get()));
+}
+
+Ref content_of(PyObject* value) {
+  PyTypeObject* const base = content_type(value);
+  if (base == &PyTuple_Type) return Ref::checked(PyTuple_GetSlice(value, 0, PyTuple_GET_SIZE(value)));
+  if (base == &PyList_Type) return Ref::checked(PyList_GetSlice(value, 0, PyList_GET_SIZE(value)));
+  if (base == &PyDict_Type) return Ref::checked(PyDict_Copy(value));
+  if (base == &PySet_Type) return Ref::checked(PySet_New(Ref::checked(PyFrozenSet_New(value)).get()));
+  if (base == &PyFrozenSet_Type) return Ref::checked(PyFrozenSet_New(value));
+  if (base == &PyLong_Type) return Ref::checked(PyLong_Type.tp_as_number->nb_positive(value));
+  if (base == &PyFloat_Type) return Ref::checked(PyFloat_FromDouble(PyFloat_AS_DOUBLE(value)));
+  if (base == &PyComplex_Type) return Ref::checked(PyComplex_Type.tp_as_number->nb_positive(value));
+  if (base == &PyUnicode_Type) return Ref::checked(PyUnicode_FromObject(value));
+  if (base == &PyBytes_Type) {
+    return Ref::checked(PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)));
+  }
+  if (base == &PyByteArray_Type) return Ref::checked(PyByteArray_FromObject(value));
+  // A partial, whose slots are its attributes.
+  std::vector<Ref> parts;
+  for (std::size_t i = 0; i < 3; ++i) parts.push_back(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
+  return tuple_of(std::move(parts));
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
@@ -131,91 +183,134 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);
     if (other != hash) return false;
   }
-  Ref result = Ref::steal(PyObject_RichCompare(left, right, Py_EQ));
-  if (!result) {
+  const Ref result = Ref::steal(PyObject_RichCompare(left, right, Py_EQ));
+  const int equal = result ? PyObject_IsTrue(result.get()) : -1;
+  if (equal < 0) {
     throw WalkError::diagnosed(PyExc_TypeError, "comparing static values of type `" + type_name(right) +
                                                     "` with `==` raised an exception, expected True or False; mend "
                                                     "`__eq__`, or make the value an array");
   }
-  if (result.get() == Py_True) {
-    if (form != Form::kTreedef || is_one_leaf(left)) return true;
-    // Treedefs compare aux data loosely (1 == True); their text does not.
-    Ref left_text = Ref::checked(PyObject_Str(left)), right_text = Ref::checked(PyObject_Str(right));
-    return checked_int(PyObject_RichCompareBool(left_text.get(), right_text.get(), Py_EQ)) == 1;
-  }
-  if (result.get() == Py_False) return false;
-  if (std::strcmp(Py_TYPE(result.get())->tp_name, "numpy.bool") == 0 ||
-      std::strcmp(Py_TYPE(result.get())->tp_name, "numpy.bool_") == 0) {
-    return checked_int(PyObject_IsTrue(result.get())) == 1;
-  }
-  throw WalkError::diagnosed(PyExc_TypeError, "comparing static values of type `" + type_name(right) +
-                                                  "` with `==` gave a `" + type_name(result.get()) +
-                                                  "`, expected True or False; static values must compare to a bool");
+  if (equal == 0 || form != Form::kTreedef || is_one_leaf(left)) return equal == 1;
+  // Treedefs compare aux data loosely (1 == True); their text does not.
+  const Ref left_text = Ref::checked(PyObject_Str(left)), right_text = Ref::checked(PyObject_Str(right));
+  return checked_int(PyObject_RichCompareBool(left_text.get(), right_text.get(), Py_EQ)) == 1;
 }
 
 namespace {
 
-// A frozen dataclass with copies of its fields, or itself where they are immutable or it cannot be made anew.
-Ref copied_dataclass(PyObject* value) {
+std::vector<Ref> inner_items(PyObject* value) {
+  std::vector<Ref> items;
+  each_inner(value, [&](const Ref& item) { items.push_back(item); });
+  return items;
+}
+
+// A frozen dataclass with other attributes, or itself where it cannot be made anew.
+Ref rebuilt_dataclass(PyObject* value, const std::vector<Ref>& attributes) {
   PyTypeObject* type = Py_TYPE(value);
-  const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-  std::vector<Ref> fields;
-  bool same = true;
-  for (const Ref& name : info->frozen_fields) {
-    const Ref present = field(value, name.get());
-    fields.push_back(present ? copied(present.get()) : Ref());
-    same = same && fields.back().get() == present.get();
-  }
-  if (same || (type->tp_base != &PyBaseObject_Type && type->tp_new != PyBaseObject_Type.tp_new)) {
-    return Ref::borrow(value);
-  }
+  if (type->tp_base != &PyBaseObject_Type && type->tp_new != PyBaseObject_Type.tp_new) return Ref::borrow(value);
   const Ref empty = Ref::checked(PyTuple_New(0));
   Ref copy = Ref::checked(PyBaseObject_Type.tp_new(type, empty.get(), nullptr));
-  if (type->tp_dictoffset != 0) {
-    const Ref attributes = Ref::checked(PyObject_GenericGetDict(copy.get(), nullptr));
-    checked_int(PyDict_Update(attributes.get(), Ref::checked(PyObject_GenericGetDict(value, nullptr)).get()));
-  }
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (fields[i]) checked_int(PyObject_GenericSetAttr(copy.get(), info->frozen_fields[i].get(), fields[i].get()));
-  }
+  std::size_t i = 0;
+  each_attribute(value, [&](PyObject* name, const Ref&) {
+    const Ref& item = attributes.at(i++);
+    if (item) checked_int(PyObject_GenericSetAttr(copy.get(), name, item.get()));
+  });
   return copy;
+}
+
+// A partial of other things: its function, its arguments, and the values of its keywords.
+Ref rebuilt_partial(PyObject* value, const std::vector<Ref>& parts) {
+  std::vector<Ref> positional{parts[0]};
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts[1].get()); ++i) {
+    positional.push_back(Ref::borrow(PyTuple_GET_ITEM(parts[1].get(), i)));
+  }
+  const Ref keywords = Ref::checked(PyDict_Copy(attribute(value, "keywords").get()));
+  const Ref items = items_of_dict(keywords.get());
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(PyList_GET_ITEM(items.get(), i), 0);
+    checked_int(PyDict_SetItem(keywords.get(), name, parts.at(2 + static_cast<std::size_t>(i)).get()));
+  }
+  Ref made = Ref::checked(PyObject_Call(reinterpret_cast<PyObject*>(Py_TYPE(value)),
+                                        tuple_of(std::move(positional)).get(), keywords.get()));
+  each_attribute(value, [&](PyObject* name, const Ref& item) {
+    checked_int(PyObject_GenericSetAttr(made.get(), name, item.get()));
+  });
+  return made;
+}
+
+// An immutable value of the same form with other items.
+Ref rebuilt_of(PyObject* value, std::vector<Ref> items) {
+  if (PyTuple_CheckExact(value)) return tuple_of(std::move(items));
+  if (PyTuple_Check(value)) {
+    const Ref arguments = Ref::checked(PyTuple_Pack(2, Py_TYPE(value), tuple_of(std::move(items)).get()));
+    return Ref::checked(PyObject_CallObject(attribute(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__").get(),
+                                            arguments.get()));
+  }
+  if (PyFrozenSet_CheckExact(value)) return Ref::checked(PyFrozenSet_New(tuple_of(std::move(items)).get()));
+  if (PyMethod_Check(value)) return Ref::checked(PyMethod_New(items[0].get(), items[1].get()));
+  if (form_of(value) == Form::kFrozenDataclass) return rebuilt_dataclass(value, items);
+  return rebuilt_partial(value, items);
 }
 
 }  // namespace
 
-Ref copied(PyObject* value) {
+void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit) {
+  const Form form = form_of(value);
+  if (form == Form::kFrozenDataclass) {
+    each_attribute(value, [&](PyObject*, const Ref& item) { visit(item); });
+  } else if (form == Form::kCallable && reinterpret_cast<PyObject*>(Py_TYPE(value)) == hooks().partial_type.get()) {
+    for (std::size_t i = 0; i < 2; ++i) visit(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
+    const Ref items = items_of_dict(attribute(value, "keywords").get());
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+      visit(Ref::borrow(PyTuple_GET_ITEM(PyList_GET_ITEM(items.get(), i), 1)));
+    }
+  } else if (form != Form::kSubclass) {
+    each_item(value, form, visit);
+  }
+}
+
+Ref rebuilt(PyObject* value, const Replacement& replacement) {
+  if (Ref other = replacement(value)) return other;
   const DepthGuard guard;
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
-  if (Py_IS_TYPE(value, &PySet_Type)) return Ref::checked(PySet_New(value));
+  if (Py_IS_TYPE(value, &PySet_Type)) {
+    Ref copy = Ref::checked(PySet_New(nullptr));
+    for (const Ref& item : inner_items(value)) {
+      checked_int(PySet_Add(copy.get(), rebuilt(item.get(), replacement).get()));
+    }
+    return copy;
+  }
   if (PyList_CheckExact(value)) {
     Ref copy = Ref::checked(PyList_GetSlice(value, 0, PyList_GET_SIZE(value)));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) {
-      Ref item = copied(PyList_GET_ITEM(copy.get(), i));
+      Ref item = rebuilt(PyList_GET_ITEM(copy.get(), i), replacement);
       checked_int(PyList_SetItem(copy.get(), i, item.release()));
     }
     return copy;
   }
   if (PyDict_CheckExact(value)) {
     Ref copy = Ref::checked(PyDict_Copy(value));
-    Ref items = Ref::checked(PyDict_Items(copy.get()));
+    const Ref items = items_of_dict(copy.get());
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
       PyObject* pair = PyList_GET_ITEM(items.get(), i);
-      Ref item = copied(PyTuple_GET_ITEM(pair, 1));
+      const Ref item = rebuilt(PyTuple_GET_ITEM(pair, 1), replacement);
       checked_int(PyDict_SetItem(copy.get(), PyTuple_GET_ITEM(pair, 0), item.get()));
     }
     return copy;
   }
-  if (PyTuple_CheckExact(value)) {
-    const Py_ssize_t size = PyTuple_GET_SIZE(value);
-    std::vector<Ref> items;
-    bool same = true;
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      items.push_back(copied(PyTuple_GET_ITEM(value, i)));
-      same = same && items.back().get() == PyTuple_GET_ITEM(value, i);
-    }
-    return same ? Ref::borrow(value) : tuple_of(std::move(items));
+  if (is_mutable_form(form_of(value))) return Ref::borrow(value);
+  std::vector<Ref> items = inner_items(value);
+  bool same = true;
+  for (Ref& item : items) {
+    if (!item) continue;
+    const Ref before = std::exchange(item, rebuilt(item.get(), replacement));
+    same = same && item.get() == before.get();
   }
-  return form_of(value) == Form::kFrozenDataclass ? copied_dataclass(value) : Ref::borrow(value);
+  return same ? Ref::borrow(value) : rebuilt_of(value, std::move(items));
+}
+
+Ref copied(PyObject* value) {
+  return holds_mutable(value) ? rebuilt(value, [](PyObject*) { return Ref(); }) : Ref::borrow(value);
 }
 
 bool holds_mutable(PyObject* value) {

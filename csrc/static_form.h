@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 
 #include "node_kind.h"
 #include "python_api.h"
@@ -26,8 +27,9 @@ enum class Form : std::uint8_t {
   kByteArray,
   kMethod,
   kFrozenDataclass,
+  kSubclass,  // of a built-in, without a == or hash of its own: the built-in content and the attributes
   kTreedef,
-  kCallable,  // by identity or by structure: see callable_value.h
+  kCallable,  // by what it holds and reads: see callable_parts.h
   kArray,     // refused
   kGeneric,
 };
@@ -51,6 +53,7 @@ inline bool is_composite(Form form) noexcept {
     case Form::kSet:
     case Form::kMethod:
     case Form::kFrozenDataclass:
+    case Form::kSubclass:
       return true;
     default:
       return false;
@@ -65,6 +68,26 @@ inline bool is_mutable_form(Form form) noexcept {
 
 // The attribute of a frozen dataclass, or empty where the instance lacks it.
 Ref field(PyObject* value, PyObject* name);
+
+// The items of a dictionary or set as a list, without code of a subclass: pairs of keys and values, in order.
+Ref items_of_dict(PyObject* dict);
+Ref items_of_set(PyObject* set);
+// The built-in content of an instance of a subclass: an object of the built-in type itself.
+Ref content_of(PyObject* value);
+// The state of an instance beside such content: visit(name, value), the dictionary first and then the slots; an empty
+// slot has no value.
+template <typename Visit>
+void each_attribute(PyObject* value, Visit&& visit) {
+  if (PyObject** dict = _PyObject_GetDictPtr(value); dict != nullptr && *dict != nullptr) {
+    const Ref items = items_of_dict(*dict);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+      PyObject* pair = PyList_GET_ITEM(items.get(), i);
+      visit(PyTuple_GET_ITEM(pair, 0), Ref::borrow(PyTuple_GET_ITEM(pair, 1)));
+    }
+  }
+  const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
+  for (const Slot& slot : info->slots) visit(slot.name.get(), Ref::borrow(slot.of(value)));
+}
 
 // Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place.
 template <typename Visit>
@@ -89,7 +112,10 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     case Form::kDict: {
-      Ref items = Ref::checked(PyDict_Items(value));
+      if (Py_TYPE(value) == reinterpret_cast<PyTypeObject*>(hooks().default_dict.get())) {
+        located(attribute(value, "default_factory"), [] { return std::string(".default_factory"); });
+      }
+      const Ref items = items_of_dict(value);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
         PyObject* pair = PyList_GET_ITEM(items.get(), i);
         const auto segment = [&] { return key_segment(PyTuple_GET_ITEM(pair, 0)); };
@@ -100,7 +126,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
     }
     case Form::kSet:
     case Form::kFrozenSet: {
-      Ref items = Ref::checked(PySequence_List(value));
+      const Ref items = items_of_set(value);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
         located(Ref::borrow(PyList_GET_ITEM(items.get(), i)), [] { return std::string("{...}"); });
       }
@@ -112,11 +138,18 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       break;
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-      for (const Ref& name : info->frozen_fields) {
+      for (const Ref& name : info->compared) {
         located(field(value, name.get()), [&] { return attribute_segment(name.get()); });
       }
       break;
     }
+    case Form::kSubclass:
+      visit(content_of(value));
+      each_attribute(value, [&](PyObject* name, const Ref& item) {
+        visit(Ref::borrow(name));
+        located(item, [&] { return attribute_segment(name); });
+      });
+      break;
     default:
       break;
   }
@@ -130,8 +163,15 @@ Ref numpy_bytes(PyObject* scalar);
 // == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
 
-// A copy of a mutable built-in container, or of a tuple or frozen dataclass that holds such; else the value itself.
-// Subclasses are left as they are: their copy() need not keep the type.
+// The value with other objects in it: what `replacement(object)` gives instead, empty for one that stays, is asked of
+// the value and of all that it consists of: items of tuples, named tuples, lists, dicts and sets, fields of frozen
+// dataclasses, parts of partials and methods. What has none stays the same object, but lists, dicts, sets and bytearrays
+// are always new ones; those of subclasses stay.
+using Replacement = std::function<Ref(PyObject*)>;
+Ref rebuilt(PyObject* value, const Replacement& replacement);
+// Visits the items of what `rebuilt` looks into, in one order.
+void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit);
+// A copy of a mutable built-in container, or of what holds such; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);
 

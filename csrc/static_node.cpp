@@ -83,6 +83,18 @@ void node_dealloc(PyObject* self) noexcept {
   throw PythonError{};
 }
 
+// The values of callables are written down with the hash, which a key asks for when it is made.
+void seal(PyObject* self) {
+  StaticPart& part = part_of(self);
+  if (part.sealed) return;
+  try {
+    auto sealed = std::make_unique<const TreeSpec>(part.tree.sealed(nullptr));
+    if (!part.sealed) part.sealed = std::move(sealed);
+  } catch (const WalkError& error) {
+    raise_at(error, self, error.origin());
+  }
+}
+
 std::size_t hash_of(PyObject* self) {
   StaticPart& part = part_of(self);
   if (part.is_hashed) return part.hash;
@@ -91,32 +103,28 @@ std::size_t hash_of(PyObject* self) {
     if (node.kind == Kind::kRegistered) aux_data.insert(node.first_static);
   }
   std::size_t hash = part.tree.hash;
+  bool may_hold_callables = false;
   for (std::size_t i = 0; i < part.tree.statics.size(); ++i) {
     const Ref value = part.tree.statics[i].value();
     try {
+      const Form form = value ? form_of(value.get()) : Form::kAtom;
+      may_hold_callables = may_hold_callables || form == Form::kCallable || is_composite(form);
       const auto unhashable = aux_data.count(i) > 0 ? Unhashable::kCompare : Unhashable::kRefuse;
       hash = (hash ^ (value ? static_hash(value.get(), unhashable) : 0)) * 0x9E3779B97F4A7C15ull + (hash >> 31);
     } catch (const WalkError& error) {
       raise_at(error, self, i);
     }
   }
+  if (may_hold_callables) seal(self);
   part.hash = hash;
   part.is_hashed = true;
   return hash;
 }
 
 const TreeSpec& sealed_of(PyObject* self) {
-  StaticPart& part = part_of(self);
-  if (!part.sealed) {
-    hash_of(self);  // refuses, with a path, what cannot be compared
-    try {
-      auto sealed = std::make_unique<const TreeSpec>(part.tree.sealed(nullptr));
-      if (!part.sealed) part.sealed = std::move(sealed);
-    } catch (const WalkError& error) {
-      raise_at(error, self, error.origin());
-    }
-  }
-  return *part.sealed;
+  hash_of(self);  // refuses, with a path, what cannot be compared
+  seal(self);
+  return *part_of(self).sealed;
 }
 
 bool same_keys(const StaticPart& a, const StaticPart& b) {
@@ -371,5 +379,13 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
   ListedLeaves source(leaves);
   return rebuild(part.tree, source);
 }
+
+bool is_static_node(PyObject* object) noexcept {
+  return Py_TYPE(object) == flat_spec_type || Py_TYPE(object) == static_type;
+}
+
+const TreeSpec& sealed_tree(PyObject* node) { return sealed_of(node); }
+
+const TreeSpec& loose_tree(PyObject* node) { return part_of(node).tree; }
 
 }  // namespace partax

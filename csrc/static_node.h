@@ -3,6 +3,7 @@
 #pragma once
 
 #include "python_api.h"
+#include "tree_spec.h"
 
 namespace partax {
 
@@ -14,5 +15,10 @@ Ref register_static_node_types();
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf);
 // The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
 Ref flat_combine(PyObject* spec, PyObject* dicts);
+
+// The static part that a node holds, as it was when it was hashed, and as it is.
+bool is_static_node(PyObject* object) noexcept;
+const TreeSpec& sealed_tree(PyObject* node);
+const TreeSpec& loose_tree(PyObject* node);
 
 }  // namespace partax

@@ -1,13 +1,13 @@
 #include "static_value.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace partax {
 namespace {
 
-// Callables inside callables, and items of one container inside a callable: beyond these, identity decides.
-constexpr std::size_t kMaxCallableDepth = 100;
-constexpr std::size_t kMaxItems = 1000;
+// Callables inside callables: beyond, identity decides.
+constexpr int kMaxCallableDepth = 100;
 
 std::size_t mix(std::size_t seed, std::size_t value) noexcept {
   return (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 29);
@@ -58,111 +58,34 @@ bool is_bound_builtin(PyObject* value) noexcept {
   return std::strcmp(Py_TYPE(value)->tp_name, "method-wrapper") == 0;  // the type has no public name
 }
 
-bool is_too_long(PyObject* value, Form form) {
-  if (!is_composite(form) || form == Form::kMethod || form == Form::kFrozenDataclass) return false;
-  const Py_ssize_t size = PyObject_Size(value);
-  if (size < 0) forgive();
-  return size < 0 || size > static_cast<Py_ssize_t>(kMaxItems);
-}
+std::size_t hash_of(PyObject* value, Unhashable unhashable, Callables callables);
 
-// One walk through a static value: which callables it met, in order, so that those that refer to each other end.
-struct Trail {
-  std::vector<Ref> met;
-  std::size_t depth = 0;  // inside how many callables
-  bool alone = false;     // where a later walk may come in another order or not at all: identity decides
-  Callables callables = Callables::kByStructure;
-
-  std::ptrdiff_t number_of(PyObject* callable) const noexcept {
-    for (std::size_t i = 0; i < met.size(); ++i) {
-      if (met[i].get() == callable) return static_cast<std::ptrdiff_t>(i);
-    }
-    return -1;
-  }
-  bool by_identity(PyObject* callable) const noexcept {
-    return callables == Callables::kByIdentity || alone || depth >= kMaxCallableDepth || is_unsteady(callable);
-  }
-};
-
-struct Inside {
-  explicit Inside(std::size_t& depth) : depth_(depth) { ++depth_; }
-  ~Inside() { --depth_; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-  std::size_t& depth_;
-};
-
-struct Alone {
-  Alone(Trail& trail, bool alone) : trail_(trail), before_(trail.alone) { trail.alone = before_ || alone; }
-  ~Alone() { trail_.alone = before_; }
-  Alone(const Alone&) = delete;
-  Alone& operator=(const Alone&) = delete;
-  Trail& trail_;
-  bool before_;
-};
-
-std::size_t hash_of(PyObject* value, Unhashable unhashable, Trail& trail);
-
-// Of what may change without a new key (attributes, containers, what the function itself assigns) only the type counts.
-std::size_t hash_callable(PyObject* value, std::size_t seed, Trail& trail) {
-  if (trail.by_identity(value)) return mix(seed, pointer_hash(value));
-  const std::ptrdiff_t number = trail.number_of(value);
-  if (number >= 0) return mix(seed, static_cast<std::size_t>(number));
-  trail.met.push_back(Ref::borrow(value));
-  const Inside inside(trail.depth);
+// Of what a callable holds, all may change without a new key, or be another object: only its code counts.
+std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
+  if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
   const CallableSort sort = callable_sort(value);
-  const auto add = [&](PyObject* part) {
-    const std::size_t mark = trail.met.size();
-    seed = mix(seed, part == nullptr ? 0
-                                     : attempt([&] { return hash_of(part, Unhashable::kRefuse, trail); },
-                                               [&] {
-                                                 trail.met.resize(mark);
-                                                 return pointer_hash(part);
-                                               }));
-  };
-  if (sort == CallableSort::kJitted) {
-    const Ref wrapped = maybe_attribute(value, "__wrapped__");
-    if (!wrapped) forgive();
-    add(wrapped.get());
-    return seed;
+  if (sort == CallableSort::kFunction) {
+    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value));
+    seed = mix(seed, static_cast<std::size_t>(own_hash(code->co_qualname, Unhashable::kRefuse)));
+    return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
-  if (sort != CallableSort::kFunction) {
-    const CallableParts parts(value, sort);
-    for (std::size_t i = 0; i < parts.size(); ++i) add(parts[i].get());
-    return seed;
-  }
-  const auto* function = reinterpret_cast<PyFunctionObject*>(value);
-  const auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
-  seed = mix(seed, pointer_hash(function->func_globals));
-  seed = mix(seed, static_cast<std::size_t>(code->co_firstlineno));
-  add(code->co_filename);
-  add(code->co_qualname);
-  const std::vector<bool> assigned = own_records(value);
-  std::vector<Ref> cells;  // user code may change the function meanwhile
-  all_state(value, [&](std::size_t i, PyObject* part) {
-    if (i < assigned.size() && !assigned[i]) cells.push_back(Ref::borrow(part));
-    return i < assigned.size();
-  });
-  for (const Ref& cell : cells) add(cell.get());
-  return seed;
+  Ref inner;
+  if (sort == CallableSort::kPartial) inner = Ref::checked(PyObject_GetAttr(value, partial_names()[0]));
+  if (sort == CallableSort::kWrapper) inner = wrapped_callable(value);
+  if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
+  if (!inner) forgive();
+  const bool is_known = inner && form_of(inner.get()) == Form::kCallable;
+  return is_known ? mix(seed, hash_of(inner.get(), Unhashable::kRefuse, callables)) : seed;
 }
 
-std::size_t hash_of(PyObject* value, Unhashable unhashable, Trail& trail) {
+std::size_t hash_of(PyObject* value, Unhashable unhashable, Callables callables) {
   const DepthGuard guard;
   const Form form = form_of(value);
   const std::size_t seed = pointer_hash(Py_TYPE(value));
-  if (trail.depth > 0) {
-    if (is_mutable_form(form)) return seed;
-    if (form == Form::kArray || is_bound_builtin(value) || is_too_long(value, form)) return pointer_hash(value);
-    if (form == Form::kGeneric || form == Form::kTreedef) {
-      return attempt([&] { return mix(seed, static_cast<std::size_t>(own_hash(value, Unhashable::kRefuse))); },
-                     [&] { return pointer_hash(value); });
-    }
-  }
   if (is_composite(form)) {
-    const Alone alone(trail, is_unordered(form));
     std::size_t combined = seed;
     each_item(value, form, [&](const Ref& item) {
-      const std::size_t hash = item ? hash_of(item.get(), unhashable, trail) : 0;
+      const std::size_t hash = item ? hash_of(item.get(), unhashable, callables) : 0;
       // Order matters, but for sets, whose iteration order is not part of their value.
       combined = is_unordered(form) ? combined + mix(3, hash) : mix(combined, hash);
     });
@@ -172,7 +95,7 @@ std::size_t hash_of(PyObject* value, Unhashable unhashable, Trail& trail) {
     case Form::kIdentity:
       return mix(seed, pointer_hash(value));
     case Form::kCallable:
-      return hash_callable(value, seed, trail);
+      return hash_callable(value, seed, callables);
     case Form::kFloat:
       return mix(seed, bits_hash(PyFloat_AS_DOUBLE(value)));
     case Form::kComplex:
@@ -192,21 +115,8 @@ std::size_t hash_of(PyObject* value, Unhashable unhashable, Trail& trail) {
 
 }  // namespace
 
-struct StaticValue::Walk {
-  Trail trail;
-  std::vector<Ref>* changed = nullptr;  // collects callables that are the known objects in another state
-  std::vector<Ref>* noting = nullptr;   // and those whose own records alone have changed
-};
-
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables) {
-  Trail trail;
-  trail.callables = callables;
-  return locating([&] { return hash_of(value, unhashable, trail); });
-}
-
-bool is_weakly_held(PyObject* value) {
-  const Form form = form_of(value);
-  return (form == Form::kIdentity || form == Form::kCallable) && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
+  return locating([&] { return hash_of(value, unhashable, callables); });
 }
 
 StaticValue StaticValue::loose(Ref value) noexcept {
@@ -217,13 +127,10 @@ StaticValue StaticValue::loose(Ref value) noexcept {
   return result;
 }
 
-StaticValue StaticValue::handed_out(bool weakly) const {
+StaticValue StaticValue::handed_out() const {
   if (mode_ != Mode::kHeld) return *this;
-  StaticValue result;
-  result.mode_ = weakly ? Mode::kWeak : Mode::kHeld;
-  result.held_ = weakly ? Ref::checked(PyWeakref_NewRef(held_.get(), nullptr)) : held_;
-  result.mutable_ = !weakly && holds_mutable(held_.get());
-  if (result.mutable_) result.held_ = copied(held_.get());
+  StaticValue result = loose(held_);
+  result.own();
   return result;
 }
 
@@ -233,9 +140,10 @@ void StaticValue::own() {
   mutable_ = true;
 }
 
-StaticValue StaticValue::as_weak() const {
+StaticValue StaticValue::for_result() const {
   StaticValue result;
-  result.mode_ = Mode::kWeak;
+  if (mode_ == Mode::kComposite || mutable_) return result;
+  result.mode_ = mode_ == Mode::kCallable ? Mode::kWeak : mode_;
   result.held_ = held_;
   return result;
 }
@@ -243,111 +151,114 @@ StaticValue StaticValue::as_weak() const {
 // Makes sealed values.
 class Sealer {
  public:
-  Sealer(PyObject* on_death, Callables callables) : on_death_(on_death) { trail_.callables = callables; }
+  // `reads`: what callables read is written down too.
+  Sealer(PyObject* on_death, Callables callables, bool reads)
+      : on_death_(on_death), callables_(callables), reads_(reads) {}
 
   StaticValue seal(PyObject* value) {
     const DepthGuard guard;
     const Form form = form_of(value);
     if (form == Form::kCallable) return seal_callable(value);
-    if (trail_.depth > 0 && (form == Form::kArray || is_bound_builtin(value) || is_too_long(value, form))) {
-      return unproven(value);
-    }
-    StaticValue result;
-    if (is_composite(form)) {
-      const Alone alone(trail_, is_unordered(form));
-      auto composite = std::make_shared<StaticValue::Composite>();
-      composite->type = Py_TYPE(value);
-      composite->type_ref = hold_type(Py_TYPE(value));
-      bool reusable = !is_mutable_form(form);
-      each_item(value, form, [&](const Ref& item) {
-        composite->items.push_back(item ? seal(item.get()) : StaticValue());
-        reusable = reusable && composite->items.back().identity() != nullptr;
-      });
-      // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
-      result.mode_ = StaticValue::Mode::kComposite;
-      if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
-        result.mode_ = StaticValue::Mode::kHeld;
-        result.held_ = Ref::borrow(value);
-      }
-      result.composite_ = std::move(composite);
-      // What a wrapper remembers of its callable may keep it alive: then its pointer tells that it is unchanged.
-      const bool is_remembered = on_death_ == nullptr && trail_.callables == Callables::kWrapped;
-      if (is_remembered && !result.holds_callables() && !holds_mutable(value)) result.held_ = Ref::borrow(value);
-      return result;
-    }
+    if (depth_ > 0 && (form == Form::kArray || is_bound_builtin(value))) return weak(value);
+    if (is_composite(form)) return seal_composite(value, form);
     if (form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
+    StaticValue result;
     result.mode_ = StaticValue::Mode::kHeld;
     result.held_ = form == Form::kByteArray ? copied(value) : Ref::borrow(value);
     result.mutable_ = form == Form::kByteArray;
     if (form == Form::kGeneric || form == Form::kTreedef) {
-      if (trail_.depth == 0) {
+      if (depth_ == 0) {
         result.hash_ = own_hash(value, Unhashable::kCompare);
       } else {
         result.hash_ = attempt([&] { return own_hash(value, Unhashable::kRefuse); }, [] { return Py_hash_t{-1}; });
-        if (result.hash_ == -1) return unproven(value);
+        if (result.hash_ == -1) return weak(value);
       }
     }
+    result.is_users_ = is_users(value);
     return result;
   }
 
  private:
-  StaticValue seal_callable(PyObject* value) {
+  StaticValue seal_composite(PyObject* value, Form form) {
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    composite->type_ref = hold_type(Py_TYPE(value));
+    bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
+    each_item(value, form, [&](const Ref& item) {
+      if (is_unordered(form)) {
+        const std::size_t hash = attempt([&] { return hash_of(item.get(), Unhashable::kCompare, callables_); },
+                                         [] { return std::size_t{0}; });
+        composite->by_hash.emplace(hash, composite->items.size());
+      }
+      composite->items.push_back(item ? seal(item.get()) : StaticValue());
+      reusable = reusable && composite->items.back().identity() != nullptr;
+    });
+    // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
     StaticValue result;
-    const std::ptrdiff_t number = trail_.number_of(value);
-    if (trail_.by_identity(value) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
-    if (number >= 0) {
-      result.mode_ = StaticValue::Mode::kVisited;
-      result.hash_ = number;
-      result.held_ = Ref::checked(PyWeakref_NewRef(value, nullptr));
-      return result;
+    result.mode_ = StaticValue::Mode::kComposite;
+    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
+      result.mode_ = StaticValue::Mode::kHeld;
+      result.held_ = Ref::borrow(value);
     }
-    trail_.met.push_back(Ref::borrow(value));
-    const Inside inside(trail_.depth);
-    const bool outer_proven = std::exchange(proven_, true);
+    result.composite_ = std::move(composite);
+    // What a wrapper remembers of its callable may keep it alive: then its pointer tells that it is unchanged.
+    const bool immutable = form != Form::kSubclass && !holds_mutable(value);
+    if (!reads_ && !result.holds_callables() && immutable) result.held_ = Ref::borrow(value);
+    return result;
+  }
+
+  StaticValue seal_callable(PyObject* value) {
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value)) != 0;
+    if (callables_ == Callables::kByIdentity || depth_ >= kMaxCallableDepth || !weakly) return weak(value);
+    // What it holds is looked at, and its death heard of, where it was met first.
+    const bool is_first = met_.insert(value).second;
+    StaticValue result;
+    result.held_ = Ref::checked(PyWeakref_NewRef(value, is_first ? on_death_ : nullptr));
+    result.mode_ = is_first ? StaticValue::Mode::kCallable : StaticValue::Mode::kWeak;
+    if (!is_first) return result;
     auto composite = std::make_shared<StaticValue::Composite>();
     composite->type = Py_TYPE(value);
     composite->type_ref = hold_type(Py_TYPE(value));
     const CallableSort sort = callable_sort(value);
-    const CallableParts parts(value, sort);
-    if (sort == CallableSort::kFunction) {
-      composite->function = FunctionIdentity::of(value);
-      composite->assigned = own_records(value);
-      proven_ = static_cast<bool>(composite->function.anchor);
-      // One with attributes may be called by another signature, which knows no defaults.
-      composite->without_defaults =
-          trail_.callables == Callables::kWrapped && trail_.met.size() == 1 && !parts[parts.num_state() - 1];
+    std::vector<Ref> held;  // user code may change the callable meanwhile
+    all_held(value, sort, [&](std::size_t, PyObject* part) {
+      held.push_back(Ref::borrow(part));
+      return true;
+    });
+    if (sort == CallableSort::kFunction) composite->code = Ref::borrow(PyFunction_GET_CODE(value));
+    const bool is_wrapped = callables_ == Callables::kWrapped && met_.size() == 1;
+    if (sort == CallableSort::kFunction) composite->left_out = left_out(value, held, is_wrapped);
+    if (reads_ && depth_ == 0) composite->readings = Readings::of(value, is_wrapped);
+    composite->items.resize(held.size());
+    ++depth_;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (held[i] && !composite->is_left_out(i)) composite->items[i] = seal_part(held[i].get());
     }
-    proven_ = proven_ && parts.known() && !is_noting(value);
-    composite->num_state = parts.num_state();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      // A function with a log of its own is no other's like: what it notes while it is traced, it alone notes.
-      const bool is_log = composite->is_own_record(i) && parts[i] && is_mutable_form(form_of(parts[i].get()));
-      if ((!parts[i] && i < parts.num_cells()) || is_log) proven_ = false;
-      const Alone alone(trail_, composite->is_own_record(i) || i >= parts.num_state());
-      const bool kept = parts[i] && !composite->is_left_out(i);
-      composite->items.push_back(kept ? seal_part(parts[i].get()) : StaticValue());
-    }
-    composite->shared = proven_;
-    proven_ = outer_proven;
-    result.mode_ = StaticValue::Mode::kCallable;
-    result.held_ = Ref::checked(PyWeakref_NewRef(value, composite->shared ? nullptr : on_death_));
+    --depth_;
     result.composite_ = std::move(composite);
     return result;
   }
 
-  StaticValue seal_part(PyObject* part) {
-    const std::size_t mark = trail_.met.size();
-    return attempt([&] { return seal(part); },
-                   [&] {
-                     trail_.met.resize(mark);
-                     return unproven(part);
-                   });
+  // What a function's code only writes it does not read; and the defaults of a wrapped one are arguments.
+  static std::vector<bool> left_out(PyObject* function, const std::vector<Ref>& held, bool is_wrapped) {
+    std::vector<bool> left(held.size(), false);
+    if (held.size() > 3) {
+      const Ref code = Ref::borrow(PyFunction_GET_CODE(function));
+      for (std::size_t i = 0; i + 3 < held.size(); ++i) left[i] = is_written_cell(code.get(), i, held[i].get());
+    }
+    // One with attributes may be called by another signature, which knows no defaults.
+    if (is_wrapped && !held.back()) left[held.size() - 3] = left[held.size() - 2] = true;
+    return left;
   }
 
-  // What a callable holds and nothing but identity tells from others.
-  StaticValue unproven(PyObject* value) {
-    proven_ = false;
-    return weak(value);
+  // Inside a callable nothing is refused.
+  StaticValue seal_part(PyObject* part) {
+    const int depth = depth_;
+    return attempt([&] { return seal(part); },
+                   [&] {
+                     depth_ = depth;
+                     return weak(part);
+                   });
   }
 
   StaticValue weak(PyObject* value) const {
@@ -355,7 +266,12 @@ class Sealer {
     const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
     result.mode_ = weakly ? StaticValue::Mode::kWeak : StaticValue::Mode::kPointer;
     result.held_ = weakly ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
+    result.is_users_ = !weakly && is_users(value);
     return result;
+  }
+
+  static bool is_users(PyObject* value) {
+    return PyObject_GC_IsTracked(value) != 0 && !TypeTable::instance().find(value).is_installed;
   }
 
   Ref hold_type(PyTypeObject* type) const {
@@ -365,21 +281,22 @@ class Sealer {
   }
 
   PyObject* on_death_;
-  Trail trail_;
-  bool proven_ = true;  // of the callable that is being sealed
+  Callables callables_;
+  bool reads_;
+  int depth_ = 0;  // inside how many callables
+  std::unordered_set<PyObject*> met_;
 };
 
-StaticValue StaticValue::sealed(PyObject* on_death, Callables callables) const {
+StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool reads) const {
   if (mode_ != Mode::kHeld || composite_ != nullptr) return *this;
-  return locating([&] { return Sealer(on_death, callables).seal(held_.get()); });
+  return locating([&] { return Sealer(on_death, callables, reads).seal(held_.get()); });
 }
 
 bool StaticValue::equals(PyObject* other) const {
-  Walk walk;
-  return locating([&] { return equals(other, walk); });
+  return locating([&] { return equals_value(other); });
 }
 
-bool StaticValue::equals(PyObject* other, Walk& walk) const {
+bool StaticValue::equals_value(PyObject* other) const {
   switch (mode_) {
     case Mode::kAbsent:
       return false;
@@ -387,25 +304,22 @@ bool StaticValue::equals(PyObject* other, Walk& walk) const {
       return weakly_is(held_.get(), other);
     case Mode::kPointer:
       return held_.get() == other;
-    case Mode::kVisited:
-      return static_cast<std::size_t>(hash_) < walk.trail.met.size() &&
-             walk.trail.met[static_cast<std::size_t>(hash_)].get() == other;
     case Mode::kHeld:
       if (held_.get() == other && !mutable_) return true;
       if (composite_ == nullptr) {
         if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
         return equal_atoms(held_.get(), other, form_of(other), hash_);
       }
-      return equals_items(other, walk);
+      return equals_items(other);
     case Mode::kComposite:
-      return equals_items(other, walk);
+      return equals_items(other);
     case Mode::kCallable:
-      return equals_callable(other, walk);
+      return equals_callable(other);
   }
   return false;
 }
 
-bool StaticValue::equals_items(PyObject* other, Walk& walk) const {
+bool StaticValue::equals_items(PyObject* other) const {
   if (Py_TYPE(other) != composite_->type) return false;
   const std::shared_ptr<const Composite> composite = composite_;  // user code below may drop this value
   const DepthGuard guard;
@@ -413,59 +327,48 @@ bool StaticValue::equals_items(PyObject* other, Walk& walk) const {
   const std::vector<StaticValue>& items = composite->items;
   std::size_t seen = 0;
   bool equal = true;
-  if (is_unordered(form)) {
-    std::vector<bool> taken(items.size(), false);
-    each_item(other, form, [&](const Ref& item) {
-      ++seen;
-      if (!equal) return;
-      equal = false;
-      for (std::size_t i = 0; i < items.size() && !equal; ++i) {
-        if (taken[i] || !items[i].equals(item.get(), walk)) continue;
-        taken[i] = equal = true;
-      }
-    });
-  } else {
-    each_item(other, form, [&](const Ref& item) {
-      const std::size_t i = seen++;
-      if (!equal) return;
-      equal = i < items.size() && (item ? items[i].equals(item.get(), walk) : items[i].absent());
-    });
-  }
+  std::vector<bool> taken(is_unordered(form) ? items.size() : 0, false);
+  each_item(other, form, [&](const Ref& item) {
+    const std::size_t i = seen++;
+    if (!equal) return;
+    if (!is_unordered(form)) {
+      equal = i < items.size() && (item ? items[i].equals_value(item.get()) : items[i].absent());
+      return;
+    }
+    equal = false;
+    const auto range = composite->by_hash.equal_range(hash_of(item.get(), Unhashable::kCompare, Callables::kByStructure));
+    for (auto it = range.first; it != range.second && !equal; ++it) {
+      if (taken[it->second] || !items[it->second].equals_value(item.get())) continue;
+      taken[it->second] = equal = true;
+    }
+  });
   return equal && seen == items.size();
 }
 
-bool StaticValue::equals_callable(PyObject* other, Walk& walk) const {
+// One that changes what it holds while it is traced is known by identity alone.
+bool StaticValue::equals_callable(PyObject* other) const {
   const std::shared_ptr<const Composite> composite = composite_;  // user code below may drop this value
-  if (Py_TYPE(other) != composite->type) return false;
-  walk.trail.met.push_back(Ref::borrow(other));
-  const bool same = is_same_callable(other);
-  if (!same && (!composite->shared || is_unsteady(other) || is_noting(other))) return false;
   const DepthGuard guard;
-  const Inside inside(walk.trail.depth);
-  const CallableSort sort = callable_sort(other);
-  if (sort == CallableSort::kFunction && !composite->function.has_code_of(other)) return false;
-  if (sort == CallableSort::kFunction && !same && !composite->function.has_globals_of(other)) return false;
-  const CallableParts parts(other, sort);
-  if (parts.size() != composite->items.size()) return false;
-  const std::size_t already_changed = walk.changed == nullptr ? 0 : walk.changed->size();
-  for (std::size_t i = 0; i < (same ? composite->num_state : parts.size()); ++i) {
-    const bool is_record = same && composite->is_own_record(i);
-    if (composite->is_left_out(i) || (is_record && walk.noting == nullptr)) continue;
-    const StaticValue& item = composite->items[i];
-    if (parts[i] ? item.equals_part(parts[i].get(), walk) : item.absent()) continue;
-    if (is_record) {
-      walk.noting->push_back(Ref::borrow(other));
-      continue;
-    }
-    const bool mine = same && walk.changed != nullptr && walk.changed->size() == already_changed;
-    if (mine) walk.changed->push_back(Ref::borrow(other));
-    return false;
-  }
-  return true;
+  if (is_object(other) && (is_self_changing(other) || holds_the_same(other))) return true;
+  return Py_TYPE(other) == composite->type && !is_self_changing(other) && composite->readings &&
+         composite->readings->match(other);
 }
 
-bool StaticValue::equals_part(PyObject* part, Walk& walk) const {
-  return attempt([&] { return equals(part, walk); }, [] { return false; });
+bool StaticValue::holds_the_same(PyObject* callable) const {
+  const std::shared_ptr<const Composite> composite = composite_;
+  const CallableSort sort = callable_sort(callable);
+  if (sort == CallableSort::kFunction && !is_same_code(composite->code.get(), PyFunction_GET_CODE(callable))) {
+    return false;
+  }
+  const auto same = [&](std::size_t i, PyObject* part) {
+    if (i >= composite->items.size()) return false;
+    if (composite->is_left_out(i)) return true;
+    const Ref keep = Ref::borrow(part);
+    const StaticValue& item = composite->items[i];
+    if (part == nullptr) return item.absent();
+    return attempt([&] { return item.equals_value(part); }, [] { return false; });
+  };
+  return all_held(callable, sort, same);
 }
 
 bool StaticValue::equals(const StaticValue& other) const {
@@ -476,27 +379,22 @@ bool StaticValue::equals(const StaticValue& other) const {
 
 // Reading the parts of a partial, or the fields of a dataclass, may run Python, which may drop the object that is asked
 // about: the two that look into it hold it.
-bool StaticValue::is_plainly(PyObject* other) const noexcept {
+bool StaticValue::is_plainly(PyObject* other) const {
   switch (mode_) {
     case Mode::kHeld:
       return held_.get() == other && !mutable_;
     case Mode::kPointer:
       return held_.get() == other;
     case Mode::kWeak:
-    case Mode::kVisited:  // its state is looked at where it was met first
       return weakly_is(held_.get(), other);
     case Mode::kComposite:
-    case Mode::kCallable:
+    case Mode::kCallable: {
       if (mode_ == Mode::kComposite && held_ && held_.get() == other) return true;
-      try {
-        if (mode_ == Mode::kCallable && !is_same_callable(other)) return false;
-        const Ref keep = Ref::borrow(other);
-        return mode_ == Mode::kComposite ? has_plain_items(other) : has_plain_state(other);
-      } catch (...) {
-        set_python_error();
-        PyErr_Clear();
-        return false;
-      }
+      if (mode_ == Mode::kCallable && !is_object(other)) return false;
+      const Ref keep = Ref::borrow(other);
+      return attempt([&] { return mode_ == Mode::kComposite ? has_plain_items(other) : has_plain_state(other); },
+                     [] { return false; });
+    }
     default:
       return false;
   }
@@ -505,7 +403,7 @@ bool StaticValue::is_plainly(PyObject* other) const noexcept {
 bool StaticValue::has_plain_items(PyObject* container) const {
   const std::vector<StaticValue>& items = composite_->items;
   if (Py_TYPE(container) != composite_->type) return false;
-  if (PyTuple_Check(container) || PyList_CheckExact(container)) {
+  if (PyTuple_CheckExact(container) || PyList_CheckExact(container)) {
     if (PySequence_Fast_GET_SIZE(container) != static_cast<Py_ssize_t>(items.size())) return false;
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(container)) return false;  // it has shrunk meanwhile
@@ -516,7 +414,7 @@ bool StaticValue::has_plain_items(PyObject* container) const {
   if (TypeTable::instance().find(container).is_frozen_dataclass) {
     const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(container));
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const Ref part = field(container, info->frozen_fields[i].get());
+      const Ref part = field(container, info->compared[i].get());
       if (part ? !items[i].is_plainly(part.get()) : !items[i].absent()) return false;
     }
     return true;
@@ -526,7 +424,7 @@ bool StaticValue::has_plain_items(PyObject* container) const {
   }
   PyObject *key, *value;
   Py_ssize_t position = 0;
-  for (std::size_t i = 0; PyDict_Next(container, &position, &key, &value) != 0; i += 2) {
+  for (std::size_t i = 0; i + 1 < items.size() && PyDict_Next(container, &position, &key, &value) != 0; i += 2) {
     const Ref keep = Ref::borrow(value);
     if (!items[i].is_plainly(key) || !items[i + 1].is_plainly(value)) return false;
   }
@@ -535,23 +433,33 @@ bool StaticValue::has_plain_items(PyObject* container) const {
 
 bool StaticValue::has_plain_state(PyObject* callable) const {
   const Composite& known = *composite_;
-  const auto same = [&](std::size_t i, PyObject* part) {
-    if (known.is_own_record(i) || known.is_left_out(i)) return true;
-    if (i >= known.num_state) return false;
+  const CallableSort sort = callable_sort(callable);
+  if (sort == CallableSort::kFunction && PyFunction_GET_CODE(callable) != known.code.get()) return false;
+  return all_held(callable, sort, [&](std::size_t i, PyObject* part) {
+    if (i >= known.items.size()) return false;
+    if (known.is_left_out(i)) return true;
     return part == nullptr ? known.items[i].absent() : known.items[i].is_plainly(part);
-  };
-  switch (callable_sort(callable)) {
-    case CallableSort::kFunction:
-      return PyFunction_GET_CODE(callable) == known.function.code.get() && all_state(callable, same);
-    case CallableSort::kPartial:
-      return all_partial_state(callable, same);
-    case CallableSort::kJitted:
-      return true;  // jax.jit itself does not look at its function again
-    case CallableSort::kWrapper:
-      return same(0, wrapped_callable(callable).get());
-    default:
-      return false;
+  });
+}
+
+// ---- Callables in a value, over the life of their traces.
+
+// Visits the callables that are compared as such, each with what stands in its place in `other`.
+template <typename Visit>
+void StaticValue::each_callable(PyObject* other, Visit&& visit) const {
+  if (mode_ == Mode::kCallable) return visit(*this, other);
+  if (composite_ == nullptr || !holds_callables()) return;
+  const std::shared_ptr<const Composite> composite = composite_;
+  if (other == nullptr) {
+    for (const StaticValue& item : composite->items) item.each_callable(nullptr, visit);
+    return;
   }
+  if (Py_TYPE(other) != composite->type) return;
+  std::size_t i = 0;
+  each_item(other, form_of(other), [&](const Ref& item) {
+    if (i < composite->items.size() && item) composite->items[i].each_callable(item.get(), visit);
+    ++i;
+  });
 }
 
 bool StaticValue::holds_callables() const noexcept {
@@ -561,12 +469,90 @@ bool StaticValue::holds_callables() const noexcept {
   return std::any_of(items.begin(), items.end(), [](const StaticValue& item) { return item.holds_callables(); });
 }
 
-StaticValue::Changed StaticValue::changed_callables(PyObject* other) const {
-  Changed found;
-  Walk walk;
-  walk.changed = &found.changed;
-  walk.noting = &found.noting;
-  locating([&] { return equals(other, walk); });
+void StaticValue::observe(PyObject* other) const {
+  each_callable(other, [](const StaticValue& known, PyObject* callable) {
+    const std::shared_ptr<const Composite> composite = known.composite_;
+    Readings* readings = composite->readings.get();
+    bool changes = false;
+    known.mark_changed(callable, changes);
+    if (readings == nullptr || !readings->proven()) return;
+    std::string difference = "what it changes while it is traced";
+    if (changes || !readings->match(callable, &difference)) readings->disprove(difference);
+  });
+}
+
+// Marks each callable in here that holds something else now; tells whether that is so of `other` itself.
+bool StaticValue::mark_changed(PyObject* other, bool& found) const {
+  if (mode_ == Mode::kCallable) {
+    if (!is_object(other)) return true;
+    if (is_self_changing(other)) return false;
+    const std::shared_ptr<const Composite> composite = composite_;
+    bool changed = false;
+    std::vector<Ref> held;
+    all_held(other, callable_sort(other), [&](std::size_t, PyObject* part) {
+      held.push_back(Ref::borrow(part));
+      return true;
+    });
+    for (std::size_t i = 0; i < held.size() && i < composite->items.size(); ++i) {
+      const StaticValue& item = composite->items[i];
+      if (composite->is_left_out(i)) continue;
+      changed = (held[i] ? item.mark_changed(held[i].get(), found) : !item.absent()) || changed;
+    }
+    if (changed || held.size() != composite->items.size()) {
+      mark_self_changing(other);
+      found = true;
+    }
+    return false;
+  }
+  if (composite_ != nullptr && holds_callables() && Py_TYPE(other) == composite_->type) {
+    const std::shared_ptr<const Composite> composite = composite_;
+    bool changed = false;
+    std::size_t i = 0;
+    each_item(other, form_of(other), [&](const Ref& item) {
+      if (i < composite->items.size()) {
+        const StaticValue& known = composite->items[i];
+        changed = (item ? known.mark_changed(item.get(), found) : !known.absent()) || changed;
+      }
+      ++i;
+    });
+    return changed || i != composite->items.size();
+  }
+  return !attempt([&] { return equals_value(other); }, [] { return false; });
+}
+
+void StaticValue::stop_sharing(const std::string& reason) const {
+  each_callable(nullptr, [&](const StaticValue& known, PyObject*) {
+    if (known.composite_->readings) known.composite_->readings->disprove(reason);
+  });
+}
+
+bool StaticValue::is_shared() const noexcept {
+  if (mode_ == Mode::kCallable && composite_->readings && !composite_->readings->proven()) return false;
+  if (mode_ == Mode::kCallable || composite_ == nullptr) return true;
+  const std::vector<StaticValue>& items = composite_->items;
+  return std::all_of(items.begin(), items.end(), [](const StaticValue& item) { return item.is_shared(); });
+}
+
+bool StaticValue::may_wait() const noexcept {
+  if (mode_ == Mode::kCallable) {
+    if (composite_->readings && (!composite_->readings->proven() || composite_->readings->holds_arrays())) return false;
+  }
+  if (is_users_ || composite_ == nullptr) return !is_users_;
+  const std::vector<StaticValue>& items = composite_->items;
+  return std::all_of(items.begin(), items.end(), [](const StaticValue& item) { return item.may_wait(); });
+}
+
+std::string StaticValue::difference(PyObject* other) const {
+  std::string found;
+  each_callable(other, [&](const StaticValue& known, PyObject* callable) {
+    const Readings* readings = known.composite_->readings.get();
+    if (!found.empty() || readings == nullptr || known.is_object(callable)) return;
+    if (!readings->proven()) {
+      found = readings->unproven();
+    } else {
+      readings->match(callable, &found);
+    }
+  });
   return found;
 }
 

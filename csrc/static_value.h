@@ -2,17 +2,18 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 
-#include "callable_value.h"
+#include "callable_parts.h"
 #include "python_api.h"
+#include "readings.h"
 #include "static_form.h"
 #include "tree_path.h"
 
 namespace partax {
 
-// How callables are compared. By structure, those that mean the same are equal; but identity decides for what cannot be
-// proven equal: one that holds an array or an empty cell, or that changed while it was traced. A *wrapped* callable is
-// known without the defaults of its parameters, which are arguments of each call.
+// How callables are compared: by what they hold and read, or by identity. A *wrapped* callable is known without the
+// defaults of its parameters, which are arguments of each call.
 enum class Callables : std::uint8_t { kByStructure, kByIdentity, kWrapped };
 
 // Hash that agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
@@ -26,9 +27,10 @@ class StaticValue {
   StaticValue() noexcept = default;  // an absent field
   static StaticValue loose(Ref value) noexcept;
   // `on_death` (may be null) is the callback of the weak references that are made.
-  StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure) const;
-  // Like sealed, but keeps a strong reference unless `weakly`.
-  StaticValue handed_out(bool weakly) const;
+  // `reads`: what callables read is written down too, so that others may be the same.
+  StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure, bool reads = true) const;
+  // Keeps a strong reference, or a copy of what is mutable.
+  StaticValue handed_out() const;
 
   // Takes a snapshot of mutable built-in containers, so that nobody else can change the value.
   void own();
@@ -36,22 +38,29 @@ class StaticValue {
   // True if `other` is the same static value. May run user code; raises WalkError.
   bool equals(PyObject* other) const;
   bool equals(const StaticValue& other) const;
-  // True if `other` is surely this value, found without user code and without an allocation.
-  bool is_plainly(PyObject* other) const noexcept;
-  // The callables in `other` that are the objects known here and changed since. Raises as `equals`.
-  struct Changed {
-    std::vector<Ref> changed;
-    std::vector<Ref> noting;  // only in records of their own
-  };
-  Changed changed_callables(PyObject* other) const;
+  // True if `other` is surely this value, found without code of users' `==` and without an allocation.
+  bool is_plainly(PyObject* other) const;
 
-  // A callable that is compared by structure, so that equal ones may be other objects.
-  bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
+  // Of the callables in here, and `other` is what this value is of a call:
   bool holds_callables() const noexcept;
-  // Whether `object` is the callable that was sealed, not an equal one.
-  bool is_same_callable(PyObject* object) const noexcept { return weakly_is(held_.get(), object); }
-  // A weak value of the same callable, for results.
-  StaticValue as_weak() const;
+  bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
+  // Looks at them when a trace begins and when it ends. One that no longer holds what it held is known by identity alone
+  // from now on; and where one reads something else than for the traces before, none made anew is the same.
+  void observe(PyObject* other) const;
+  // No callable made anew is the same.
+  void stop_sharing(const std::string& reason) const;
+  // Whether callables made anew may be the same; and whether a trace may wait for them when all are gone.
+  bool is_shared() const noexcept;
+  bool may_wait() const noexcept;
+  // What a callable of the same code as these reads otherwise, or what of them is not proven; empty if there is none.
+  std::string difference(PyObject* other) const;
+
+  // Whether a key with this value has `object` itself, and not an equal one.
+  bool is_object(PyObject* object) const noexcept {
+    return mode_ == Mode::kWeak || mode_ == Mode::kCallable ? weakly_is(held_.get(), object) : identity() == object;
+  }
+  // The same value as it is held here, but for callables weakly.
+  StaticValue for_result() const;
 
   // The value for user code, as a new reference; a fresh copy of a mutable container. Empty if absent or gone.
   Ref value() const;
@@ -65,7 +74,7 @@ class StaticValue {
   bool keeps_alive() const noexcept;
 
   int traverse(visitproc visit, void* arg) const;
-  // Calls `visit` with every weak reference inside.
+  // Calls `visit` with every weak reference inside, and whether it is of a callable.
   template <typename Visit>
   void each_weakref(Visit&& visit) const;
 
@@ -77,53 +86,47 @@ class StaticValue {
     kWeak,
     kComposite,
     kCallable,  // `held_` is a weak reference, `composite_` what the callable holds
-    kVisited,   // inside a callable: one that was met before, as number `hash_`
   };
   struct Composite;
-  struct Walk;
   friend class Sealer;
 
-  bool equals(PyObject* other, Walk& walk) const;
-  bool equals_items(PyObject* other, Walk& walk) const;
-  bool equals_callable(PyObject* other, Walk& walk) const;
-  bool equals_part(PyObject* part, Walk& walk) const;
+  bool equals_value(PyObject* other) const;
+  bool equals_items(PyObject* other) const;
+  bool equals_callable(PyObject* other) const;
+  bool holds_the_same(PyObject* callable) const;
   bool has_plain_items(PyObject* container) const;
   bool has_plain_state(PyObject* callable) const;
+  bool mark_changed(PyObject* other, bool& found) const;
   Ref value_for_comparison() const;
+  template <typename Visit>
+  void each_callable(PyObject* other, Visit&& visit) const;
 
   Ref held_;  // the object, or its weak reference
   std::shared_ptr<const Composite> composite_;
   Py_hash_t hash_ = -1;  // of a held object that is compared by its own ==
   Mode mode_ = Mode::kAbsent;
-  bool mutable_ = false;  // a snapshot with a mutable built-in container inside: handed out as a copy only
+  bool is_users_ = false;  // if sealed: it keeps an object of a user's class
+  bool mutable_ = false;   // a snapshot with a mutable built-in container inside: handed out as a copy only
 };
 
 struct StaticValue::Composite {
   PyTypeObject* type;
   Ref type_ref;  // strong, or weak where the type is the user's
   std::vector<StaticValue> items;
-  // Of callables, whose items are their parts:
-  FunctionIdentity function;
-  std::vector<bool> assigned;  // cells that are the function's own record
-  std::size_t num_state = 0;
-  // Whether a part makes no difference as long as the callable is the same object, or (a default) at all.
-  bool is_own_record(std::size_t part) const noexcept { return part < assigned.size() && assigned[part]; }
-  bool is_left_out(std::size_t part) const noexcept {
-    return without_defaults && (part == assigned.size() || part == assigned.size() + 1);
-  }
-  bool without_defaults = false;
-  bool shared = false;  // a callable made anew may equal this one
+  std::unordered_multimap<std::size_t, std::size_t> by_hash;  // of sets: the items
+  // Of callables, whose items are what they hold:
+  Ref code;
+  std::shared_ptr<Readings> readings;
+  std::vector<bool> left_out;  // of those: what is not looked at
+  bool is_left_out(std::size_t part) const noexcept { return part < left_out.size() && left_out[part]; }
 };
 
 template <typename Visit>
 void StaticValue::each_weakref(Visit&& visit) const {
-  if (mode_ == Mode::kWeak || (mode_ == Mode::kCallable && !composite_->shared)) visit(held_.get());
+  if (mode_ == Mode::kWeak || mode_ == Mode::kCallable) visit(held_.get(), mode_ == Mode::kCallable);
   if (composite_ == nullptr) return;
-  if (PyWeakref_CheckRef(composite_->type_ref.get())) visit(composite_->type_ref.get());
+  if (PyWeakref_CheckRef(composite_->type_ref.get())) visit(composite_->type_ref.get(), mode_ == Mode::kCallable);
   for (const StaticValue& item : composite_->items) item.each_weakref(visit);
 }
-
-// True for objects whose == is identity and that take weak references: keys need not keep them alive.
-bool is_weakly_held(PyObject* value);
 
 }  // namespace partax

@@ -5,6 +5,7 @@
 #include "call.h"
 #include "rebuild.h"
 #include "shared_caches.h"
+#include "static_node.h"
 #include "trace_output.h"
 #include "trace_record.h"
 
@@ -29,26 +30,10 @@ class Tracers final : public LeafSource {
 
 bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
-// The callables of the arguments that are returned: each call gives back its own.
-void forward_callables(TraceOutput& output, const TreeSpec& arguments, const TreeSpec& key) {
-  std::unordered_map<PyObject*, std::size_t> known;
-  for (std::size_t i = 0; i < key.statics.size(); ++i) {
-    if (key.statics[i].is_callable()) known.emplace(arguments.statics[i].identity(), i);
-  }
-  if (known.empty()) return;
-  std::vector<StaticValue>& statics = output.spec.statics;
-  for (std::size_t i = 0; i < statics.size(); ++i) {
-    const auto found = known.find(statics[i].identity());
-    if (found == known.end()) continue;
-    output.static_source.resize(statics.size(), -1);
-    output.static_source[i] = static_cast<std::int32_t>(found->second);
-    statics[i] = key.statics[found->second].as_weak();
-  }
-}
-
-// The output node of a result, or nothing where a leaf that it forwards has been pinned meanwhile by another thread.
+// The output node of a result, or nothing where another thread has made a target meanwhile that passes a leaf through
+// XLA which this trace forwards.
 Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObject* const* inputs,
-                std::size_t num_inputs, PyObject* options, std::shared_ptr<std::size_t>& calls) {
+                std::size_t num_inputs, PyObject* options, std::shared_ptr<const TraceOutput>& packed) {
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -68,7 +53,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   auto output = std::make_shared<TraceOutput>();
   std::unordered_map<PyObject*, std::size_t> forwardable;
   for (std::size_t i = 0; i < num_inputs; ++i) {
-    if (i >= entry.pinned.size() || entry.pinned[i] == 0) forwardable.emplace(inputs[i], i);
+    if (i >= entry.through_xla.size() || entry.through_xla[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
   Ref shardings = Ref::checked(PyObject_CallFunctionObjArgs(hooks().out_shardings.get(), options, result, nullptr));
@@ -94,37 +79,35 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   if (bare && !output->shardings) return results[0];
 
   output->spec = std::move(spec);
-  forward_callables(*output, arguments, entry.key);
-  output->spec = output->spec.weakened(entry.key);
+  output->find_own_statics(arguments, entry.key);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
   slot->output = output;
   Ref node = make_output_node(slot, std::move(children));
-  // From here on no Python runs: what is pinned from now on spares the leaves that this trace forwards.
+  // From here on no Python runs: a target that is made from now on spares the leaves that this trace forwards.
   for (const std::int32_t source : output->source) {
-    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.pinned.size();
-    if (input < entry.pinned.size() && entry.pinned[input] != 0) return {};
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.through_xla.size();
+    if (input < entry.through_xla.size() && entry.through_xla[input] != 0) return {};
   }
-  calls = output->calls;
+  packed = output;
   entry.add_output(slot);
   return node;
 }
 
-[[noreturn]] void raise_outdated(CallFrame& frame) {
-  frame.outdated = true;
-  PyErr_SetString(PyExc_RuntimeError,
-                  "the wrapped callable changed while a call was under way, expected it to stay as it is");
-  throw PythonError{};
-}
-
-bool others_are_there() noexcept {
-  return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
-}
-
-// Nobody else finds the program.
-void keep_nothing(CallFrame& frame) noexcept {
-  frame.keeps_nothing = true;
-  frame.cache.table.erase(*frame.entry);
+// Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
+// call, and of the static nodes in it.
+template <typename Visit>
+void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
+  if (const EntryPtr root = frame.cache.root.lock(); root && root->key.holds_callables()) {
+    visit(root->key, root_spec(frame.function, frame.cache.options.get(), frame.cache.callables));
+  }
+  const TreeSpec& key = frame.entry->key;
+  visit(key, now);
+  for (std::size_t i = 0; i < key.statics.size(); ++i) {
+    PyObject *known = key.statics[i].identity(), *value = now.statics[i].identity();
+    if (known == nullptr || value == nullptr || !is_static_node(known) || !is_static_node(value)) continue;
+    visit(sealed_tree(known), loose_tree(value));
+  }
 }
 
 }  // namespace
@@ -143,6 +126,8 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   options.keyed = true;
   const auto names = [&] { return names_of(*frame); };
   flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
+  const auto observe = [](const TreeSpec& known, const TreeSpec& now) { known.observe(now); };
+  each_static_part(*frame, spec, observe);
   bool unchanged = false;
   try {
     unchanged = frame->entry->key.equals(spec);
@@ -155,14 +140,6 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
                     "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
     throw PythonError{};
   }
-  // The callable may hold other things than when its cache was found. In the last try, what it traces now is for itself
-  // alone.
-  if (!is_known(frame->function, frame->cache)) {
-    if (!frame->is_last_try) raise_outdated(*frame);
-    const Change change = settle_root(frame->function, frame->cache, others_are_there());
-    if (change == Change::kNone) raise_outdated(*frame);
-    if (change == Change::kOthers) keep_nothing(*frame);
-  }
   frame->traced = true;
   TraceRecorder recorder(*frame, spec, arrays, leaves, count);
   Tracers tracers(leaves, count);
@@ -172,22 +149,17 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame->in_body = true;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
   frame->in_body = false;
-  if (!frame->keeps_nothing) {
-    const Change root = settle_root(frame->function, frame->cache, others_are_there());
-    if (root == Change::kOthers || settle_key(*frame, others_are_there()) == Change::kOthers) {
-      if (!frame->is_last_try) raise_outdated(*frame);
-      keep_nothing(*frame);
-    }
-    if (root == Change::kNone) note_unchanged(frame->function);
-    frame->root_changed = root == Change::kOwn;
+  each_static_part(*frame, spec, observe);
+  Ref node;
+  std::shared_ptr<const TraceOutput> output;
+  while (!node) node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
+  if (output && output->holds_user_objects()) {
+    each_static_part(*frame, spec, [](const TreeSpec& known, const TreeSpec&) {
+      known.stop_sharing("an object of its own that it returns");
+    });
   }
-  Ref packed;
-  std::shared_ptr<std::size_t> calls;
-  while (!packed) {
-    packed = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), calls);
-  }
-  recorder.succeed(calls);
-  return packed;
+  recorder.succeed(output ? output->calls : nullptr);
+  return node;
 }
 
 bool on_call_exit(PyObject* callback) {

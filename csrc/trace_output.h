@@ -9,15 +9,31 @@
 
 namespace partax {
 
+// A static value that came in with the call, or something inside of one.
+struct OwnStatic {
+  std::size_t index;               // in the key
+  std::vector<std::size_t> inner;  // which item of which item (see each_inner); empty: the value itself
+  StaticValue known;               // the key's value, as far as the key holds it
+};
+
 struct TraceOutput {
   TreeSpec spec;  // every array is a dynamic leaf
   // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
   std::vector<std::int32_t> source;
-  // For each static value of the spec that is a callable of the call's own: its index in the key, else -1. Empty if
-  // none.
+  // What of the static values each call gives its own objects for.
+  std::vector<OwnStatic> own;
+  // For each static value of the spec: its index in `own`, kStored for one that stays as it is, or kTemplate for one with
+  // placeholders of some of `own` in it. Empty if all stay.
+  enum : std::int32_t { kStored = -1, kTemplate = -2 };
   std::vector<std::int32_t> static_source;
   Ref shardings;  // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
+
+  // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is the
+  // call's key, `arguments` what was flattened for it.
+  void find_own_statics(const TreeSpec& arguments, const TreeSpec& key);
+  // Whether the result holds objects that did not come in with the call, and are no plain values.
+  bool holds_user_objects() const noexcept;
 };
 
 // Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.

@@ -68,7 +68,8 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
   CallCache& cache = frame.cache;
   if (!cache.history) {
     const Ref made = Ref::checked(
-        PyObject_CallFunctionObjArgs(hooks().new_history.get(), frame.function, cache.options.get(), nullptr));
+        PyObject_CallFunctionObjArgs(hooks().new_history.get(), frame.function, cache.options.get(),
+                                     exact_unicode(cache.difference).get(), nullptr));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
   const Ref history = cache.history;

@@ -1,5 +1,6 @@
 #include "tree_spec.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace partax {
@@ -46,19 +47,55 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   return copy;
 }
 
-TreeSpec TreeSpec::weakened(const TreeSpec& other) const {
+void TreeSpec::weaken_types(const TreeSpec& other) {
   std::unordered_set<PyObject*> known;
-  other.each_weakref([&](PyObject* weakref) { known.insert(weak_target(weakref).get()); });
-  TreeSpec copy = *this;
-  for (StaticValue& value : copy.statics) {
-    if (value.absent()) continue;
-    PyObject* object = value.value().get();
-    value = value.handed_out(known.count(object) > 0 && is_weakly_held(object));
-  }
-  for (Ref& type : copy.types) {
+  other.each_weakref([&](PyObject* weakref, bool) { known.insert(weak_target(weakref).get()); });
+  for (Ref& type : types) {
     if (known.count(type.get()) > 0) type = Ref::checked(PyWeakref_NewRef(type.get(), nullptr));
   }
-  return copy;
+}
+
+namespace {
+
+// Calls `visit(known, value)` for the static values of two specs of the same form that are callables or hold some.
+template <typename Visit>
+void each_pair(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
+  if (known.statics.size() != values.statics.size()) return;
+  for (std::size_t i = 0; i < known.statics.size(); ++i) {
+    if (!known.statics[i].holds_callables()) continue;
+    const Ref value = values.statics[i].value();
+    if (value) visit(known.statics[i], value.get());
+  }
+}
+
+}  // namespace
+
+bool TreeSpec::holds_callables() const noexcept {
+  return std::any_of(statics.begin(), statics.end(), [](const auto& value) { return value.holds_callables(); });
+}
+
+void TreeSpec::observe(const TreeSpec& values) const {
+  each_pair(*this, values, [](const StaticValue& known, PyObject* value) { known.observe(value); });
+}
+
+void TreeSpec::stop_sharing(const std::string& reason) const {
+  for (const StaticValue& value : statics) value.stop_sharing(reason);
+}
+
+bool TreeSpec::is_shared() const noexcept {
+  return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.is_shared(); });
+}
+
+bool TreeSpec::may_wait() const noexcept {
+  return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
+}
+
+std::string TreeSpec::difference(const TreeSpec& values) const {
+  std::string found;
+  each_pair(*this, values, [&](const StaticValue& known, PyObject* value) {
+    if (found.empty()) found = known.difference(value);
+  });
+  return found;
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {

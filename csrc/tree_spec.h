@@ -39,16 +39,24 @@ struct TreeSpec {
   std::size_t num_nodes() const noexcept;
   // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
-  // A copy whose static values and types are held weakly where `other` (a sealed spec) knows them already.
-  TreeSpec weakened(const TreeSpec& other) const;
+  // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
+  void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
+  // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
+  bool holds_callables() const noexcept;
+  void observe(const TreeSpec& values) const;
+  void stop_sharing(const std::string& reason) const;
+  bool is_shared() const noexcept;
+  bool may_wait() const noexcept;
+  std::string difference(const TreeSpec& values) const;
+
   int traverse(visitproc visit, void* arg) const;
 
   template <typename Visit>
   void each_weakref(Visit&& visit) const {
     for (const Ref& type : types) {
-      if (PyWeakref_CheckRef(type.get())) visit(type.get());
+      if (PyWeakref_CheckRef(type.get())) visit(type.get(), false);
     }
     for (const StaticValue& value : statics) value.each_weakref(visit);
   }

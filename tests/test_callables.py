@@ -212,17 +212,13 @@ def variants() -> list[Any]:
     found += [
         space["make"](cell) for cell in (1, True, 1.0, -0.0, 0.0, "a", (), [], {}, {1}, (1,), [1], [True], Holder)
     ]
-    exec(compile(template.format(default=0, body="cell"), "g.py", "exec"), space)
-    found.append(space["make"](1))
     exec(compile("\n" + template.format(default=0, body="cell"), "f.py", "exec"), space)
     found.append(space["make"](1))
     named = space["make"](1)
     named.__name__ = "other"
-    annotated = space["make"](1)
-    annotated.__annotations__ = {"x": "other"}
     attributed = space["make"](1)
     attributed.flag = 1
-    found += [named, annotated, attributed]
+    found += [named, attributed]
     fun = space["make"](2)
     found += [
         functools.partial(fun),
@@ -279,7 +275,7 @@ UNPROVABLE: dict[str, Callable[[], Any]] = {
     "array in an inner function": lambda: (lambda held: lambda x: held(x))(UNPROVABLE["jax array"]()),
     "method of an array": lambda: (lambda held: lambda x: x + held())(np.ones(2, np.float32).sum),
     "opaque object": lambda: (lambda held: lambda x: x + held.scale)(Holder()),
-    "a long list": lambda: (lambda held: lambda x: x + held[0])([1] * 2000),
+    "iterator": lambda: (lambda held: lambda x: x + len([*held]))(iter(())),
 }
 
 
@@ -491,7 +487,7 @@ def test_a_function_that_counts_its_traces_is_still_one_key(traces: TraceCounter
             for _ in range(3):
                 assert_same(step(fun, array(size)), array(size) + 1)
                 step(scaled(1), array(2))
-        assert traces.count - before in (2, 3)
+        assert traces.count - before == (3 if fun is counting else 2)
         log.clear()
         count = 0
         own = filter_jit(fun)
@@ -640,7 +636,7 @@ def test_a_function_that_counts_its_traces_is_looked_into_all_the_same() -> None
         assert count == expected
 
 
-def test_traces_of_an_earlier_state_are_not_found_by_the_state_that_a_call_changes_to() -> None:
+def test_a_function_that_is_changed_while_it_is_traced_is_known_by_identity() -> None:
     factors = [2]
 
     class Changes:
@@ -654,11 +650,13 @@ def test_traces_of_an_earlier_state_are_not_found_by_the_state_that_a_call_chang
         def __eq__(self, other: object) -> bool:
             return type(other) is Changes and other.factor == self.factor
 
-    @filter_jit
-    def f(x, key):
+    def f(x: Any, key: Any) -> Any:
         return x * factors[0]
 
-    np.testing.assert_array_equal(f(array(2), None), array(2) * 2)
-    np.testing.assert_array_equal(f(array(2), Changes(3)), array(2) * 3)
-    assert factors == [3]
-    np.testing.assert_array_equal(f(array(2), None), array(2) * 3)
+    ours, theirs = filter_jit(f), jax.jit(f, static_argnums=1)
+    for key in (None, Changes(3), None):
+        factors[0] = 2 if key is None else factors[0]
+        assert_same(ours(array(2), key), theirs(array(2), key))
+    factors[0] = 7
+    for key in (None, Changes(3)):
+        assert_same(ours(array(2), key), theirs(array(2), key))

@@ -16,12 +16,31 @@ from jax.core import Tracer
 from partax import _core
 from partax._filters import Filter
 from partax._jax_private import concrete_array_type, jit_parts, ref_types, registered_nodes
+from partax._reading import (
+    Traits,
+    global_names,
+    is_installed,
+    is_of_library,
+    reads_outside,
+    traits,
+    written_cells,
+)
 
-# (kind, names of the children, names of the static fields, fields of a frozen dataclass or None)
-Description = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]
+# (kind, names of the children, names of the static fields, traits of the type)
+Description = tuple[str, tuple[str, ...], tuple[str, ...], Traits]
+# The same of a node that C++ reads by its fields.
+_Fields = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 _REGISTRY = jax.tree_util.default_registry
-_REF_TYPES = ref_types()
+_LEAVES = (
+    ("jax_array", (concrete_array_type(), jax.Array)),
+    ("numpy_array", np.ndarray),
+    ("numpy_scalar", np.generic),
+    ("ref", ref_types()),
+    ("abstract", jax.ShapeDtypeStruct),
+    ("float", (float, complex)),
+    ("int", int),
+)
 # Equinox keeps these on modules that wrap a function.
 _WRAPPER_NAMES = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
 
@@ -36,22 +55,6 @@ def _is_module(cls: type) -> bool:
     return module is not None and issubclass(cls, module)
 
 
-def _frozen_fields(cls: type) -> tuple[str, ...] | None:
-    """The fields of a frozen dataclass whose `==` is the generated one, else None."""
-    params = cls.__dict__.get("__dataclass_params__")
-    if params is None or not params.frozen:
-        return None
-    if _is_module(cls):
-        if cls.__eq__ is not _equinox().Module.__eq__:
-            return None
-    else:
-        equality = cls.__dict__.get("__eq__")
-        code = getattr(equality, "__code__", None)
-        if not params.eq or code is None or code.co_filename != "<string>":
-            return None
-    return tuple(field.name for field in dataclasses.fields(cls))
-
-
 def _plain_instance_dict(obj: Any, names: tuple[str, ...]) -> bool:
     """Whether the fields live in the instance dictionary, where the native stages read them."""
     cls = type(obj)
@@ -64,7 +67,7 @@ def _plain_instance_dict(obj: Any, names: tuple[str, ...]) -> bool:
     return True
 
 
-def _describe_module(obj: Any) -> Description | None:
+def _describe_module(obj: Any) -> _Fields | None:
     """An Equinox module, if its registered flatten function does what the native one does."""
     cls = type(obj)
     fields = dataclasses.fields(cls)
@@ -85,7 +88,7 @@ def _describe_module(obj: Any) -> Description | None:
     same_wrapper = aux[0] is missing if plain else _identical(aux[0], expected_aux[0])
     if not same_wrapper or not _identical(aux[1:], expected_aux[1:]):
         return None
-    return ("module", children, statics, _frozen_fields(cls))
+    return ("module", children, statics)
 
 
 def _missing() -> Any:
@@ -100,7 +103,7 @@ def _identical(left: Any, right: Any) -> bool:
     return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
-def _describe_dataclass(obj: Any) -> Description | None:
+def _describe_dataclass(obj: Any) -> _Fields | None:
     """A class of `jax.tree_util.register_dataclass`, if reading its fields gives what jax gives."""
     cls = type(obj)
     if not dataclasses.is_dataclass(cls):
@@ -122,7 +125,7 @@ def _describe_dataclass(obj: Any) -> Description | None:
         return None
     if not _identical(aux, [values[name] for name in statics]):
         return None
-    return ("dataclass", children, statics, _frozen_fields(cls))
+    return ("dataclass", children, statics)
 
 
 def _is_native_dataclass(cls: type) -> bool:
@@ -133,42 +136,35 @@ def _is_native_dataclass(cls: type) -> bool:
     return "register_dataclass" in getattr(flatten, "__qualname__", "")
 
 
-def _describe_node(obj: Any) -> Description:
-    cls = type(obj)
-    native = _describe_module(obj) if _is_module(cls) else _describe_dataclass(obj)
-    return native or ("registered", (), (), _frozen_fields(cls))
+def _describe_node(obj: Any) -> _Fields:
+    native = _describe_module(obj) if _is_module(type(obj)) else _describe_dataclass(obj)
+    return native or ("registered", (), ())
 
 
-def _leaf_sort(obj: Any) -> str:
-    if isinstance(obj, Tracer):
+def _leaf_sort(obj: Any, cls: type) -> str:
+    # Of the class, since asking an object runs code of its own; only jax decides by tracer.
+    if issubclass(cls, Tracer):
         return "tracer"
-    if isinstance(obj, jax.Array):
-        return "jax_array"
-    if isinstance(obj, np.ndarray):
-        return "numpy_array"
-    if isinstance(obj, np.generic):
-        return "numpy_scalar"
-    if isinstance(obj, _REF_TYPES):
-        return "ref"
-    if isinstance(obj, jax.ShapeDtypeStruct):
-        return "abstract"
-    if isinstance(obj, (float, complex)):
-        return "float"
-    if isinstance(obj, int):
-        return "int"
-    return "other"
+    for sort, kinds in _LEAVES:
+        if issubclass(cls, kinds):
+            return sort
+    return "jax_array" if cls.__module__.startswith("jax") and isinstance(obj, jax.Array) else "other"
 
 
 def describe(obj: Any) -> Description:
     """Describes the type of `obj` for the native type table."""
     cls = type(obj)
+    return (*_fields(obj, cls), traits(cls, getattr(_equinox(), "Module", None)))
+
+
+def _fields(obj: Any, cls: type) -> _Fields:
     if cls in (_core.FlatSpec, _core.Static):
-        return ("static", (), (), None)
-    if isinstance(obj, tuple) and hasattr(cls, "_fields") and cls not in (registered_nodes() or ()):
-        return ("named_tuple", tuple(cls._fields), (), None)
+        return ("static", (), ())
+    if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in (registered_nodes() or ()):
+        return ("named_tuple", tuple(cls._fields), ())  # type: ignore[attr-defined]
     if _REGISTRY.is_node(cls):
         return _describe_node(obj)
-    return (_leaf_sort(obj), (), (), _frozen_fields(cls))
+    return (_leaf_sort(obj, cls), (), ())
 
 
 def _one_level(node: Any) -> Any:
@@ -262,6 +258,12 @@ def install() -> None:
         partial_type=functools.partial,
         jitted_type=type(jax.jit(_identity)),
         jitted_parts=jit_parts,
+        cached_property=functools.cached_property,
+        is_installed=is_installed,
+        global_names=global_names,
+        is_of_library=is_of_library,
+        reads_outside=reads_outside,
+        written_cells=written_cells,
     )
     registered = registered_nodes()
     if registered is not None:

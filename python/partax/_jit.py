@@ -12,7 +12,7 @@ from partax import _core, _stages
 from partax._core import JitFunction
 from partax._options import DonateMode, Options, check_donate, check_trace
 from partax._shardings import leaf_out_shardings, misplaced_leaf
-from partax._target import build_target, draft_target, names_of, to_device
+from partax._target import build_target, names_of, to_device, traced_function
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -206,7 +206,7 @@ def _report(self: JitFunction[..., Any]) -> Any:
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
     _core.configure(
-        draft_target=draft_target,
+        traced_function=traced_function,
         build_target=build_target,
         to_device=to_device,
         out_shardings=leaf_out_shardings,

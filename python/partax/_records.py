@@ -16,6 +16,7 @@ import jax
 from partax import _core
 from partax._differences import Difference, changed_callable, changed_function, differences, distance, places
 from partax._explain import RetraceError, RetraceWarning, call_site, explaining, report_line, site_text
+from partax._reading import read
 from partax._snapshot import Part, Snapshot, Snapshotter
 
 _KEPT = 256  # records of one function that are kept in full
@@ -371,15 +372,15 @@ _parts_of: weakref.WeakKeyDictionary[types.FunctionType, Part] = weakref.WeakKey
 def _innermost(fun: Any) -> Any:
     """The function inside of partials, methods and wrappers."""
     for _ in range(100):
-        inner = fun.func if isinstance(fun, functools.partial) else getattr(fun, "__wrapped__", None)
-        inner = getattr(fun, "__func__", None) if inner is None else inner
+        inner = fun.func if isinstance(fun, functools.partial) else read(fun, "__wrapped__")
+        inner = read(fun, "__func__") if inner is None else inner
         if not callable(inner):
             break
         fun = inner
     return fun
 
 
-def _first_reason(fun: Any, by_structure: bool) -> str:
+def _first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     """Why a function is traced for the first time: it may be one that is made anew in each call."""
     inner = _innermost(fun)
     if not isinstance(inner, types.FunctionType):
@@ -391,7 +392,7 @@ def _first_reason(fun: Any, by_structure: bool) -> str:
     if replaced is not None and not replaced.items[0][1].same(part.items[0][1]):
         return f"the first since {inner.__name__}.__code__ was replaced: {changed_function(replaced, part)}"
     known = _functions_of.setdefault(inner.__code__, {})
-    form = (type(fun), getattr(fun, "__code__", None))
+    form = (type(fun), read(fun, "__code__"))
     count, *latest = known.get(form, (0,))
     if latest and latest[1].same(outer):
         return "the first"
@@ -402,10 +403,19 @@ def _first_reason(fun: Any, by_structure: bool) -> str:
     return f"the first of function {count + 1} of this code: {change}"
 
 
-def new_history(fun: Any, options: Any) -> History:
-    """Begins the history of a callable. Called by the native wrapper."""
-    code = getattr(fun, "__code__", None)
-    name = getattr(_innermost(fun) if isinstance(fun, functools.partial) else fun, "__name__", None)
+def new_history(fun: Any, options: Any, difference: str) -> History:
+    """Begins the history of a callable. Called by the native wrapper.
+
+    Args:
+      fun: the callable.
+      options: of its wrapper.
+      difference: what an earlier callable of the same code read otherwise, or what of that is not proven; else empty.
+
+    Returns:
+      The history.
+    """
+    code = read(fun, "__code__")
+    name = read(_innermost(fun) if isinstance(fun, functools.partial) else fun, "__name__")
     history = History(
         name if isinstance(name, str) else type(fun).__name__,
         None if code is None else (code.co_filename, code.co_firstlineno),
@@ -415,7 +425,7 @@ def new_history(fun: Any, options: Any) -> History:
     )
     with contextlib.suppress(TypeError):  # an object without weak references
         history.function = weakref.ref(fun)
-    history.first = _first_reason(fun, history.by_structure)
+    history.first = _first_reason(fun, history.by_structure, difference)
     if _all is not None:
         _all.append(history)
     return history

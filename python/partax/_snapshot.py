@@ -17,6 +17,7 @@ from partax import _core
 from partax._explain import file_text
 from partax._jax_private import configuration, is_committed, jit_options
 from partax._placement import context_text, sharding_text
+from partax._reading import read
 
 _ARRAY, _VALUE, _RUN, _NODE = range(4)
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
@@ -268,14 +269,14 @@ class Snapshotter:
     def _too_deep(self, value: Any, kind: type) -> Part:
         label = "function" if callable(value) else "static"
         if self._by_structure and isinstance(value, _NESTED):  # an equal one must be no cause
-            return Part(("deep", getattr(value, "__code__", kind)), label, self._callable_text(value))
+            return Part(("deep", read(value, "__code__", kind)), label, self._callable_text(value))
         return Part(("address", id(value)), label, self._callable_text(value), _refs(value))
 
     @staticmethod
     def _callable_text(value: Any) -> str:
         if isinstance(value, types.FunctionType):
             return f"{value.__name__} at {file_text(value.__code__.co_filename)}:{value.__code__.co_firstlineno}"
-        return str(getattr(value, "__name__", None) or type(value).__name__)
+        return str(read(value, "__name__") or type(value).__name__)
 
     def _meet(self, value: Any) -> None:
         self._met[id(value)] = (len(self._met), value)
@@ -297,7 +298,7 @@ class Snapshotter:
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
-        wrapped = getattr(value, "__wrapped__", None)
+        wrapped = read(value, "__wrapped__")
         if callable(wrapped) and callable(value):
             return self._wrapper(value, kind, wrapped)
         return self._other(value, kind)
@@ -314,7 +315,7 @@ class Snapshotter:
             pairs = [(f"[{self._repr(key)}]", item) for key, item in value.items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
             fields = kind.__dataclass_fields__
-            pairs = [(f".{name}", value.__dict__[name]) for name in fields if name in getattr(value, "__dict__", {})]
+            pairs = [(f".{name}", value.__dict__[name]) for name in fields if name in read(value, "__dict__", {})]
         else:
             return None
         return tuple((segment, self.value(item)) for segment, item in pairs)
@@ -400,7 +401,7 @@ class Snapshotter:
                 hashed = _core.static_hash(value)
             except Exception:  # it is none, and is compared by identity
                 identity = True
-        label = "function" if callable(value) and hasattr(value, "__name__") else "static"
+        label = "function" if callable(value) and read(value, "__name__") is not None else "static"
         refs = _refs(value) if identity else _refs(kind) if kind.__module__ != "builtins" else ()
         return Part(("object", id(kind), hashed), label, self._repr(value), refs)
 
@@ -414,8 +415,8 @@ class Snapshotter:
                 return f"of {len(value)}"
         elif not trusted and not self._verbose:
             return f"<{_name(kind)} at {id(value):#x}>"
-        if callable(value) and isinstance(getattr(value, "__name__", None), str):
-            return f"{getattr(value, '__module__', None) or kind.__module__}.{value.__name__}"
+        if callable(value) and isinstance(read(value, "__name__"), str):
+            return f"{read(value, '__module__') or kind.__module__}.{value.__name__}"
         try:
             return _cut(repr(value))
         except Exception as error:  # of the user's __repr__

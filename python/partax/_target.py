@@ -1,6 +1,5 @@
 """The jax.jit target behind each static key."""
 
-import functools
 import inspect
 import types
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from partax import _core
 from partax._donation_warnings import donation_warnings
 from partax._jax_private import is_committed
 from partax._options import Options
+from partax._reading import read, unwrapped
 from partax._shardings import leaf_in_shardings
 
 
@@ -26,15 +26,9 @@ def _silence_donation_warnings() -> None:
 
 def names_of(fun: Any) -> tuple[str, str]:
     """The names of what a callable wraps."""
-    for _ in range(100):
-        if isinstance(fun, functools.partial):
-            fun = fun.func
-        elif hasattr(fun, "__wrapped__"):
-            fun = fun.__wrapped__
-        else:
-            break
-    named = fun if isinstance(getattr(fun, "__name__", None), str) else type(fun)
-    return named.__name__, getattr(named, "__qualname__", named.__name__)
+    fun = unwrapped(fun)
+    named = fun if isinstance(read(fun, "__name__"), str) else type(fun)
+    return named.__name__, read(named, "__qualname__", named.__name__)
 
 
 class _Path(str):
@@ -48,11 +42,8 @@ class _Path(str):
 
 def _source_of(fun: Any) -> Callable[..., Any] | None:
     """A function that is `fun` only by name and place: jax names them in its errors."""
-    fun = inspect.unwrap(fun)
-    while isinstance(fun, functools.partial):
-        fun = inspect.unwrap(fun.func)
-    call = fun if hasattr(fun, "__code__") else type(fun).__call__
-    code = getattr(call, "__code__", None)
+    fun = unwrapped(fun)
+    code = read(fun, "__code__") or read(read(type(fun), "__call__"), "__code__")
     if not isinstance(code, types.CodeType):
         return None
     closure = tuple(types.CellType() for _ in code.co_freevars)
@@ -76,10 +67,10 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callab
     return target
 
 
-_Draft = tuple[Callable[..., Any], dict[str, Any]]
+_TracedFunction = tuple[Callable[..., Any], dict[str, Any]]
 
 
-def draft_target(
+def traced_function(
     options: Options,
     fun: Any,
     names: tuple[str, ...],
@@ -87,8 +78,8 @@ def draft_target(
     leaves: tuple[Any, ...],
     has_callable: bool,
     paths: list[str],
-) -> tuple[_Draft, bytes]:
-    """Makes what the jax.jit target of a new static key is made of. Called by the native wrapper, in the first call.
+) -> tuple[_TracedFunction, bytes]:
+    """Makes the function that jax traces for a new static key. Called by the native wrapper, in the first call.
 
     Args:
       options: the wrapper's.
@@ -111,18 +102,18 @@ def draft_target(
         keywords["keep_unused"] = True
     if options.compiler_options is not None:
         keywords["compiler_options"] = options.compiler_options
-    pinned = bytearray(len(leaves))
+    sharded = bytearray(len(leaves))
     if options.in_shardings is not None:
         shardings = leaf_in_shardings(options, names, values, has_callable)
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
-            pinned[i] = sharding is not None
-    return (function, keywords), bytes(pinned)
+            sharded[i] = sharding is not None
+    return (function, keywords), bytes(sharded)
 
 
 def build_target(
     options: Options,
-    draft: _Draft,
+    traced: _TracedFunction,
     names: tuple[str, ...],
     owners: list[int],
     leaves: tuple[Any, ...],
@@ -133,7 +124,7 @@ def build_target(
 
     Args:
       options: the wrapper's.
-      draft: what `draft_target` has made; all threads have the same one, so that jax traces it once.
+      traced: what `traced_function` has made; all threads have the same one, so that jax traces it once.
       names: the name of each value of the call.
       owners: for each array leaf, the index of its value.
       leaves: the array leaves.
@@ -143,12 +134,12 @@ def build_target(
     Returns:
       The jitted function of the leaves, and for each leaf a byte that is 1 where it is donated.
     """
-    function, keywords = draft[0], dict(draft[1])
-    pinned = bytearray(len(leaves))
+    function, keywords = traced[0], dict(traced[1])
+    given = bytearray(len(leaves))
     donated_values = options.donated_values(names, has_callable)
     donated = {i for i, owner in enumerate(owners) if owner in donated_values}
     if not donated and options.out_shardings is None:
-        return jax.jit(function, **keywords), bytes(pinned)
+        return jax.jit(function, **keywords), bytes(given)
 
     # What to donate and how the outputs are sharded depends on the result; jax shares this trace with the target below,
     # because it is a trace of the same function object.
@@ -158,10 +149,10 @@ def build_target(
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
         for i in donated:
-            pinned[i] = True
+            given[i] = True
     if out_shardings is not None:
         keywords["out_shardings"] = _core.with_children(node, out_shardings)
-    return jax.jit(function, **keywords), bytes(pinned)
+    return jax.jit(function, **keywords), bytes(given)
 
 
 def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:

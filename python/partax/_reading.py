@@ -1,0 +1,278 @@
+"""What code can read and what of that never changes: asked once of each type, module and code object."""
+
+import dataclasses
+import datetime
+import decimal
+import dis
+import enum
+import fractions
+import functools
+import ipaddress
+import os
+import pathlib
+import random
+import re
+import secrets
+import sys
+import sysconfig
+import time
+import types
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+
+_HEAP_TYPE = 1 << 9
+_WORD = object.__basicsize__ // 2
+# Types whose instances never change and tell themselves apart by `==`.
+_CONSTANT_TYPES = (
+    *(np.dtype, np.ufunc, jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.Device),
+    *(jax.tree_util.PyTreeDef, jax.ShapeDtypeStruct, range, fractions.Fraction, decimal.Decimal, datetime.date),
+    *(datetime.time, datetime.timedelta, datetime.tzinfo, pathlib.PurePath, uuid.UUID, re.Pattern),
+    *(ipaddress.IPv4Address, ipaddress.IPv6Address, types.GenericAlias, types.UnionType),
+)
+# What these give is nowhere in reach: a clock, chance, the environment, a file, names that are made up.
+_OUTSIDE: tuple[Any, ...] = (
+    *(time.time, time.time_ns, time.monotonic, time.perf_counter, time.process_time, time.localtime, time.gmtime),
+    *(os.getenv, os.getcwd, os.urandom, os.getpid, os.listdir, os.stat, uuid.uuid1, uuid.uuid4, random.SystemRandom),
+    *(secrets.token_bytes, secrets.randbits, open, input, eval, exec, compile, globals, locals, vars, __import__),
+)
+
+
+def read(value: Any, name: str, default: Any = None) -> Any:
+    """An attribute of a user's object; the default where asking for it raises, whatever it is."""
+    try:
+        return getattr(value, name, default)
+    except Exception:
+        return default
+
+
+def unwrapped(fun: Any) -> Any:
+    """What partials and wrappers of a callable lead to."""
+    for _ in range(100):
+        inner = fun.func if isinstance(fun, functools.partial) else read(fun, "__wrapped__")
+        if not callable(inner):
+            break
+        fun = inner
+    return fun
+
+
+class Traits(NamedTuple):
+    """What a type tells of its instances.
+
+    Attributes:
+      compared: the names of the fields by which a frozen dataclass compares; None for any other class.
+      slots: the member descriptors of its slots, if an instance has no state but these, its dictionary and the content
+        of a built-in base; None if it may have some that is out of reach.
+      installed: whether Python or an installed library defines it.
+      constant: whether instances never change and tell themselves apart by `==`.
+      enum: whether instances are members of an enumeration.
+    """
+
+    compared: tuple[str, ...] | None
+    slots: tuple[Any, ...] | None
+    installed: bool
+    constant: bool
+    enum: bool
+
+
+def traits(cls: type, module_class: type | None) -> Traits:
+    """Describes a type.
+
+    Args:
+      cls: the type.
+      module_class: Equinox's `Module`, if it is there.
+
+    Returns:
+      Its traits.
+    """
+    installed = is_installed(cls.__module__)
+    constant = issubclass(cls, _CONSTANT_TYPES) and (installed or cls.__eq__ is object.__eq__)
+    return Traits(_compared(cls, module_class), _slots(cls), installed, constant, issubclass(cls, enum.Enum))
+
+
+def _compared(cls: type, module_class: type | None) -> tuple[str, ...] | None:
+    owner: Any = next(base for base in cls.__mro__ if "__eq__" in base.__dict__)
+    params: Any = owner.__dict__.get("__dataclass_params__")
+    if owner is module_class:
+        return tuple(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+    if params is None or not params.frozen or not params.eq:
+        return None
+    code = getattr(owner.__dict__["__eq__"], "__code__", None)
+    # A class with an `__eq__` of its own keeps it, and its parameters do not say so.
+    if not isinstance(code, types.CodeType) or not code.co_qualname.startswith("__create_fn__.<locals>"):
+        return None
+    return tuple(field.name for field in dataclasses.fields(owner) if field.compare)
+
+
+def _slots(cls: type) -> tuple[Any, ...] | None:
+    base, slots = object, list[Any]()
+    for known in cls.__mro__:
+        if known in _CONTENTS:
+            if not issubclass(base, known):
+                base = known
+        elif not known.__flags__ & _HEAP_TYPE:
+            return None
+        else:
+            slots += [member for member in known.__dict__.values() if isinstance(member, types.MemberDescriptorType)]
+    words = len(slots) + sum((cls.__dictoffset__ > 0, cls.__weakrefoffset__ > 0))
+    words -= sum((base.__dictoffset__ > 0, base.__weakrefoffset__ > 0))
+    if cls.__itemsize__ != base.__itemsize__ or (base.__itemsize__ and slots):
+        return None
+    sized = base.__itemsize__ or cls.__basicsize__ == base.__basicsize__ + _WORD * words
+    return tuple(slots) if sized else None
+
+
+# The built-in bases whose content is known.
+_CONTENTS: set[type] = {object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, bytearray}
+_CONTENTS.add(functools.partial)
+
+
+@functools.cache
+def _installed_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {os.path.realpath(paths[name]) for name in names if name in paths}
+    for entry in sys.path:  # of other environments that this one sees
+        if os.path.basename(entry) in ("site-packages", "dist-packages"):
+            folders.add(os.path.realpath(entry))
+    return tuple(folder + os.sep for folder in folders)
+
+
+@functools.lru_cache(maxsize=None)
+def is_installed(module: Any) -> bool:
+    """Whether a module of this name is Python's own or of an installed library, and not the user's."""
+    if not isinstance(module, str):
+        return False
+    if module in sys.builtin_module_names or module == "builtins":
+        return True
+    root = module.partition(".")[0]
+    if root in ("partax", "__main__"):
+        return root == "partax"
+    found = sys.modules.get(module) or sys.modules.get(root)
+    file = getattr(found, "__file__", None)
+    if not isinstance(file, str):
+        spec = getattr(found, "__spec__", None)
+        return getattr(spec, "origin", None) in ("built-in", "frozen")
+    return os.path.realpath(file).startswith(_installed_folders())
+
+
+def is_of_library(value: Any) -> bool:
+    """Whether Python or an installed library defines a callable, so that it is found there by its name."""
+    module, name = read(value, "__module__"), read(value, "__qualname__") or read(value, "__name__")
+    if not is_installed(module) or not isinstance(name, str) or any(value is known for known in _OUTSIDE):
+        return False
+    found = sys.modules.get(module)
+    for part in name.split("."):
+        found = read(found, part)
+    return found is value
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+_IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
+_Result = TypeVar("_Result")
+
+
+def _of_code(function: Callable[[types.CodeType], _Result]) -> Callable[[types.CodeType], _Result]:
+    """Asks once of each code object, by identity, as long as it lives."""
+    known: dict[int, tuple[weakref.ref[types.CodeType], _Result]] = {}
+
+    @functools.wraps(function)
+    def ask(code: types.CodeType) -> _Result:
+        found = known.get(id(code))
+        if found is None or found[0]() is not code:
+            place = id(code)
+            found = known[place] = (weakref.ref(code, lambda _: known.pop(place, None)), function(code))
+        return found[1]
+
+    return ask
+
+
+@_of_code
+def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str | None]:
+    """The global names that a code object and the code inside it read.
+
+    Args:
+      code: of a function.
+
+    Returns:
+      Each name followed by the attributes that are read of it at once, as `("jax", "numpy", "sin")`, and what it reads
+      that has no such name, or None.
+    """
+    found: dict[tuple[str, ...], None] = {}
+    unknown: str | None = None
+    for part in _codes(code):
+        chain: tuple[str, ...] = ()
+        for step in dis.get_instructions(part):
+            if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                chain += (step.argval,)
+                continue
+            if step.opname in _IDLE:
+                continue
+            if chain:
+                found[chain] = None
+            chain = ()
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+                chain = (step.argval,)
+            elif step.opname == "IMPORT_NAME" and not is_installed(step.argval):
+                unknown = f"the import of {step.argval!r}"
+    return tuple(found), unknown
+
+
+@_of_code
+def written_cells(code: types.CodeType) -> tuple[bool | None, ...]:
+    """Which closure cells a code object and the code inside it write to.
+
+    Args:
+      code: of a function.
+
+    Returns:
+      For each of its free variables True if the code assigns it, as a counter; None if, where it is a container, the
+      code only adds to it, as to a log; else False.
+    """
+    if not code.co_freevars:
+        return ()
+    assigned, read = _cell_uses(code)
+    return tuple(True if name in assigned else False if name in read else None for name in code.co_freevars)
+
+
+_ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
+_SIMPLE_LOADS = {"LOAD_CONST", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_SMALL_INT", "LOAD_DEREF"}
+
+
+def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str]]:
+    """The free variables that a code object and the code inside it assign, and those that they read."""
+    assigned: set[str] = set()
+    read: set[str] = set()
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
+    for step, after, third in zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=False):
+        if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            assigned.add(step.argval)
+        elif step.opname in ("LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
+            read.add(step.argval)
+        elif step.opname == "LOAD_DEREF":
+            adds = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING
+            stores = after is not None and after.opname in _SIMPLE_LOADS
+            if not adds and not (stores and third is not None and third.opname == "STORE_SUBSCR"):
+                read.add(step.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            inner_assigned, inner_read = _cell_uses(inner)
+            assigned |= inner_assigned
+            read |= inner_read
+    free = set(code.co_freevars)  # else they are variables of this code
+    return assigned & free, read & free
+
+
+def reads_outside(value: Any) -> bool:
+    """Whether what a function of Python gives depends on more than its arguments."""
+    return any(value is known for known in _OUTSIDE)
