@@ -23,9 +23,18 @@ bool is_node(PyObject* object);
 // The truth of `callable(argument)`; `doing` is for the note on an exception.
 bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 
-// Opens one level of `object`, which must have the structure that `prefix` has there.
-void open_alike(const Flat& prefix, PyObject* object, Flat& level, const char* what);
-// The path segment of a child of an opened level.
-std::string child_segment(const Flat& level, std::size_t child);
+// Two trees side by side are alike where their nodes are, and where their keys, static fields and aux data are equal by
+// `==`, as for jax: a program may see which of them it gets, so whoever joins trees says which.
+//
+// Whether the nodes are alike; runs no user code.
+bool have_like_nodes(const TreeSpec& a, const TreeSpec& b);
+// Raises a WalkError if the static values of nodes that are alike differ: with the path below `tree`, which was
+// flattened by `options` into `found`. `expected` is of `what`.
+void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
+                         const std::string& what);
+// Opens one level of `object`, which must be like `prefix`.
+void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::string& what);
+// The path segment of a child of `node`, which was opened as `level`.
+std::string child_segment(const Flat& level, PyObject* node, std::size_t child);
 
 }  // namespace partax

@@ -32,35 +32,86 @@ class PartLeaves final : public LeafSource {
   PyObject* replace_;
 };
 
-// `trees` holds no None; the first decides the kind.
-Ref combine_nodes(const std::vector<PyObject*>& trees, PyObject* is_leaf, int depth) {
-  PyObject* first = trees[0];
-  const bool leaf = !is_node(first) || (is_leaf != nullptr && is_truthy(is_leaf, first, "asking `is_leaf` about"));
-  if (leaf) return Ref::borrow(first);
-  if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
+// One of the trees that are combined, or what it has somewhere.
+struct Part {
+  PyObject* tree;
+  std::size_t argument;  // which of the trees
+};
+
+std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
+
+// Runs what may throw a WalkError below a tree that is combined.
+template <typename Body>
+auto within(const Part& part, Body&& body) {
+  try {
+    return body();
+  } catch (WalkError& error) {
+    error.set_origin(part.argument);
+    throw;
+  }
+}
+
+// `parts` holds no None; the first decides the kind, and what is static.
+Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
+  const Part& first = parts[0];
   Flat level;
-  flatten_into(level, first, children_only());
+  const bool leaf = within(first, [&] {
+    if (!is_node(first.tree)) return true;
+    if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
+    if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
+    flatten_into(level, first.tree, children_only());
+    return false;
+  });
+  if (leaf) return Ref::borrow(first.tree);
   std::vector<std::unique_ptr<Flat>> others;
-  for (std::size_t i = 1; i < trees.size(); ++i) {
+  for (std::size_t i = 1; i < parts.size(); ++i) {
     others.push_back(std::make_unique<Flat>());
-    open_alike(level, trees[i], *others.back(), "the first tree");
+    within(parts[i], [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
   }
   std::vector<Ref> children;
   for (std::size_t i = 0; i < level.leaves.size(); ++i) {
-    std::vector<PyObject*> present;
-    if (level.leaves[i] != Py_None) present.push_back(level.leaves[i]);
-    for (const auto& other : others) {
-      if (other->leaves[i] != Py_None) present.push_back(other->leaves[i]);
+    std::vector<Part> present;
+    if (level.leaves[i] != Py_None) present.push_back(Part{level.leaves[i], first.argument});
+    for (std::size_t j = 0; j < others.size(); ++j) {
+      if (others[j]->leaves[i] != Py_None) present.push_back(Part{others[j]->leaves[i], parts[j + 1].argument});
     }
     try {
       children.push_back(present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1));
     } catch (WalkError& error) {
-      error.prepend(child_segment(level, i));
+      error.prepend(child_segment(level, first.tree, i));
       throw;
     }
   }
   ListedLeaves leaves(children);
   return rebuild(level.spec, leaves);
+}
+
+// Parts of one tree are alike but for their Nones: then leaf by leaf. Empty where they are not.
+Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
+  FlattenOptions options = every_leaf(is_leaf);
+  options.none_is_leaf = true;
+  std::vector<std::unique_ptr<Flat>> flats;
+  for (const Part& part : parts) {
+    flats.push_back(std::make_unique<Flat>());
+    within(part, [&] { flatten_into(*flats.back(), part.tree, options); });
+    if (!have_like_nodes(flats[0]->spec, flats.back()->spec)) return {};
+    options.rebuildable = false;  // only the first is
+  }
+  const Flat& first = *flats[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    within(parts[i], [&] {
+      check_equal_statics(first.spec, flats[i]->spec, parts[i].tree, options, argument_name(parts[0].argument));
+    });
+  }
+  std::vector<Ref> leaves;
+  leaves.reserve(first.leaves.size());
+  for (std::size_t i = 0; i < first.leaves.size(); ++i) {
+    std::size_t chosen = 0;
+    while (chosen + 1 < flats.size() && flats[chosen]->leaves[i] == Py_None) ++chosen;
+    leaves.push_back(Ref::borrow(flats[chosen]->leaves[i]));
+  }
+  ListedLeaves source(leaves);
+  return rebuild(first.spec, source);
 }
 
 void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name, PyObject* list,
@@ -83,7 +134,7 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
     try {
       broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1);
     } catch (WalkError& error) {
-      error.prepend(child_segment(level, i));
+      error.prepend(child_segment(level, tree, i));
       throw;
     }
   }
@@ -124,31 +175,19 @@ Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replac
 }
 
 Ref combine(PyObject* trees, PyObject* is_leaf) {
-  return with_path("pytrees[0]", [&]() -> Ref {
-    std::vector<PyObject*> present;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(trees); ++i) {
-      if (PyTuple_GET_ITEM(trees, i) != Py_None) present.push_back(PyTuple_GET_ITEM(trees, i));
-    }
-    if (present.empty()) return Ref::borrow(Py_None);
-    // Parts of one tree are alike but for their Nones: then leaf by leaf.
-    FlattenOptions options = every_leaf(is_leaf);
-    options.none_is_leaf = true;
-    Flat first;
-    flatten_into(first, present[0], options);
-    std::vector<Ref> leaves;
-    leaves.reserve(first.leaves.size());
-    for (std::size_t i = 0; i < first.leaves.size(); ++i) leaves.push_back(Ref::borrow(first.leaves[i]));
-    for (std::size_t t = 1; t < present.size(); ++t) {
-      Flat other;
-      flatten_into(other, present[t], options);
-      if (!first.spec.equals(other.spec)) return combine_nodes(present, is_leaf, 0);
-      for (std::size_t i = 0; i < leaves.size(); ++i) {
-        if (leaves[i].get() == Py_None) leaves[i] = Ref::borrow(other.leaves[i]);
-      }
-    }
-    ListedLeaves source(leaves);
-    return rebuild(first.spec, source);
-  });
+  std::vector<Part> present;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(trees); ++i) {
+    if (PyTuple_GET_ITEM(trees, i) == Py_None) continue;
+    present.push_back(Part{PyTuple_GET_ITEM(trees, i), static_cast<std::size_t>(i)});
+  }
+  if (present.empty()) return Ref::borrow(Py_None);
+  try {
+    Ref combined = combine_leaves(present, is_leaf);
+    return combined ? std::move(combined) : combine_nodes(present, is_leaf, 0);
+  } catch (const WalkError& error) {
+    error.raise(argument_name(error.origin()));
+    throw PythonError{};
+  }
 }
 
 Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,

@@ -28,7 +28,8 @@ def test_what_is_no_filter_is_a_value_error_that_says_what_was_found(garbage: An
     tree = {"a": [1, 2], "b": 3}
     calls = [
         lambda: partax.partition(tree, garbage),
-        lambda: partax.partition(tree, is_array, garbage),
+        lambda: partax.partition(tree, garbage, is_array),
+        lambda: partax.partition(tree, is_array, [garbage], {}),
         lambda: partax.partition(tree, filter_spec=garbage),
         lambda: partax.filter(tree, garbage),
         lambda: partax.flat_partition(tree, int, garbage),

@@ -209,13 +209,6 @@ def test_replace_stands_where_a_leaf_was_taken_out(replace):
     assert inverse[1] == 1
 
 
-def test_replace_and_inverse_are_keywords():
-    with pytest.raises(ValueError, match="`int`"):  # by position it is a second filter
-        partax.partition([1], True, 0)
-    with pytest.raises(TypeError):
-        partax.filter([1], True, True)
-
-
 def test_filter_spec_is_the_keyword_s_name():
     assert partax.filter([1, "a"], filter_spec=partax.is_array_like) == [1, None]
     assert partax.partition([1, "a"], filter_spec=[True, False]) == ([1, None], [None, "a"])

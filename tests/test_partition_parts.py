@@ -132,8 +132,9 @@ def test_filter_takes_every_kind_of_filter_and_one_only() -> None:
         kept, rest = partax.partition(tree, f)
         assert_identical(partax.filter(tree, f), kept)
         assert_identical(partax.filter(tree, f, inverse=True), rest)
-    with pytest.raises(TypeError):
-        partax.filter(tree, is_array, str)
+    for second in (str, (str, int), is_array, by_path("**"), {"a": True}):
+        with pytest.raises(TypeError, match="`inverse`"):
+            partax.filter(tree, is_array, second)  # pyright: ignore[reportArgumentType]
 
 
 def test_the_input_is_not_changed_and_parts_share_no_container_with_it() -> None:

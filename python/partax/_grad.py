@@ -1,7 +1,8 @@
 """Differentiation with respect to the inexact arrays of the first argument."""
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, overload
 
 import jax
@@ -15,19 +16,27 @@ from partax._partition import combine, partition
 class _GradFunction:
     """What `filter_grad` and `filter_value_and_grad` return; a pytree of the wrapped callable."""
 
-    def __init__(self, fun: Callable[..., Any], has_aux: bool, with_value: bool, wrt: FilterSpec):
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        has_aux: bool,
+        with_value: bool,
+        wrt: FilterSpec,
+        options: tuple[tuple[str, Any], ...],
+    ):
         self._fun = fun
         self._has_aux = has_aux
         self._with_value = with_value
         self._wrt = wrt
+        self._options = options  # of jax.value_and_grad
         functools.update_wrapper(self, fun, updated=())
 
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
         key = jax.tree_util.GetAttrKey("__wrapped__")
-        return ((key, self._fun),), (self._has_aux, self._with_value, self._wrt)
+        return ((key, self._fun),), (self._has_aux, self._with_value, self._wrt, self._options)
 
     @classmethod
-    def tree_unflatten(cls, aux: tuple[bool, bool, FilterSpec], children: tuple[Any, ...]) -> "_GradFunction":
+    def tree_unflatten(cls, aux: tuple[Any, ...], children: tuple[Any, ...]) -> "_GradFunction":
         return cls(children[0], *aux)
 
     def __getattr__(self, name: str) -> Any:
@@ -69,7 +78,7 @@ class _GradFunction:
             other[:] = [static]
             return value, arrays
 
-        (value, arrays), gradient = jax.value_and_grad(value_of, has_aux=True)(differentiable)
+        (value, arrays), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(self._options))(differentiable)
         if not self._has_aux:
             return (value, gradient) if self._with_value else gradient
         aux = combine(arrays, other[0])
@@ -79,23 +88,44 @@ class _GradFunction:
 def _make(
     fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, wrt: FilterSpec, options: dict[str, Any]
 ) -> Any:
-    if options:
-        if "argnums" in options:
-            raise ValueError(
-                "found argnums, expected none: filter_grad differentiates the first argument; pack several values into "
-                "one tuple instead"
-            )
-        raise TypeError(f"got an unexpected keyword argument {next(iter(options))!r}")
+    if options.pop("argnums", None) is not None:
+        raise ValueError(
+            "found argnums, expected none: filter_grad differentiates the first argument; pack several values into one "
+            "tuple instead"
+        )
+    for name in options:
+        if name not in _options_of_jax():
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
     if fun is None:
-        return functools.partial(_make, has_aux=has_aux, with_value=with_value, wrt=wrt, options={})
-    return _GradFunction(fun, has_aux, with_value, wrt)
+        return functools.partial(_make, has_aux=has_aux, with_value=with_value, wrt=wrt, options=options)
+    hashable = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    return _GradFunction(fun, has_aux, with_value, wrt, tuple(sorted(hashable.items())))
 
 
-@overload
-def filter_grad(fun: Callable[..., Any], *, has_aux: bool = False, wrt: FilterSpec = None) -> Callable[..., Any]: ...
+@functools.cache
+def _options_of_jax() -> frozenset[str]:
+    return frozenset(inspect.signature(jax.value_and_grad).parameters) - {"fun", "argnums", "has_aux"}
+
+
 @overload
 def filter_grad(
-    fun: None = None, *, has_aux: bool = False, wrt: FilterSpec = None
+    fun: Callable[..., Any],
+    *,
+    has_aux: bool = False,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+) -> Callable[..., Any]: ...
+@overload
+def filter_grad(
+    fun: None = None,
+    *,
+    has_aux: bool = False,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def filter_grad(
     fun: Callable[..., Any] | None = None, *, has_aux: bool = False, wrt: FilterSpec = None, **options: Any
@@ -109,6 +139,9 @@ def filter_grad(
         inexact arrays. All other arrays are constants: they cost no backward pass, and a jitted step that returns them
         returns the very same objects. An optimiser starts from the same part of the model,
         `filter(model, all_of(is_inexact_array, wrt))`. None: all inexact arrays.
+      **options: `holomorphic`, `allow_int` and, where this jax has it, `reduce_axes`, as of `jax.grad`. As in Equinox
+        they do not change what is differentiated: under `holomorphic`, all floating and complex arrays that `wrt` takes
+        have to be complex; under `allow_int`, integers have gradient None as ever.
 
     Returns:
       A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
@@ -117,18 +150,30 @@ def filter_grad(
 
     Raises:
       ValueError: `argnums` was given. When called: `wrt` is no filter.
-      TypeError: the returned function is called without a positional argument.
+      TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
     return _make(fun, has_aux, False, wrt, options)
 
 
 @overload
 def filter_value_and_grad(
-    fun: Callable[..., Any], *, has_aux: bool = False, wrt: FilterSpec = None
+    fun: Callable[..., Any],
+    *,
+    has_aux: bool = False,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
 ) -> Callable[..., Any]: ...
 @overload
 def filter_value_and_grad(
-    fun: None = None, *, has_aux: bool = False, wrt: FilterSpec = None
+    fun: None = None,
+    *,
+    has_aux: bool = False,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def filter_value_and_grad(
     fun: Callable[..., Any] | None = None, *, has_aux: bool = False, wrt: FilterSpec = None, **options: Any
@@ -139,6 +184,7 @@ def filter_value_and_grad(
       fun: as for `filter_grad`.
       has_aux: as for `filter_grad`.
       wrt: as for `filter_grad`.
+      **options: as for `filter_grad`.
 
     Returns:
       A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a

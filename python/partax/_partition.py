@@ -2,6 +2,7 @@
 
 import difflib
 import heapq
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ _COMPARED_PATHS = 50
 def partition(
     pytree: PyTree,
     *filters: FilterSpec,
-    replace: Any = None,
+    replace: Any = _UNSET,
     is_leaf: Callable[[Any], bool] | None = None,
     strict: bool = False,
     filter_spec: FilterSpec = _UNSET,
@@ -35,7 +36,9 @@ def partition(
       *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
         the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `any_of`, `all_of` and `not_` of
         filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
-      replace: what stands in each tree for the leaves that went into the others.
+        As in `equinox.partition`, a positional argument after the first filter that is None, or a leaf but no filter
+        (as 0, a string or an array), is `replace`, and one more after it is `is_leaf`.
+      replace: what stands in each tree for the leaves that went into the others; None, if not given.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
       strict: whether a filter that takes nothing is an error.
       filter_spec: a single filter may also be given by this name.
@@ -46,6 +49,7 @@ def partition(
     Raises:
       ValueError: a leaf of a filter is none of the above, or its structure is no prefix of `pytree`; or, with
         `strict`, a filter takes nothing.
+      TypeError: `replace`, `is_leaf` or the filters are given twice.
       TypeError, RecursionError: `pytree` cannot be read; the message has the path.
 
     With one filter it is `equinox.partition`; types take subtrees as in `inox.tree.partition`.
@@ -54,16 +58,55 @@ def partition(
         if filters:
             raise TypeError("partition: found filters both by position and as `filter_spec`, expected one of the two")
         filters = (filter_spec,)
+    for i in range(1, len(filters)):
+        if not _is_filter(filters[i]):
+            replace, is_leaf = _positional_options(filters[i:], replace, is_leaf)
+            filters = filters[:i]
+            break
+    if replace is _UNSET:
+        replace = None
     parts, counts = _core.partition(pytree, filters, replace, is_leaf)
     if strict:
         check_used(pytree, filters, counts, is_leaf)
     return parts
 
 
+def _is_filter(argument: Any) -> bool:
+    """Whether it is a filter or, as a node, may be a prefix tree of filters."""
+    if callable(argument) or isinstance(argument, (bool, Filter, types.UnionType)):
+        return True
+    return argument is not None and not jax.tree_util.all_leaves([argument])
+
+
+def _positional_options(
+    given: Sequence[Any], replace: Any, is_leaf: Callable[[Any], bool] | None
+) -> tuple[Any, Callable[[Any], bool] | None]:
+    """`replace` and `is_leaf` of `partition`, of which `given` are by position."""
+    if len(given) > 2:
+        raise TypeError(
+            f"partition: found a `{type(given[0]).__name__}` among the filters, expected a bool, a function "
+            "(leaf) -> bool, a type, by_path(...), or a tree of these; if it is `replace`, only `is_leaf` may follow it"
+        )
+    if replace is not _UNSET or (len(given) == 2 and is_leaf is not None):
+        name = "is_leaf" if replace is _UNSET else "replace"
+        raise TypeError(f"partition: found `{name}` by position and by name, expected one of the two")
+    if len(given) == 2:
+        is_leaf = _checked_is_leaf(given[1])
+    return given[0], is_leaf
+
+
+def _checked_is_leaf(given: Any) -> Any:
+    if given is None or (callable(given) and not isinstance(given, type)):
+        return given
+    raise TypeError(
+        f"partition: found a `{type(given).__name__}` after `replace`, expected `is_leaf`, a function (node) -> bool, "
+        "or None"
+    )
+
+
 def filter(
     pytree: PyTree,
     filter_spec: FilterSpec,
-    *,
     inverse: bool = False,
     replace: Any = None,
     is_leaf: Callable[[Any], bool] | None = None,
@@ -82,7 +125,13 @@ def filter(
 
     Raises:
       ValueError: as for `partition`.
+      TypeError: `inverse` is a filter.
     """
+    if not isinstance(inverse, bool) and _is_filter(inverse):
+        raise TypeError(
+            f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
+            "any_of, all_of and not_"
+        )
     return _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
 
 
@@ -96,9 +145,15 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
     Returns:
       The tree whose leaves are, at each place, the first that is not None.
 
+    Keys, static fields and aux data must be equal by `==`, as for `jax.tree.map`; the result has those of the first
+    tree that is not None there.
+
     Raises:
-      ValueError: the structures differ; the message has the path.
+      ValueError: the trees differ; the message names the argument and the path, and what either has there.
+      TypeError: no tree was given; or the `==` of a static part raised.
     """
+    if not pytrees:
+        raise TypeError("combine: found no tree, expected one or more")
     return _core.combine(pytrees, is_leaf)
 
 

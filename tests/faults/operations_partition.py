@@ -101,16 +101,23 @@ def _() -> Case:
 
 @operation("combine: node by node")
 def _() -> Case:
-    tree = {"a": [trees.array(1), None], "b": None}
-    other = {"a": None, "b": trees.Pair(1, trees.Bag(2))}
-    expected = {"a": [tree["a"][0], None], "b": other["b"]}
+    tree = {"a": [trees.array(1), None], "b": None, "c": trees.Cell(1, mode=(1, "x"))}
+    other = {"a": None, "b": trees.Pair(1, trees.Bag(2)), "c": trees.Cell(None, 2, mode=(True, "x"))}
+    expected = {"a": [tree["a"][0], None], "b": other["b"], "c": trees.Cell(1, 2, mode=tree["c"].mode)}
     return Case(lambda: partax.combine(tree, other), lambda value: alike(value, expected), watched=(tree, other))
 
 
 @operation("combine: trees that differ")
 def _() -> Case:
     one, other = {"a": [trees.array(1), 2]}, {"a": [None]}
-    return Case(lambda: partax.combine(one, other), says("pytrees[0]['a']"), raises=ValueError, watched=(one, other))
+    return Case(lambda: partax.combine(one, other), says("pytrees[1]['a']"), raises=ValueError, watched=(one, other))
+
+
+@operation("combine: static parts that differ")
+def _() -> Case:
+    one, other = ({"a": [trees.Bag(1, trees.Cell(1, mode=mode))]} for mode in ("one", "other"))
+    check = says("`pytrees[1]['a'][0][<flat index 1>].mode`: found 'other', expected 'one'")
+    return Case(lambda: partax.combine(one, other), check, raises=ValueError, watched=(one, other))
 
 
 @operation("broadcast_prefix")

@@ -1,0 +1,411 @@
+"""Guards the promise that trees side by side (parts that are combined, a prefix of filters or shardings) are alike
+where their keys, static fields and aux data are equal by `==`, as for jax; and the errors where they are not."""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import partax
+from partition_reference import assert_identical
+from trees import Bag
+
+pytestmark = pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
+
+
+class Length:
+    """Lengths in several units are equal if they are as long; how they are written differs."""
+
+    def __init__(self, value: float, unit: str) -> None:
+        self.value, self.unit = value, unit
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Length) and self._meters() == other._meters()
+
+    def __hash__(self) -> int:
+        return hash(self._meters())
+
+    def __repr__(self) -> str:
+        return f"{self.value} {self.unit}"
+
+    def _meters(self) -> float:
+        return self.value * {"m": 1, "km": 1000}[self.unit]
+
+
+class Unhashable(Length):
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+class Truthy(Length):
+    """Its `==` gives something with a truth value, as NumPy's does."""
+
+    def __eq__(self, other: object) -> Any:
+        return np.array([super().__eq__(other)])
+
+    __hash__ = Length.__hash__
+
+
+class Module(eqx.Module):
+    x: Any
+    static: Any = eqx.field(static=True)
+
+    def method(self) -> None: ...
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Record:
+    x: Any
+    static: Any = dataclasses.field(metadata={"static": True})
+
+
+class Node:
+    def __init__(self, x: Any, static: Any) -> None:
+        self.x, self.static = x, static
+
+
+jax.tree_util.register_pytree_node(
+    Node, lambda node: ((node.x,), node.static), lambda static, children: Node(children[0], static)
+)
+
+
+class Row(NamedTuple):
+    x: Any
+    inner: Any
+
+
+def sharding() -> Any:
+    return NamedSharding(Mesh(np.array(jax.devices()[:1]), ("data",)), PartitionSpec("data"))
+
+
+def treedef(number: Any = 1) -> Any:
+    return jax.tree.structure(Node(0, (number, "aux")))
+
+
+# Two values that are equal, but not the same object.
+EQUAL: dict[str, tuple[Any, Any]] = {
+    "treedef": (treedef(), treedef()),
+    "treedefs with 1 and True": (treedef(1), treedef(True)),
+    "ShapeDtypeStruct": (jax.ShapeDtypeStruct((2,), jnp.float32), jax.ShapeDtypeStruct((2,), jnp.float32)),
+    "sharding": (sharding(), sharding()),
+    "PartitionSpec": (PartitionSpec("a", None), PartitionSpec("a", None)),
+    "a class with ==": (Length(1, "km"), Length(1000, "m")),
+    "without a hash": (Unhashable(1, "km"), Unhashable(1000, "m")),
+    "a truth value": (Truthy(1, "km"), Truthy(1000, "m")),
+    "a subclass": (Length(1, "km"), Unhashable(1000, "m")),
+    "int and bool": (1, True),
+    "int and float": (1, 1.0),
+    "zeros": (0.0, -0.0),
+    "numpy scalar": (2, np.int64(2)),
+    "tuples": ((1, (Length(1, "km"),)), (True, (Length(1000, "m"),))),
+    "lists": ([1, {"a": 1}], [1, {"a": 1.0}]),
+    "sets": ({1, 2}, {2, True}),
+    "bytes and bytearray": (b"x", bytearray(b"x")),
+    "dtype": (np.dtype("float32"), np.float32),
+    "an array of one": (np.array([1]), np.array([1])),
+}
+
+DIFFERENT: dict[str, tuple[Any, Any]] = {
+    "treedef": (treedef(), treedef(2)),
+    "ShapeDtypeStruct": (jax.ShapeDtypeStruct((2,), jnp.float32), jax.ShapeDtypeStruct((3,), jnp.float32)),
+    "a class with ==": (Length(1, "km"), Length(1, "m")),
+    "strings": ("relu", "gelu"),
+    "types": ("1", 1),
+    "functions": (abs, len),
+    "None": (None, 0),
+    "tuples": ((1, 2), (1, 3)),
+}
+
+# The trees with a static part, and the path of it.
+PLACES: dict[str, tuple[Callable[[Any, Any], Any], str | None]] = {
+    "module": (Module, ".static"),
+    "dataclass": (Record, ".static"),
+    "registered": (Node, ".<aux data>"),
+    "in a NamedTuple": (lambda x, s: Row(x, Node(None, s)), ".inner.<aux data>"),
+    "deep": (lambda x, s: {"a": [(x, 1), Module(Record(x, s), "same")]}, "['a'][1].x.static"),
+    "below registered nodes": (lambda x, s: Bag(Bag(1, 2), Bag(x, [Module(x, s)])), None),  # pyright: ignore[reportAssignmentType]
+    "bound method": (lambda x, s: Module(x, s).method, ".__self__.static"),
+}
+
+
+def parts(make: Callable[[Any, Any], Any], values: tuple[Any, Any]) -> tuple[Any, Any, Any]:
+    array = jnp.ones(2)
+    return array, make(array, values[0]), make(None, values[1])
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_statics_combine_and_the_first_is_taken(name: str, place: str) -> None:
+    make = PLACES[place][0]
+    _, one, other = parts(make, EQUAL[name])
+    for trees in ((one, other), (other, one)):
+        assert_alike(partax.combine(*trees), eqx.combine(*trees))
+
+
+def assert_alike(actual: Any, expected: Any) -> None:
+    """The same leaves, and the static part of the same tree."""
+    if isinstance(expected, Module | Record | Node):
+        assert type(actual) is type(expected) and actual.static is expected.static
+        assert_alike(actual.x, expected.x)
+        return
+    children = jax.tree.leaves(expected, is_leaf=lambda x: x is not expected)
+    if len(children) == 1 and children[0] is expected:
+        assert actual is expected
+        return
+    assert type(actual) is type(expected)
+    mine = jax.tree.leaves(actual, is_leaf=lambda x: x is not actual)
+    for a, b in zip(mine, children, strict=True):
+        assert_alike(a, b)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different_statics_are_named(name: str, place: str) -> None:
+    make, path = PLACES[place]
+    _, one, other = parts(make, DIFFERENT[name])
+    with pytest.raises(ValueError):
+        eqx.combine(one, other)
+    with pytest.raises(ValueError) as caught:
+        partax.combine(one, None, one, other)
+    message = str(caught.value)
+    if path is not None:
+        assert message.startswith(f"`pytrees[3]{path}`: found ")
+    assert f"found {DIFFERENT[name][1]!r}, expected {DIFFERENT[name][0]!r}, as pytrees[0] has here" in message
+
+
+def test_a_path_below_registered_nodes() -> None:
+    @jax.tree_util.register_pytree_with_keys_class
+    class Named:
+        def __init__(self, left: Any, right: Any) -> None:
+            self.left, self.right = left, right
+
+        def tree_flatten_with_keys(self) -> Any:
+            key = jax.tree_util.GetAttrKey
+            return ((key("left"), self.left), (key("right"), self.right)), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+    make = lambda name: Named(Named(1, [2]), {"k": [1, Named(Module(1, "same"), Module(None, name))]})
+    for extra in (make("a"), Named(None, {"k": [None, make("a").right["k"][1]]})):
+        with pytest.raises(
+            ValueError, match=r"^`pytrees\[1\]\.right\['k'\]\[1\]\.right\.static`: found 'b', expected 'a'"
+        ):
+            partax.combine(extra, make("b"))
+        with pytest.raises(
+            ValueError, match=r"^`pytrees\[1\]\.right\['k'\]\[1\]\.right\.static`: found 'a', expected 'b'"
+        ):
+            partax.combine(make("b"), extra)
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_statics_node_by_node(name: str) -> None:
+    """The trees differ by more than None for a leaf."""
+    one, other = EQUAL[name]
+    tree = [Module(1, one), None]
+    merged = partax.combine(tree, [Module(None, other), Node(2, other)], [None, Node(3, one)])
+    assert merged[0].static is one and merged[1].static is other and merged[1].x == 2
+
+
+def test_the_first_tree_that_is_there_is_the_measure() -> None:
+    trees = [None, [None, 1], [Module(1, "a"), None], [None, None], [Module(1, "b"), None]]
+    with pytest.raises(ValueError, match=r"^`pytrees\[4\]\[0\]\.static`: found 'b', expected 'a', as pytrees\[2\] has"):
+        partax.combine(*trees)
+
+
+def test_dict_keys() -> None:
+    merged = partax.combine({1: None, 2.0: 3}, {True: 5, 2: None})
+    assert merged == {1: 5, 2: 3} and [type(key) for key in merged] == [int, float]
+    assert_identical(merged, eqx.combine({1: None, 2.0: 3}, {True: 5, 2: None}))
+    for kind in (dict, collections.OrderedDict, lambda items: collections.defaultdict(list, items)):
+        one, other = kind([("a", 1), ("b", [2])]), kind([("a", None), ("c", [None])])
+        with pytest.raises(ValueError):
+            eqx.combine(one, other)
+        with pytest.raises(ValueError) as caught:
+            partax.combine([one], [other])
+        name = type(one).__name__ if type(one) is dict else f"collections.{type(one).__name__}"
+        assert str(caught.value).startswith(
+            f"`pytrees[1][0]`: found a `{name}` with the keys ['a', 'c'], expected a `{name}` with the keys ['a', 'b']"
+        )
+    with pytest.raises(ValueError, match=r"with the keys \['a'\], expected .*with the keys \['a', 'b'\]"):
+        partax.combine({"a": 1, "b": 2}, {"a": 1})
+
+
+def test_default_factories() -> None:
+    one, other = collections.defaultdict(list, a=1), collections.defaultdict(int, a=2)
+    with pytest.raises(
+        ValueError, match=r"^`pytrees\[1\]\.default_factory`: found <class 'int'>, expected <class 'list'>"
+    ):
+        partax.combine(one, other)
+
+
+def test_a_nan_is_equal_to_itself() -> None:
+    nan = float("nan")
+    assert partax.combine(Module(1, nan), Module(None, nan)).static is nan
+    assert partax.combine(Module(1, nan), Module(None, float("nan"))).static is nan
+
+
+def test_structures_that_differ() -> None:
+    cases: list[tuple[Any, Any, str]] = [
+        ([1, 2], [1], r"^`pytrees\[1\]`: found a `list` with 1 child, expected .* a `list` with 2 children here"),
+        (
+            [1, 2],
+            (1, 2),
+            r"^`pytrees\[1\]`: found a `tuple`, expected the structure of pytrees\[0\], which has a `list`",
+        ),
+        ([[1]], [3.5], r"^`pytrees\[1\]\[0\]`: found a `float`, expected the structure of pytrees\[0\]"),
+        (
+            Module(1, "a"),
+            Record(1, "a"),
+            r"^`pytrees\[1\]`: found a `Record`, expected .* a `Module` with 1 child here",
+        ),
+    ]
+    for one, other, message in cases:
+        with pytest.raises(ValueError, match=message):
+            partax.combine(one, other)
+
+
+def test_modules_with_and_without_the_attributes_of_a_wrapper() -> None:
+    @eqx.filter_jit
+    def wrapped(x: Any) -> Any:
+        return x
+
+    plain = object.__new__(type(wrapped))
+    names = {field.name for field in dataclasses.fields(type(wrapped))}  # pyright: ignore[reportArgumentType]
+    for name, value in vars(wrapped).items():
+        if name in names:
+            object.__setattr__(plain, name, value)
+    assert_identical(partax.combine(wrapped, wrapped), wrapped)
+    for one, other in ((wrapped, plain), (plain, wrapped)):
+        with pytest.raises(ValueError):
+            eqx.combine([one], [other])
+        for first in ([one], [one, None]):
+            with pytest.raises(
+                ValueError, match=r"^`pytrees\[1\]\[0\]`: found .*attributes are not just its fields|^`pytrees\[1\]`"
+            ):
+                partax.combine(first, [other])
+
+
+def test_an_absent_field_is_equal_to_an_absent_one_only() -> None:
+    def without_static() -> Module:
+        module = Module(1, "a")
+        object.__delattr__(module, "static")
+        return module
+
+    assert "static" not in vars(partax.combine(without_static(), without_static()))
+    with pytest.raises(ValueError, match="attributes are not just its fields here"):
+        partax.combine(without_static(), Module(1, "a"))
+
+
+class Raising:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __eq__(self, other: object) -> bool:
+        raise self.error
+
+    __hash__ = object.__hash__
+
+
+class Neither(Raising):
+    """Its `==` has no truth value."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise self.error
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("cls", [Raising, Neither])
+@pytest.mark.parametrize("join", ["leaves", "nodes", "filter", "sharding"])
+def test_comparisons_that_raise(cls: Any, join: str) -> None:
+    calls: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+        "leaves": ("pytrees[1]", lambda a, b: partax.combine([Module(1, a)], [Module(None, b)])),
+        "nodes": ("pytrees[1]", lambda a, b: partax.combine([Module([1], a)], [Module(None, b)])),
+        "filter": ("pytree", lambda a, b: partax.partition([Module(1, a)], [Module(True, b)])),
+        "sharding": ("tree", lambda a, b: partax.filter_shard([Module(1, a)], [Module(None, b)])),
+    }
+    root, call = calls[join]
+    error = ZeroDivisionError("no answer")
+    with pytest.raises(TypeError) as caught:
+        call(cls(error), cls(error))
+    assert caught.value.__cause__ is error
+    assert str(caught.value).startswith(
+        f"`{root}[0].static`: comparing a `{cls.__name__}` with a `{cls.__name__}` by `==`"
+    )
+    for passing in (MemoryError(), KeyboardInterrupt()):
+        with pytest.raises(type(passing)) as passed:
+            call(cls(passing), cls(passing))
+        assert passed.value is passing
+
+
+def test_an_array_has_no_one_truth_value() -> None:
+    one, other = np.arange(3), np.arange(3)
+    assert partax.combine(Module(1, one), Module(None, one)).static is one
+    with pytest.raises(TypeError, match=r"^`pytrees\[1\]\.static`: .*gave a `numpy.ndarray` that is neither") as caught:
+        partax.combine(Module(1, one), Module(None, other))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_each_pair_is_compared_once() -> None:
+    compared: list[int] = []
+
+    class Counting:
+        def __eq__(self, other: object) -> bool:
+            compared.append(1)
+            return True
+
+        __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    partax.combine(Module(1, Counting()), Module(None, Counting()), Module(None, Counting()))
+    assert len(compared) == 2
+    compared.clear()
+    partax.combine([Module(1, Counting()), None], [Module(None, Counting()), None], [Module(None, Counting()), [1]])
+    assert len(compared) == 2
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_prefixes_of_filters_and_shardings(name: str) -> None:
+    one, other = EQUAL[name]
+    array = jnp.ones(2)
+    for make in (Module, Record, Node):
+        tree, prefix = make([array, 1], one), make([True, False], other)
+        kept, rest = partax.partition(tree, prefix)
+        assert kept.static is one and rest.static is one and kept.x[0] is array and rest.x == [None, 1]
+        assert partax.filter(tree, prefix).x[0] is array
+        placed = partax.filter_shard(make([array], one), make([sharding()], other))
+        assert placed.static == one and placed.x[0].sharding == sharding()
+
+
+def test_prefixes_that_differ() -> None:
+    with pytest.raises(ValueError, match=r"^`pytree\[0\]\.static`: found 'a', expected 'b', as the filter has here"):
+        partax.partition([Module(1, "a")], [Module(True, "b")])
+    with pytest.raises(
+        ValueError, match=r"^`pytree\[0\]`: found a `dict` with the keys \['a'\], expected a `dict` with"
+    ):
+        partax.filter([{"a": 1}], [{"b": True}])
+    with pytest.raises(ValueError, match=r"^`tree\.<aux data>`: found 'a', expected 'b', as sharding has here"):
+        partax.filter_shard(Node(jnp.ones(2), "a"), Node(sharding(), "b"))
+
+
+def test_values_that_cannot_be_shown() -> None:
+    class Mute:
+        def __repr__(self) -> str:
+            raise ZeroDivisionError
+
+    with pytest.raises(ValueError, match=r"found a `Mute`, expected a `Mute`, as .*they look alike, but are not equal"):
+        partax.combine(Module(1, Mute()), Module(1, Mute()))
+    with pytest.raises(ValueError) as caught:
+        partax.combine(Module(1, "a" * 10_000), Module(1, "\U0001f600" * 10_000))
+    assert len(str(caught.value)) < 1000 and "\U0001f600..." in str(caught.value)

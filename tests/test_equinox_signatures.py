@@ -1,0 +1,199 @@
+"""Guards the promise that partition, filter, combine and the gradients take what Equinox's take, also by position."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax import by_path, is_array, is_inexact_array
+from partition_reference import assert_identical
+from trees import Layer, Pair, array
+
+
+def tree() -> Any:
+    return {"a": [array(2), 1, None], "b": Pair("x", array(1)), "c": Layer(array(2), np.ones(1))}
+
+
+def is_pair(node: Any) -> bool:
+    return isinstance(node, Pair)
+
+
+SENTINEL = object()
+REPLACEMENTS = [None, 0, 2.5, "x", b"x", SENTINEL, 1j, np.zeros(2), jnp.zeros(2), np.float32(1), ...]
+
+
+@pytest.mark.parametrize("replace", REPLACEMENTS, ids=repr)
+def test_a_last_argument_that_is_no_filter_is_replace(replace: Any) -> None:
+    pytree = tree()
+    expected = eqx.partition(pytree, is_array, replace)
+    assert_identical(partax.partition(pytree, is_array, replace), expected)
+    assert_identical(partax.partition(pytree, is_array, replace, None), expected)
+    expected = eqx.partition(pytree, is_array, replace, is_pair)
+    assert_identical(partax.partition(pytree, is_array, replace, is_pair), expected)
+    assert_identical(partax.partition(pytree, is_array, replace, is_leaf=is_pair), expected)
+    first, second, rest = partax.partition(pytree, is_array, str, replace)
+    assert_identical((first, second, rest), partax.partition(pytree, is_array, str, replace=replace))
+    assert second["a"][0] is replace and rest["a"][1] == 1 and rest["c"].weight is replace
+
+
+FILTERS: dict[str, Any] = {
+    "predicate": is_inexact_array,
+    "function": lambda leaf: leaf == 1,
+    "bool": False,
+    "type": int,
+    "types": (int, str),
+    "union": int | str,
+    "path": by_path("b/*"),
+    "combination": partax.not_(str),
+    "prefix": {"a": True, "b": False, "c": is_array},
+    "prefix that can be called": Layer(str, True, False),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_is_a_filter_wherever_it_stands(name: str) -> None:
+    pytree = tree()["c"] if "called" in name else tree()
+    parts = partax.partition(pytree, jax.Array, FILTERS[name])
+    assert len(parts) == 3
+    assert_identical(partax.combine(*parts), pytree)
+    assert_identical(parts, partax.partition(pytree, jax.Array, FILTERS[name], None))
+
+
+def test_masks_of_a_tree_without_leaves() -> None:
+    assert partax.partition({}, {}, {}) == ({}, {}, {})
+    assert partax.partition([(), None], [(), None], [(), None]) == ([(), None],) * 3
+
+
+def test_what_is_neither() -> None:
+    pytree = tree()
+    with pytest.raises(ValueError, match=r"`pytree\['a'\]`: found a `int` in the filter"):
+        partax.partition(pytree, is_array, {"a": 1, "b": True, "c": True})
+    with pytest.raises(TypeError, match=r"found a `str` among the filters"):
+        partax.partition(pytree, is_array, "b/*", str, int)
+    for last in (str, 1, by_path("b"), "x"):
+        with pytest.raises(TypeError, match=r"after `replace`, expected `is_leaf`"):
+            partax.partition(pytree, is_array, 0, last)
+    with pytest.raises(TypeError, match=r"found `replace` by position and by name"):
+        partax.partition(pytree, is_array, 0, replace=None)
+    with pytest.raises(TypeError, match=r"found `is_leaf` by position and by name"):
+        partax.partition(pytree, is_array, 0, is_pair, is_leaf=is_pair)
+    with pytest.raises(ValueError):  # the first is a filter, whatever it is
+        partax.partition(pytree, None)
+
+
+def test_strict_counts_filters_only() -> None:
+    arrays, rest = partax.partition(tree(), is_array, 0, strict=True)
+    assert arrays["a"][1] == 0 and rest["a"][1] == 1
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_filter_by_position(inverse: bool) -> None:
+    pytree = tree()
+    given: Any
+    for given in ((), (inverse,), (inverse, 0), (inverse, SENTINEL, is_pair)):
+        assert_identical(partax.filter(pytree, is_array, *given), eqx.filter(pytree, is_array, *given))
+    names = [name for name, _ in inspect.signature(eqx.filter).parameters.items()]
+    assert list(inspect.signature(partax.filter).parameters) == names
+
+
+def test_combine_needs_a_tree() -> None:
+    for combine in (eqx.combine, partax.combine):
+        with pytest.raises(TypeError):
+            combine()
+        with pytest.raises(TypeError):
+            combine(is_leaf=is_pair)
+        assert combine(None) is None
+
+
+# --- the options of jax.grad
+
+TRANSFORMS: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+    (partax.filter_grad, eqx.filter_grad),
+    (partax.filter_value_and_grad, eqx.filter_value_and_grad),
+]
+Z = jnp.asarray(1 + 2j)
+
+
+def assert_equal_trees(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
+@pytest.mark.parametrize("as_decorator", [False, True])
+def test_holomorphic(ours: Any, theirs: Any, as_decorator: bool) -> None:
+    def function(pytree: Any) -> Any:
+        return pytree["z"] ** 2 * pytree["number"] * pytree["steps"]
+
+    pytree = {"z": Z, "number": 2.0, "steps": jnp.arange(3)[1], "name": "x"}
+    make = lambda f: f(holomorphic=True)(function) if as_decorator else f(function, holomorphic=True)
+    assert_equal_trees(make(ours)(pytree), make(theirs)(pytree))
+    with pytest.raises(TypeError, match="holomorphic=True requires inputs with complex dtype"):
+        make(ours)({**pytree, "number": jnp.float32(2)})
+    only_z = ours(function, holomorphic=True, wrt=by_path("z"))({**pytree, "number": jnp.float32(2)})
+    assert_equal_trees(only_z, make(theirs)(pytree))
+    with pytest.raises(TypeError, match="real-valued outputs"):
+        ours(function)(pytree)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
+def test_holomorphic_with_aux(ours: Any, theirs: Any) -> None:
+    function = lambda z: (z**3, {"square": z**2, "one": jnp.float32(1)})
+    make = lambda f: f(function, holomorphic=True, has_aux=True)(Z)
+    assert_equal_trees(make(ours), make(theirs))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
+@pytest.mark.parametrize("allow_int", [False, True])
+def test_integers_have_gradient_none_with_and_without_allow_int(ours: Any, theirs: Any, allow_int: bool) -> None:
+    function = lambda pytree: jnp.sum(pytree[0] * pytree[1] * pytree[2])
+    pytree = (jnp.ones(2), jnp.arange(2), 3, True)
+    assert_equal_trees(ours(function, allow_int=allow_int)(pytree), theirs(function, allow_int=allow_int)(pytree))
+    gradient = partax.filter_grad(function, allow_int=allow_int)(pytree)
+    assert gradient[1:] == (None, None, None)
+    only = ours(lambda x: jnp.sum(x * 1.0), allow_int=allow_int)(jnp.arange(2))
+    assert_equal_trees(only, theirs(lambda x: jnp.sum(x * 1.0), allow_int=allow_int)(jnp.arange(2)))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
+def test_reduce_axes_where_jax_has_it(ours: Any, theirs: Any) -> None:
+    if "reduce_axes" not in inspect.signature(jax.grad).parameters:
+        with pytest.raises(TypeError, match="reduce_axes"):
+            ours(jnp.sum, reduce_axes=())
+        return
+    for axes in ((), []):
+        assert_equal_trees(ours(jnp.sum, reduce_axes=axes)(jnp.ones(2)), theirs(jnp.sum, reduce_axes=axes)(jnp.ones(2)))
+        jax.tree.structure(ours(jnp.sum, reduce_axes=axes))
+        hash(jax.tree.structure(ours(jnp.sum, reduce_axes=axes)))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
+def test_options_that_there_are_not(ours: Any, theirs: Any) -> None:
+    for make in (lambda **options: ours(jnp.sum, **options), ours):
+        with pytest.raises(TypeError, match="'holomorph'"):
+            make(holomorph=True)
+        with pytest.raises(ValueError, match="argnums"):
+            make(argnums=0)
+    for f in (ours, theirs):
+        f(jnp.sum, argnums=None)(jnp.ones(2))
+
+
+def test_options_are_part_of_a_static_key() -> None:
+    function = lambda z: z**2
+    for holomorphic in (True, False, True):
+        step = partax.filter_jit(partax.filter_grad(function, holomorphic=holomorphic))
+        if holomorphic:
+            assert step(Z) == 2 * Z
+        else:
+            with pytest.raises(TypeError, match="real-valued outputs"):
+                step(Z)
+    leaves, treedef = jax.tree.flatten(partax.filter_grad(function, holomorphic=True))
+    assert jax.tree.unflatten(treedef, leaves)(Z) == 2 * Z
