@@ -147,6 +147,7 @@ def build_target(
     pinned = bytearray(len(leaves))
     donated_values = options.donated_values(names, has_callable)
     donated = {i for i, owner in enumerate(owners) if owner in donated_values}
+    function.to_donate = donated.copy()  # type: ignore[attr-defined]  # for errors
     if not donated and options.out_shardings is None:
         return jax.jit(function, **keywords), bytes(pinned)
 
