@@ -124,6 +124,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     if (entry.value) break;
     if (any_in_both(donated, forwarded_leaves(entry, leaves.size()))) continue;
     for (std::size_t i = 0; i < donated.size(); ++i) entry.pinned[i] = entry.pinned[i] != 0 || donated[i] != 0 ? 1 : 0;
+    if (any_in_both(donated, donated)) entry.donated = std::move(donated);
     entry.value = std::move(target);
     const Ref done = std::move(entry.draft);
     return true;
