@@ -226,7 +226,7 @@ FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bo
   options.callables = cache.callables;
   if (cache.rule.any()) {
     options.rule = &cache.rule;
-    options.rule_values = cache.rule.values(value_names(cache.parameters, call.shape(), call.has_callable()));
+    options.rule_values = cache.rule.values(option_names(cache.parameters, call.shape(), call.has_callable()));
   }
   return options;
 }
