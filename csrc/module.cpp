@@ -222,6 +222,21 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
   module.def(
       "call_under_way", [] { return give(call_under_way()); },
       "(history, record) of the call whose target jax works on now in this thread, or None.");
+  module.def(
+      "option_names",
+      [] {
+        const CallFrame* frame = CallFrame::innermost();
+        if (frame == nullptr) throw std::runtime_error("partax: no call is under way");
+        py::list values;
+        for (const std::vector<std::string>& names :
+             option_names(frame->cache.parameters, frame->call.shape(), frame->call.has_callable())) {
+          py::list texts;
+          for (const std::string& name : names) texts.append(give(exact_unicode(name)));
+          values.append(py::tuple(texts));
+        }
+        return values;
+      },
+      "For each value of the call under way, all names by which options may mean it.");
   module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
   module.def(
       "describe_call", [] { return give(describe_call()); },

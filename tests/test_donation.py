@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -406,3 +407,103 @@ def test_a_second_array_of_the_same_buffer() -> None:
     f(array(3), array(3), array(3))
     with pytest.raises(jax.errors.JaxRuntimeError, match=USED):
         f(x, other, array(3))
+
+
+# --- names that no parameter has
+
+
+def test_all_values_of_variadic_arguments_by_their_one_name() -> None:
+    def fun(x: Any, *args: Any, **kw: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf + 1, (x, args, kw))
+
+    for donate, fate in (
+        (("kw",), [False, False, True, True]),
+        (("args",), [False, True, False, False]),
+        (("args", "kw"), [False, True, True, True]),
+        (("z", "x"), [True, False, True, False]),
+        (("z", "kw", "y"), [False, False, True, True]),
+    ):
+        f = filter_jit(fun, donate=donate)
+        for _ in range(2):
+            x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
+            f(x, *a, y=y, z=z)
+            assert deleted(x, a, z, y) == fate
+
+
+def test_a_method_and_a_module_of_variadic_arguments() -> None:
+    class M(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, *args: Any, **kw: Any) -> Any:
+            return jax.tree.map(lambda leaf: leaf + 1, (self.weight, args, kw))
+
+    for wrap in (lambda m, d: filter_jit(m, donate=d), lambda m, d: filter_jit(m.__call__, donate=d)):
+        for donate, fate in ((("kw",), [False, False, True]), (("args",), [False, True, False])):
+            m, a, k = M(array(2)), array(3), array(4)
+            wrap(m, donate)(a, k=k)
+            assert deleted(m, a, k) == fate
+
+
+@pytest.mark.parametrize("names", [("modle",), ("x", "modle"), ("kwargs", "modle")])
+def test_a_name_that_neither_the_function_nor_the_call_has(names: Any) -> None:
+    f = filter_jit(lambda x, **kwargs: x + 1, donate=names)
+    x = array(3)
+    for call in (lambda: f(x), lambda: f(x, model=x), lambda: f.lower(x), lambda: f.eval_shape(x)):
+        with pytest.raises(ValueError, match=r"'modle' in donate, .*nor passed as a keyword.*: kwargs, .*x$"):
+            call()
+    assert not x.is_deleted() and f.cache_info().static_keys == 0
+    f(x, modle=array(3))
+    assert x.is_deleted() == ("x" in names)
+
+
+def test_names_of_a_callable_without_a_signature() -> None:
+    x = array(3)
+    f = filter_jit(jax.jit(lambda a, b: a + b), donate=("b",))
+    f(array(3), x)
+    assert x.is_deleted()
+    with pytest.raises(ValueError, match="'c' in donate"):
+        filter_jit(jax.jit(lambda a, b: a + b), donate=("c",))(array(3), array(3))
+
+
+@pytest.mark.parametrize("call", ["by position", "by name"])
+def test_the_names_that_a_wrapper_shows(call: str) -> None:
+    def step(state: Any, args: Any, *, rate: Any = 1.0) -> Any:
+        return state + 1, args * 2, rate
+
+    @functools.wraps(step)
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        return step(*args, **kwargs)
+
+    for donate, fate in ((("state",), [True, False]), (("args",), [False, True]), (("kwargs",), [False, False])):
+        if call == "by name" and donate == ("kwargs",):
+            fate = [True, True]
+        state, data = array(3), array(3)
+        f = filter_jit(logged, donate=donate)
+        f(state, data) if call == "by position" else f(args=data, state=state)
+        assert deleted(state, data) == fate
+
+
+def test_the_names_of_a_wrapper_that_takes_no_others_are_its_own() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return state + x
+
+    @functools.wraps(step)
+    def swapped(x: Any, state: Any) -> Any:
+        return step(state, x)
+
+    state, x = array(3), array(3)
+    filter_jit(swapped, donate=("state",))(x, state)
+    assert deleted(x, state) == [False, True]
+    with pytest.raises(ValueError, match=r"'state' in donate.*: value, x$"):
+        filter_jit(functools.wraps(step)(lambda value, x: value + x), donate=("state",))
+
+
+@pytest.mark.parametrize("number", [64, 65, 200])
+def test_names_beyond_the_64th_parameter(number: int) -> None:
+    names = [f"p{i}" for i in range(number)]
+    namespace: dict[str, Any] = {}
+    exec(f"def fun({', '.join(names)}): return [p + 1 for p in ({', '.join(names)})]", namespace)
+    f = filter_jit(namespace["fun"], donate=("p0", names[-1]))
+    arrays = [array(2) for _ in names]
+    f(*arrays)
+    assert [x.is_deleted() for x in arrays] == [True, *[False] * (number - 2), True]
