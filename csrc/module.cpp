@@ -280,8 +280,10 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
           py::arg("callable"))
       .def(
           "result",
-          [](const PreparedCall& call, const py::object& returned) { return give(call.result(returned.ptr())); },
-          py::arg("returned"))
+          [](const PreparedCall& call, const py::object& returned, const py::tuple& leaves) {
+            return give(call.result(returned.ptr(), leaves.ptr()));
+          },
+          py::arg("returned"), py::arg("leaves"))
       .def(
           "rebind",
           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
