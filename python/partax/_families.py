@@ -212,7 +212,7 @@ def _bare(fun: Any) -> Callable[..., Any] | None:
         bare = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)
         bare.__kwdefaults__ = fun.__kwdefaults__
         return bare
-    if isinstance(fun, _core.JitFunction):
+    if isinstance(fun, _core.JitFunction) or _is_called_as_wrapped(fun):
         return _bare(fun.__wrapped__)
     if isinstance(fun, types.MethodType) or _is_bound_method_of_module(fun):
         return _bound(_bare(fun.__func__))
@@ -226,6 +226,11 @@ def _bare(fun: Any) -> Callable[..., Any] | None:
     return None if call is None else _bound(_bare(call))
 
 
+def _is_called_as_wrapped(fun: Any) -> bool:
+    """Whether `fun` is an object of partax that calls what it wraps with the arguments as they are."""
+    return getattr(type(fun), "_is_called_as_wrapped", False) is True
+
+
 def _is_bound_method_of_module(fun: Any) -> bool:
     """Whether `fun` is what Equinox makes of a method that is looked up: a module called as the method is."""
     return _is_module(type(fun)) and type(fun).__name__ == "BoundMethod" and hasattr(fun, "__func__")
@@ -236,7 +241,8 @@ def _call_method(obj: Any) -> Any:
     if isinstance(inspect.getattr_static(type(obj), "__call__", None), (staticmethod, classmethod)):
         return None
     method = getattr(type(obj), "__call__", None)  # noqa: B004 - not whether there is one, but which
-    return method if isinstance(method, (types.FunctionType, _core.JitFunction)) else None
+    known = isinstance(method, (types.FunctionType, _core.JitFunction)) or _is_called_as_wrapped(method)
+    return method if known else None
 
 
 def _bound(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
@@ -312,9 +318,8 @@ def _live_defaults(fun: Any) -> int:
     """Whose `__defaults__` the parameters have: 1 the callable's, 2 those of its class's `__call__`, 0 unknown."""
     if isinstance(fun, types.FunctionType):
         return 1
-    if isinstance(fun, (_core.JitFunction, types.MethodType, functools.partial, type)) or _is_bound_method_of_module(
-        fun
-    ):
+    others = isinstance(fun, (_core.JitFunction, types.MethodType, functools.partial, type))
+    if others or _is_bound_method_of_module(fun) or _is_called_as_wrapped(fun):
         return 0
     return 2 if isinstance(_call_method(fun), types.FunctionType) else 0
 
