@@ -67,8 +67,9 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
 bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   if (entry.donated.empty() || entry.forwarded.empty()) return false;
   Objects donated(entry.donated, leaves);
-  for (std::size_t k = 0; k < entry.forwarded.size(); ++k) {  // asking runs Python, and another thread may trace
-    const std::size_t i = entry.forwarded[k];
+  std::size_t next = 0;
+  while (next < entry.forwarded.size()) {  // asking runs Python, and another thread may trace
+    const std::size_t i = entry.forwarded[next++];
     if (i < leaves.size() && (donated.contains(leaves[i]) || is_deleted(leaves[i]))) return true;
   }
   return false;
