@@ -130,6 +130,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     if (entry.value) break;
     if (any_in_both(donated, forwarded_leaves(entry, leaves.size()))) continue;
     for (std::size_t i = 0; i < donated.size(); ++i) entry.through_xla[i] |= donated[i];
+    if (any_in_both(donated, donated)) entry.donated = std::move(donated);
     entry.value = std::move(target);
     const Ref done = std::move(entry.function);
     return true;
@@ -229,7 +230,7 @@ FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bo
   options.callables = cache.callables;
   if (cache.rule.any()) {
     options.rule = &cache.rule;
-    options.rule_values = cache.rule.values(value_names(cache.parameters, call.shape(), call.has_callable()));
+    options.rule_values = cache.rule.values(option_names(cache.parameters, call.shape(), call.has_callable()));
   }
   return options;
 }

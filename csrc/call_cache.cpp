@@ -37,7 +37,14 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
     const auto gone = [](const std::weak_ptr<OutputSlot>& output) { return output.expired(); };
     outputs.erase(std::remove_if(outputs.begin(), outputs.end(), gone), outputs.end());
   }
+  std::vector<std::uint32_t> all = forwarded;
+  for (const std::int32_t source : slot->output->source) {
+    if (source < 0) all.push_back(~static_cast<std::uint32_t>(source));
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   outputs.push_back(slot);
+  forwarded.swap(all);
 }
 
 StaticTable::~StaticTable() {

@@ -35,8 +35,10 @@ struct Entry {
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
   std::size_t calls = 0;
-  std::vector<EntryTrace> log;       // of its traces
+  std::vector<EntryTrace> log;            // of its traces
   std::vector<std::uint8_t> through_xla;  // leaves that are not forwarded: donated, or with a sharding of their own
+  std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
+  std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   std::unordered_map<PyObject*, Ref> owners;  // of shared caches: weak references to the callables that live
   std::size_t used = 0;            // when it was found last

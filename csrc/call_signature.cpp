@@ -32,7 +32,7 @@ std::string quoted(PyObject* name) {
 }  // namespace
 
 bool CallShape::operator==(const CallShape& other) const {
-  if (given != other.given || num_extra != other.num_extra || keywords.size() != other.keywords.size()) return false;
+  if (!(given == other.given) || num_extra != other.num_extra || keywords.size() != other.keywords.size()) return false;
   for (std::size_t i = 0; i < keywords.size(); ++i) {
     PyObject *a = keywords[i].get(), *b = other.keywords[i].get();
     if (a != b && PyUnicode_Compare(a, b) != 0) return false;
@@ -41,7 +41,7 @@ bool CallShape::operator==(const CallShape& other) const {
 }
 
 std::size_t CallShape::hash() const {
-  std::size_t seed = (given * 0x9E3779B97F4A7C15ull) ^ num_extra;
+  std::size_t seed = given.hash() ^ num_extra;
   for (const Ref& name : keywords) {
     seed = (seed ^ static_cast<std::size_t>(PyObject_Hash(name.get()))) * 0x9E3779B97F4A7C15ull;
   }
@@ -58,6 +58,14 @@ std::size_t Parameters::index_of(PyObject* name) const {
   return names.size();
 }
 
+std::size_t Parameters::shown_index_of(PyObject* name) const {
+  for (std::size_t i = 0; i < shown_named.size(); ++i) {
+    PyObject* shown = shown_named[i].get();
+    if (shown == name || PyUnicode_Compare(shown, name) == 0) return i;
+  }
+  return shown_named.size();
+}
+
 BoundCall::BoundCall(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self,
                      PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const std::size_t named = parameters.names.size();
@@ -66,7 +74,7 @@ BoundCall::BoundCall(const Parameters& parameters, PyObject* function, PyObject*
     // Every parameter by position: the caller's own array will do.
     values_ = args;
     size_ = num_args;
-    shape_.given = named == Parameters::kMaxNamed ? ~std::uint64_t{0} : (std::uint64_t{1} << named) - 1;
+    shape_.given.add_first(named);
     return;
   }
   bind(parameters, function, first, self, args, num_args, keyword_names);
@@ -77,9 +85,21 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
   const std::size_t named = parameters.names.size();
   const std::size_t num_keywords =
       keyword_names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(keyword_names));
-  PyObject* slots[Parameters::kMaxNamed] = {};
+  PyObject* few_slots[kInline];
+  std::vector<PyObject*> many_slots;
+  PyObject** slots = few_slots;
+  if (named > kInline) {
+    many_slots.resize(named);
+    slots = many_slots.data();
+  } else {
+    std::fill_n(slots, named, nullptr);
+  }
+  struct Keyword {
+    std::size_t rank;
+    PyObject *name, *value;
+  };
   std::vector<PyObject*> extra;
-  std::vector<std::pair<PyObject*, PyObject*>> keywords;
+  std::vector<Keyword> keywords;
 
   const std::size_t num_self = self != nullptr ? 1 : 0;
   for (std::size_t i = 0; i < num_args + num_self; ++i) {
@@ -101,7 +121,7 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
       if (slots[index] != nullptr) bad_call(parameters, "got multiple values for argument " + quoted(name));
       slots[index] = value;
     } else if (parameters.var_keyword) {
-      keywords.emplace_back(name, value);
+      keywords.push_back({parameters.shown_index_of(name), name, value});
     } else {
       bad_call(parameters, "got an unexpected keyword argument " + quoted(name));
     }
@@ -130,8 +150,9 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
     }
   }
 
-  std::sort(keywords.begin(), keywords.end(),
-            [](const auto& a, const auto& b) { return PyUnicode_Compare(a.first, b.first) < 0; });
+  std::sort(keywords.begin(), keywords.end(), [](const Keyword& a, const Keyword& b) {
+    return a.rank != b.rank ? a.rank < b.rank : PyUnicode_Compare(a.name, b.name) < 0;
+  });
   PyObject** out = inline_;
   if (named + extra.size() + keywords.size() + 1 > kInline) {
     heap_.resize(named + extra.size() + keywords.size() + 1);
@@ -144,14 +165,14 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
   }
   for (std::size_t i = 0; i < named; ++i) {
     if (slots[i] == nullptr) continue;
-    shape_.given |= std::uint64_t{1} << i;
+    shape_.given.add(i);
     out[size_++] = slots[i];
   }
   shape_.num_extra = static_cast<std::uint32_t>(extra.size());
   for (PyObject* value : extra) out[size_++] = value;
-  for (const auto& [name, value] : keywords) {
-    shape_.keywords.push_back(Ref::borrow(name));
-    out[size_++] = value;
+  for (const Keyword& keyword : keywords) {
+    shape_.keywords.push_back(Ref::borrow(keyword.name));
+    out[size_++] = keyword.value;
   }
 }
 
@@ -159,17 +180,56 @@ std::vector<std::string> value_names(const Parameters& parameters, const CallSha
   std::vector<std::string> result;
   if (has_callable) result.push_back(parameters.function);
   for (std::size_t i = 0; i < parameters.names.size(); ++i) {
-    if ((shape.given >> i & 1) == 0) continue;
+    if (!shape.given.has(i)) continue;
     const char* utf8 = PyUnicode_AsUTF8(parameters.names[i].get());
     if (utf8 == nullptr) throw PythonError{};
     result.emplace_back(utf8);
   }
-  for (std::size_t i = 0; i < shape.num_extra; ++i)
-    result.push_back(parameters.var_positional_name + index_segment(static_cast<Py_ssize_t>(i)));
+  for (std::size_t i = 0; i < shape.num_extra; ++i) {
+    const std::size_t shown = parameters.shown_positional.size();
+    const auto is_shown = [&](const Ref& keyword) {
+      return PyUnicode_CompareWithASCIIString(keyword.get(), parameters.shown_positional[i].c_str()) == 0;
+    };
+    if (i < shown && !parameters.shown_positional[i].empty() &&
+        std::none_of(shape.keywords.begin(), shape.keywords.end(), is_shown)) {
+      result.push_back(parameters.shown_positional[i]);
+    } else if (i >= shown && !parameters.shown_var_positional.empty()) {
+      result.push_back(parameters.shown_var_positional + index_segment(static_cast<Py_ssize_t>(i - shown)));
+    } else {
+      result.push_back(parameters.var_positional_name + index_segment(static_cast<Py_ssize_t>(i)));
+    }
+  }
   for (const Ref& name : shape.keywords) {
     const char* utf8 = PyUnicode_AsUTF8(name.get());
     if (utf8 == nullptr) throw PythonError{};
     result.emplace_back(utf8);
+  }
+  return result;
+}
+
+OptionNames option_names(const Parameters& parameters, const CallShape& shape, bool has_callable) {
+  OptionNames result;
+  if (has_callable) result.emplace_back();
+  const std::vector<std::string> names = value_names(parameters, shape, has_callable);
+  const std::size_t num_named = names.size() - shape.num_extra - shape.keywords.size();
+  const auto add = [&](const std::string& name) {
+    if (!name.empty()) result.back().push_back(name);
+  };
+  for (std::size_t i = result.size(); i < names.size(); ++i) {
+    result.emplace_back();
+    if (i < num_named) {
+      add(names[i]);
+    } else if (i < num_named + shape.num_extra) {
+      const std::size_t extra = i - num_named, shown = parameters.shown_positional.size();
+      if (extra < shown) add(parameters.shown_positional[extra]);
+      if (extra >= shown) add(parameters.shown_var_positional);
+      add(parameters.all_positional);
+    } else {
+      PyObject* keyword = shape.keywords[i - num_named - shape.num_extra].get();
+      add(names[i]);
+      if (parameters.shown_index_of(keyword) == parameters.shown_named.size()) add(parameters.shown_var_keyword);
+      add(parameters.all_keyword);
+    }
   }
   return result;
 }
@@ -181,7 +241,7 @@ Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* ca
   bool gap = false;
   std::size_t at = first_value;
   for (std::size_t i = 0; i < parameters.names.size(); ++i) {
-    if ((shape.given >> i & 1) == 0) {
+    if (!shape.given.has(i)) {
       gap = true;
     } else if (i < parameters.num_positional && !gap) {
       positional.push_back(values[at++].get());

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "cache_object.h"
+#include "forwarded.h"
 #include "match.h"
 #include "trace_output.h"
 
@@ -26,7 +27,7 @@ Ref run(const CompiledCall& compiled, PyObject* const* args, std::size_t num_arg
   const Ref executable = Ref::borrow(compiled.executable);
   JitFunction& jit = as_jit(compiled.jit);
   const Ref keep_cache = ready_cache(jit);
-  const CallCache& cache = cache_in(keep_cache.get());
+  CallCache& cache = cache_in(keep_cache.get());
   const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
                        num_args, keyword_names);
   LeafBuffer leaves;
@@ -35,8 +36,14 @@ Ref run(const CompiledCall& compiled, PyObject* const* args, std::size_t num_arg
     PyErr_SetString(PyExc_TypeError, "the static part of the arguments is not the compiled one");
     throw PythonError{};
   }
+  if (may_lose_forwarded(*entry, leaves)) {
+    CallFrame frame(jit.function, cache, call, false);
+    frame.entry = entry.get();
+    refuse_lost_forwarded(*entry, leaves);
+  }
   const Ref returned = Ref::checked(PyObject_Vectorcall(executable.get(), leaves.arguments(),
                                                         leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  check_forwarded(*entry, returned.get(), leaves, true);
   return user_result(returned.get(), leaves);
 }
 

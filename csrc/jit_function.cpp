@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "cache_object.h"
+#include "forwarded.h"
 #include "shared_caches.h"
 #include "trace_output.h"
 
@@ -45,6 +46,7 @@ Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject*
   try {
     entry = find_entry(frame, leaves, is_new);
     frame.entry = entry.get();
+    if (may_lose_forwarded(*entry, leaves)) refuse_lost_forwarded(*entry, leaves);
     const Ref target = entry->value;
     returned = Ref::checked(
         PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
@@ -57,6 +59,7 @@ Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject*
     }
     throw;
   }
+  check_forwarded(*entry, returned.get(), leaves, !frame.traced);
   Ref result = user_result(returned.get(), leaves);
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);

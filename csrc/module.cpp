@@ -243,6 +243,21 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
   module.def(
       "call_under_way", [] { return give(call_under_way()); },
       "(history, record) of the call whose target jax works on now in this thread, or None.");
+  module.def(
+      "option_names",
+      [] {
+        const CallFrame* frame = CallFrame::innermost();
+        if (frame == nullptr) throw std::runtime_error("partax: no call is under way");
+        py::list values;
+        for (const std::vector<std::string>& names :
+             option_names(frame->cache.parameters, frame->call.shape(), frame->call.has_callable())) {
+          py::list texts;
+          for (const std::string& name : names) texts.append(give(exact_unicode(name)));
+          values.append(py::tuple(texts));
+        }
+        return values;
+      },
+      "For each value of the call under way, all names by which options may mean it.");
   module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
   module.def(
       "describe_call", [] { return give(describe_call()); },
@@ -286,8 +301,10 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
           py::arg("callable"))
       .def(
           "result",
-          [](const PreparedCall& call, const py::object& returned) { return give(call.result(returned.ptr())); },
-          py::arg("returned"))
+          [](const PreparedCall& call, const py::object& returned, const py::tuple& leaves) {
+            return give(call.result(returned.ptr(), leaves.ptr()));
+          },
+          py::arg("returned"), py::arg("leaves"))
       .def(
           "rebind",
           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {

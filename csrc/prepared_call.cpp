@@ -72,7 +72,16 @@ Ref PreparedCall::run(PyObject* callable) const {
 
 Ref PreparedCall::compiled(PyObject* executable) const { return make_compiled_call(jit_.get(), entry_, executable); }
 
-Ref PreparedCall::result(PyObject* returned) const { return user_result(returned, *leaves_); }
+Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
+  if (static_cast<std::size_t>(PyTuple_GET_SIZE(leaves)) != leaves_->size()) {
+    PyErr_SetString(PyExc_ValueError, "expected as many leaves as the call has");
+    throw PythonError{};
+  }
+  LeafBuffer others;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); ++i) others.push(PyTuple_GET_ITEM(leaves, i));
+  for (const auto& [index, callable] : leaves_->twins()) others.add_twin(index, callable.get());
+  return user_result(returned, others);
+}
 
 namespace {
 

@@ -32,8 +32,8 @@ class PreparedCall {
   Ref run(PyObject* callable) const;
   // The program of this call, compiled into `executable`, for other arguments.
   Ref compiled(PyObject* executable) const;
-  // Rebuilds a result that consists of one output node.
-  Ref result(PyObject* returned) const;
+  // Rebuilds a result that consists of one output node, from these leaves in place of the call's own.
+  Ref result(PyObject* returned, PyObject* leaves) const;
 
  private:
   PreparedCall(PyObject* jit, Ref cache, bool abstract);

@@ -24,12 +24,11 @@ TraceRule::TraceRule(PyObject* option) {
   predicate_ = Ref::borrow(option);
 }
 
-std::vector<bool> TraceRule::values(const std::vector<std::string>& names) const {
+std::vector<bool> TraceRule::values(const std::vector<std::vector<std::string>>& names) const {
   std::vector<bool> applies(names.size(), any() && !by_name_);
   if (!by_name_) return applies;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::string name = names[i].substr(0, names[i].find('['));  // args[0] is args
-    applies[i] = std::find(names_.begin(), names_.end(), name) != names_.end();
+    applies[i] = std::find_first_of(names[i].begin(), names[i].end(), names_.begin(), names_.end()) != names[i].end();
   }
   return applies;
 }

@@ -13,8 +13,8 @@ class TraceRule {
   explicit TraceRule(PyObject* option);
 
   bool any() const noexcept { return kind_ != Kind::kArrays; }
-  // For each value of a call, given the roots of their paths, whether the rule applies to it.
-  std::vector<bool> values(const std::vector<std::string>& names) const;
+  // For each value of a call, given all names by which options may mean it, whether the rule applies to it.
+  std::vector<bool> values(const std::vector<std::vector<std::string>>& names) const;
   // Whether a leaf is traced that is no array. Raises a WalkError.
   bool holds(PyObject* leaf) const;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import equinox as eqx
@@ -244,3 +245,195 @@ def test_a_callable_module_has_the_signature_of_its_call(traces: TraceCounter) -
     assert_same(f(x=array(2)), (array(2) ** 2, {}))
     assert traces.count == 1
     assert_same(f(x=array(2), k=3), (array(2) ** 2, {"k": 3}))
+
+
+# --- wrappers of another signature: what is really called decides
+
+
+def original(x: Any, n: int = 2, *, shift: int = 1) -> Any:
+    return x * n + shift
+
+
+def wrapping(wrapper: Any) -> Any:
+    return functools.wraps(original)(wrapper)
+
+
+def shows(signature: str, function: Any) -> Any:
+    """A function that shows another signature than its own."""
+    namespace: dict[str, Any] = {}
+    exec(f"def shown{signature}: pass", namespace)
+    function.__signature__ = inspect.signature(namespace["shown"])
+    return function
+
+
+class CallsWithMore:
+    """An instance that shows what it wraps, and calls it with one argument more."""
+
+    __wrapped__ = staticmethod(original)
+
+    def __call__(self, x: Any, extra: Any = 5, **more: Any) -> Any:
+        return original(x, extra, **more)
+
+
+class Meets:
+    """A class that shows another signature."""
+
+    __signature__ = inspect.signature(original)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return args, kwargs
+
+
+WRAPPERS: dict[str, Any] = {
+    "drops": wrapping(lambda x: original(x, 3)),
+    "adds": wrapping(lambda extra, x, n=4, *, shift=0: (extra, original(x, n, shift=shift))),
+    "reorders": wrapping(lambda n, x: (n, original(x, n))),
+    "renames": wrapping(lambda value, times=7: original(value, times)),
+    "own defaults": wrapping(lambda x, n=9, shift=8: original(x, n, shift=shift)),
+    "keyword only": wrapping(lambda *, x, n=3: original(x, n)),
+    "anything": wrapping(lambda *args, **kwargs: (args, kwargs)),
+    "anything by position": wrapping(lambda *args: args),
+    "anything by name": wrapping(lambda **kwargs: kwargs),
+    "first and the rest": wrapping(lambda first, *args, **kwargs: (first, args, kwargs)),
+    "takes one away": wrapping(lambda *args, **kwargs: original(*args[1:], **kwargs)),
+    "of a wrapper": functools.wraps(wrapping(lambda x: x))(lambda a, b: (a, b)),
+    "shows more": shows("(x, n=2, m=3)", lambda x, n=1: (x, n)),
+    "shows less": shows("(x)", lambda x, n: (x, n)),
+    "shows other names": shows("(a, b)", lambda x, n: (x, n)),
+    "partial of a wrapper": functools.partial(wrapping(lambda value, times: (value, times)), times=3),
+    "partial that shows": functools.update_wrapper(functools.partial(lambda a, b: (a, b), 1), original),
+    "instance": CallsWithMore(),
+    "class": Meets,
+    "jax.jit": jax.jit(original, static_argnums=(), static_argnames=()),
+    "jax.vmap": jax.vmap(original),
+    "jax.checkpoint": jax.checkpoint(lambda x, n=2: x * n),
+    "eqx.filter_vmap": eqx.filter_vmap(original),
+    "eqx.filter_grad": eqx.filter_grad(lambda x, y=1.0: (x * y).sum()),
+    "eqx.filter_jit": eqx.filter_jit(original),
+}
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    ((1,), {}),
+    ((1, 2), {}),
+    ((1, 2, 3), {}),
+    ((1,), {"n": 2}),
+    ((2,), {"x": 1}),
+    ((), {"x": 1}),
+    ((), {"n": 2, "x": 1}),
+    ((1,), {"shift": 3}),
+    ((), {"value": 1, "times": 2}),
+    ((1,), {"other": 2}),
+    ((1, 2), {"shift": 5, "other": 2}),
+    ((), {"a": 1, "b": 2}),
+    ((), {"extra": 1, "x": 2}),
+]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_wrapper_is_called_by_its_own_parameters(name: str) -> None:
+    plain = WRAPPERS[name]
+    f = filter_jit(plain)
+
+    def arrays(tree: Any) -> Any:
+        return jax.tree.map(lambda n: array(1, start=n), tree)
+
+    succeeded = 0
+    for args, kwargs in CALLS:
+        args, kwargs = arrays(args), arrays(kwargs)
+        try:
+            expected = plain(*args, **kwargs)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                f(*args, **kwargs)
+        else:
+            succeeded += 1
+            assert jax.tree.structure(f(*args, **kwargs)) == jax.tree.structure(expected)
+            for ours, theirs in zip(jax.tree.leaves(f(*args, **kwargs)), jax.tree.leaves(expected), strict=True):
+                assert_same(jnp.asarray(ours), jnp.asarray(theirs))
+    assert succeeded > 0
+
+
+def test_what_a_wrapper_takes_has_the_names_that_it_shows() -> None:
+    f = filter_jit(WRAPPERS["anything"])
+    for args, kwargs, name in (
+        (([object], 1), {}, "x"),
+        ((1, [object]), {}, "n"),
+        ((1, 2, [object]), {}, r"args\[2\]"),
+        ((1,), {"shift": [object]}, "shift"),
+        ((), {"other": [object]}, "other"),
+    ):
+        bad: Any = jax.tree.map(lambda leaf: Unhashable() if leaf is object else leaf, (args, kwargs))
+        with pytest.raises(TypeError, match=rf"`{name}\[0\]`"):
+            f(*bad[0], **bad[1])
+    g = filter_jit(WRAPPERS["first and the rest"])
+    with pytest.raises(TypeError, match=r"`n\[0\]`"):
+        g(1, [Unhashable()])
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_what_a_wrapper_takes_by_name_is_in_the_order_that_it_shows(traces: TraceCounter) -> None:
+    @functools.wraps(lambda z, y, x: None)
+    def wrapper(**kwargs: Any) -> Any:
+        traces.tick()
+        return list(kwargs)
+
+    f = filter_jit(wrapper)
+    assert f(x=1, y=2, z=3) == f(z=3, y=2, x=1) == ["z", "y", "x"]
+    assert f(a=1, x=2, z=3) == ["z", "x", "a"]
+    assert traces.count == 2
+
+
+def test_defaults_of_a_wrapper_are_its_own() -> None:
+    def wrapper(x: Any, n: int = 5, *, k: int = 6) -> Any:
+        return x, n, k
+
+    f = filter_jit(wrapping(wrapper))
+    assert f(1) == (1, 5, 6)
+    wrapper.__defaults__ = (7,)
+    assert f(1) == (1, 7, 6)
+    wrapper.__kwdefaults__["k"] = 8
+    assert f(1) == f(1, k=8) == (1, 7, 8)
+
+
+# --- many parameters
+
+
+def many(number: int, kinds: str) -> Any:
+    names = [f"p{i}" for i in range(number)]
+    lists = {
+        "positional": ", ".join(names),
+        "keyword": "*, " + ", ".join(names),
+        "defaults": ", ".join(f"{name}={i}" for i, name in enumerate(names)),
+        "mixed": ", ".join([*names[: number // 2], "*rest", *names[number // 2 :]]),
+    }
+    namespace: dict[str, Any] = {}
+    exec(f"def fun({lists[kinds]}): return ({', '.join(names)})", namespace)
+    return namespace["fun"]
+
+
+@pytest.mark.parametrize("kinds", ["positional", "keyword", "defaults", "mixed"])
+@pytest.mark.parametrize("number", [63, 64, 65, 128, 129, 300])
+def test_any_number_of_parameters(number: int, kinds: str) -> None:
+    plain = many(number, kinds)
+    f = filter_jit(plain)
+    names = [f"p{i}" for i in range(number)]
+    half = number // 2 if kinds != "keyword" else 0
+    for args, given in ((half, names[half:]), (0, list(reversed(names))), (half, names[half:-1]), (0, names[1:])):
+        values, keywords = tuple(range(args)), {name: int(name[1:]) * 2 for name in given}
+        try:
+            expected = plain(*values, **keywords)
+        except TypeError:
+            with pytest.raises(TypeError, match="missing a required argument"):
+                f(*values, **keywords)
+        else:
+            assert f(*values, **keywords) == expected
+    if kinds == "positional":
+        assert f(*range(number)) == tuple(range(number))
+        assert f.cache_info().misses == 3
+    with pytest.raises(TypeError, match=r"multiple values|positional"):
+        f(*range(number), p0=1)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        f(**dict.fromkeys(names, 1), other=1)

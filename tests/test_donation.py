@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -265,3 +266,244 @@ def test_a_donated_argument_cannot_be_used_again() -> None:
     with pytest.raises((RuntimeError, ValueError), match="deleted"):
         f(x, y)
     assert_same(f(array(4), y), array(4) * 2)
+
+
+# --- arrays that are given away twice, or gone already: jax's errors, and nothing is lost
+
+USED = "Attempt to use a buffer that was previously donated"
+TWICE = "Attempt to donate the same buffer twice"
+GONE = r"Array has been deleted with shape=float32\[3\]\."
+
+
+def gone() -> jax.Array:
+    x = array(3)
+    x.delete()
+    return x
+
+
+def refused(f: Any, *args: Any, match: str, kind: Any = None) -> Exception:
+    """The error of a call that must leave all arrays that are there alone."""
+    living = [x for x in jax.tree.leaves(args) if isinstance(x, jax.Array) and not x.is_deleted()]
+    kind = kind or (RuntimeError if match == GONE else jax.errors.JaxRuntimeError)
+    with pytest.raises(kind, match=match) as caught:
+        f(*args)
+    assert not any(x.is_deleted() for x in living)
+    return caught.value
+
+
+def forwards(state: Any, ema: Any, other: Any) -> Any:
+    return jax.tree.map(lambda x: x + 1, state), ema, other * 2
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("donate", "numbers", "match"),
+    [(("state",), 0, USED), (("state", "other"), (0, 2), USED), ("all", (0, 1, 2), TWICE)],
+)
+def test_an_array_that_is_donated_and_returned(donate: Any, numbers: Any, match: str, warm: bool) -> None:
+    theirs, ours = jax.jit(forwards, donate_argnums=numbers), filter_jit(forwards, donate=donate)
+    ours.clear_cache()
+    # jax raises another type where its native dispatch is under way.
+    for f, kind in ((theirs, (jax.errors.JaxRuntimeError, ValueError)), (ours, jax.errors.JaxRuntimeError)):
+        if warm:
+            f(array(3), array(3), array(3))
+        x, other = array(3), array(3)
+        refused(f, x, x, other, match=match, kind=kind)
+        refused(f, x, x, other, match=match, kind=kind)
+        assert_same(f(x, array(3), other)[0], array(3) + 1)
+
+
+def test_the_error_says_which_arguments_they_are() -> None:
+    x = array(3)
+    error = refused(filter_jit(forwards, donate=("state",)), {"w": x}, [x], array(3), match=USED)
+    assert "`ema[0]`, first use: `state['w']`" in str(error)
+    error = refused(filter_jit(forwards, donate="all"), [x, array(3)], x, array(3), match=TWICE)
+    assert "`ema`, first use: `state[0]`" in str(error)
+    error = refused(filter_jit(forwards), array(3), {"w": gone()}, array(3), match=GONE)
+    assert "`ema['w']`" in "".join(error.__notes__)
+
+
+def test_an_array_that_is_twice_in_one_tree() -> None:
+    f = filter_jit(lambda tree: {"a": tree["a"] + 1, "b": tree["b"]}, donate="all")
+    x = array(3)
+    refused(f, {"a": x, "b": x}, match=TWICE)
+    g = filter_jit(lambda tree: [leaf + 1 for leaf in tree], donate="all")
+    refused(g, [x, x], match=TWICE)
+    h = filter_jit(lambda c: (c.buffer + 1, c.rest), donate="all")
+    refused(h, Counter(x, [array(2), x]), match=TWICE)
+    assert_same(f({"a": x, "b": array(3)}), {"a": array(3) + 1, "b": array(3)})
+
+
+def test_many_arrays_of_which_one_is_donated_and_returned() -> None:
+    f = filter_jit(lambda a, b: ([x + 1 for x in a], b), donate=("a",))
+    for number in (3, 100, 200):
+        a, b = [array(2, start=i) for i in range(number)], [array(2) for _ in range(number)]
+        refused(f, a, [*b[1:], a[number // 2]], match=USED)
+        new, same = f(a, b)
+        assert deleted(a) == [True] and same[0] is b[0] and len(new) == number
+
+
+@pytest.mark.parametrize("donate", ["none", "all", ("state",), ("ema",), ("other",)])
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_deleted_array_that_is_returned(donate: Any, warm: bool) -> None:
+    f = filter_jit(forwards, donate=donate)
+    f.clear_cache()
+    if warm:
+        f(array(3), array(3), array(3))
+    for _ in range(2):
+        refused(f, array(3), gone(), array(3), match=GONE)
+        refused(f, array(3), [array(3), {"x": gone()}], array(3), match=GONE)
+    key = jax.random.key(0)
+    key.delete()
+    with pytest.raises(RuntimeError, match="Array has been deleted"):
+        f(array(3), key, array(3))
+
+
+@pytest.mark.parametrize("jit", [jax.jit, eqx.filter_jit, filter_jit])
+def test_a_deleted_array_that_is_not_needed_is_no_error(jit: Any) -> None:
+    assert_same(jit(lambda x, unused: x + 1)(array(3), gone()), array(3) + 1)
+    assert_same(jit(lambda x, unused: x + unused.shape[0])(array(3), gone()), array(3) + 3)
+    assert jax.eval_shape(jit(lambda x: x), gone()).shape == (3,)
+
+
+def test_one_that_only_another_shape_returns_is_no_error() -> None:
+    f = filter_jit(lambda a, b, c: (a + 1, b if a.shape[0] == 3 else 0, c), donate=("a",))
+    f(array(3), array(3), array(3))
+    x, c = array(4), array(3)
+    assert f(x, gone(), c)[1] == 0
+    assert x.is_deleted()
+    x = array(4)
+    assert f(x, x, c)[1] == 0
+    refused(f, array(3), gone(), c, match=GONE)
+
+
+def test_compiled_programs_refuse_too() -> None:
+    compiled = filter_jit(forwards, donate=("state",)).lower(array(3), array(3), array(3)).compile()
+    for _ in range(3):
+        x = array(3)
+        refused(compiled, x, x, array(3), match=USED)
+        refused(compiled, x, gone(), array(3), match=GONE)
+        assert_same(compiled(x, array(3), array(3))[1], array(3))
+
+
+def test_inside_another_program_nothing_is_donated() -> None:
+    f = filter_jit(forwards, donate=("state",))
+    x = array(3)
+    for outer in (jax.jit(lambda y: f(y, y, x)), jax.jit(lambda y: f(x, x, y)), filter_jit(lambda y: f(y, y, y))):
+        assert_same(outer(x), (array(3) + 1, array(3), array(3) * 2))
+    with jax.disable_jit():
+        assert_same(f(x, x, x), (array(3) + 1, array(3), array(3) * 2))
+    assert not x.is_deleted()
+    deleted_one = gone()
+    with pytest.raises(RuntimeError, match="Array has been deleted"):
+        jax.jit(lambda y: f(y, deleted_one, y))(x)
+
+
+def test_a_second_array_of_the_same_buffer() -> None:
+    x = array(3)
+    other = jax.device_put(x, x.sharding)
+    assert other is not x
+    f = filter_jit(forwards, donate=("state",))
+    f(array(3), array(3), array(3))
+    with pytest.raises(jax.errors.JaxRuntimeError, match=USED):
+        f(x, other, array(3))
+
+
+# --- names that no parameter has
+
+
+def test_all_values_of_variadic_arguments_by_their_one_name() -> None:
+    def fun(x: Any, *args: Any, **kw: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf + 1, (x, args, kw))
+
+    for donate, fate in (
+        (("kw",), [False, False, True, True]),
+        (("args",), [False, True, False, False]),
+        (("args", "kw"), [False, True, True, True]),
+        (("z", "x"), [True, False, True, False]),
+        (("z", "kw", "y"), [False, False, True, True]),
+    ):
+        f = filter_jit(fun, donate=donate)
+        for _ in range(2):
+            x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
+            f(x, *a, y=y, z=z)
+            assert deleted(x, a, z, y) == fate
+
+
+def test_a_method_and_a_module_of_variadic_arguments() -> None:
+    class M(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, *args: Any, **kw: Any) -> Any:
+            return jax.tree.map(lambda leaf: leaf + 1, (self.weight, args, kw))
+
+    for wrap in (lambda m, d: filter_jit(m, donate=d), lambda m, d: filter_jit(m.__call__, donate=d)):
+        for donate, fate in ((("kw",), [False, False, True]), (("args",), [False, True, False])):
+            m, a, k = M(array(2)), array(3), array(4)
+            wrap(m, donate)(a, k=k)
+            assert deleted(m, a, k) == fate
+
+
+@pytest.mark.parametrize("names", [("modle",), ("x", "modle"), ("kwargs", "modle")])
+def test_a_name_that_neither_the_function_nor_the_call_has(names: Any) -> None:
+    f = filter_jit(lambda x, **kwargs: x + 1, donate=names)
+    x = array(3)
+    for call in (lambda: f(x), lambda: f(x, model=x), lambda: f.lower(x), lambda: f.eval_shape(x)):
+        with pytest.raises(ValueError, match=r"'modle' in donate, .*nor passed as a keyword.*: kwargs, .*x$"):
+            call()
+    assert not x.is_deleted() and f.cache_info().static_keys == 0
+    f(x, modle=array(3))
+    assert x.is_deleted() == ("x" in names)
+
+
+def test_names_of_a_callable_without_a_signature() -> None:
+    x = array(3)
+    f = filter_jit(jax.jit(lambda a, b: a + b), donate=("b",))
+    f(array(3), x)
+    assert x.is_deleted()
+    with pytest.raises(ValueError, match="'c' in donate"):
+        filter_jit(jax.jit(lambda a, b: a + b), donate=("c",))(array(3), array(3))
+
+
+@pytest.mark.parametrize("call", ["by position", "by name"])
+def test_the_names_that_a_wrapper_shows(call: str) -> None:
+    def step(state: Any, args: Any, *, rate: Any = 1.0) -> Any:
+        return state + 1, args * 2, rate
+
+    @functools.wraps(step)
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        return step(*args, **kwargs)
+
+    for donate, fate in ((("state",), [True, False]), (("args",), [False, True]), (("kwargs",), [False, False])):
+        if call == "by name" and donate == ("kwargs",):
+            fate = [True, True]
+        state, data = array(3), array(3)
+        f = filter_jit(logged, donate=donate)
+        f(state, data) if call == "by position" else f(args=data, state=state)
+        assert deleted(state, data) == fate
+
+
+def test_the_names_of_a_wrapper_that_takes_no_others_are_its_own() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return state + x
+
+    @functools.wraps(step)
+    def swapped(x: Any, state: Any) -> Any:
+        return step(state, x)
+
+    state, x = array(3), array(3)
+    filter_jit(swapped, donate=("state",))(x, state)
+    assert deleted(x, state) == [False, True]
+    with pytest.raises(ValueError, match=r"'state' in donate.*: value, x$"):
+        filter_jit(functools.wraps(step)(lambda value, x: value + x), donate=("state",))
+
+
+@pytest.mark.parametrize("number", [64, 65, 200])
+def test_names_beyond_the_64th_parameter(number: int) -> None:
+    names = [f"p{i}" for i in range(number)]
+    namespace: dict[str, Any] = {}
+    exec(f"def fun({', '.join(names)}): return [p + 1 for p in ({', '.join(names)})]", namespace)
+    f = filter_jit(namespace["fun"], donate=("p0", names[-1]))
+    arrays = [array(2) for _ in names]
+    f(*arrays)
+    assert [x.is_deleted() for x in arrays] == [True, *[False] * (number - 2), True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import warnings
@@ -271,3 +272,100 @@ def test_only_callables() -> None:
     with pytest.raises(TypeError, match="found a `int`"):
         debug.assert_max_traces(3, max_traces=1)  # type: ignore[arg-type]
     assert issubclass(RetraceError, RuntimeError) and issubclass(partax.RetraceWarning, UserWarning)
+
+
+# --- as a decorator with arguments, and the count
+
+DECORATED: dict[str, Any] = {
+    "bare": lambda f: debug.assert_max_traces(f, max_traces=2),
+    "filter_jit": lambda f: filter_jit(debug.assert_max_traces(max_traces=2)(f)),
+    "jax.jit": lambda f: jax.jit(debug.assert_max_traces(max_traces=2)(f)),
+    "eqx.filter_jit": lambda f: eqx.filter_jit(debug.assert_max_traces(max_traces=2)(f)),
+    "around filter_jit": lambda f: debug.assert_max_traces(max_traces=2)(filter_jit(f)),
+    "partial": lambda f: functools.partial(filter_jit(debug.assert_max_traces(max_traces=2)(f))),
+}
+
+
+@pytest.mark.parametrize("name", DECORATED)
+def test_assert_max_traces_as_a_decorator_and_its_count(name: str) -> None:
+    f = DECORATED[name](lambda x, n=1: x * n)
+    assert debug.get_num_traces(f) == 0
+    called = jax.jit(f) if name == "bare" else f
+    for expected, size in ((1, 3), (1, 3), (2, 4), (2, 3)):
+        assert_same(called(array(size)), array(size))
+        assert debug.get_num_traces(f) == expected
+    with pytest.raises(RetraceError, match="max_traces=2"):
+        called(array(5))
+    assert debug.get_num_traces(f) == 2
+
+
+def test_decorated_methods() -> None:
+    class Plain:
+        @filter_jit
+        @debug.assert_max_traces(max_traces=1)
+        def method(self, x: Any, n: int = 2) -> Any:
+            return x * n
+
+    class Model(eqx.Module):
+        weight: jax.Array
+
+        @filter_jit
+        @debug.assert_max_traces(max_traces=1)
+        def __call__(self, x: Any, n: int = 2) -> Any:
+            return self.weight * x * n
+
+        @debug.assert_max_traces(max_traces=1)
+        def inner(self, x: Any, n: int = 2) -> Any:
+            return self.weight * x * n
+
+    class Called(eqx.Module):
+        weight: jax.Array
+
+        @debug.assert_max_traces(max_traces=1)
+        def __call__(self, x: Any, n: int = 2) -> Any:
+            return self.weight * x * n
+
+    plain, model, called = Plain(), Model(array(3)), Called(array(3))
+    x = array(3)
+    inner = filter_jit(lambda m, x, n=2: m.inner(x, n))
+    for f, method in (
+        (plain.method, Plain.method),
+        (model, Model.__call__),
+        (functools.partial(inner, model), Model.inner),
+        (filter_jit(called), Called.__call__),
+    ):
+        assert debug.get_num_traces(method) == 0
+        for y in (f(x, 2), f(x, n=2), f(x=x, n=2)):
+            assert y.shape == (3,)
+        with pytest.raises(RetraceError, match=r"max_traces=1 .*n: static int 2 -> 3"):
+            f(x, 3)
+        assert debug.get_num_traces(method) == 1
+    assert debug.get_num_traces(plain.method) == debug.get_num_traces(model.inner) == 1
+
+
+def test_any_number_of_traces(traces: TraceCounter) -> None:
+    @filter_jit
+    @debug.assert_max_traces(max_traces=None)
+    def f(x: Any) -> Any:
+        traces.tick()
+        return x.reshape(-1, 2)
+
+    for size in (2, 4, 6):
+        f(array(size))
+    with pytest.raises(TypeError):
+        f(array(3))
+    assert traces.count == debug.get_num_traces(f) == 4
+
+
+@pytest.mark.parametrize("fun", [len, lambda x: x, filter_jit(lambda x: x), functools.partial(len), object()])
+def test_a_callable_whose_traces_nobody_counts(fun: Any) -> None:
+    with pytest.raises(ValueError, match="assert_max_traces"):
+        debug.get_num_traces(fun)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "2"])
+def test_a_limit_that_makes_no_sense_as_a_decorator(value: Any) -> None:
+    with pytest.raises(ValueError, match="max_traces"):
+        debug.assert_max_traces(max_traces=value)
+    with pytest.raises(TypeError, match="found a `int`"):
+        debug.assert_max_traces(max_traces=1)(3)  # type: ignore[arg-type]

@@ -339,3 +339,89 @@ def test_a_large_regression_is_lowered_from_shapes_and_allocates_nothing() -> No
 def _resident() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# --- shapes of inputs that are returned: those of jax, and those of the real result
+
+
+def returned_and_used(x: Any, y: Any) -> Any:
+    return {"same": x, "new": x + 0, "again": x}, [y, (y, y + y)]
+
+
+WEAK: dict[str, Any] = {
+    "weak": lambda: jnp.asarray(1.0),
+    "weak int": lambda: jnp.asarray(1),
+    "strong": lambda: jnp.float32(1),
+    "array": lambda: array(3),
+    "numpy": lambda: np.arange(3),
+    "numpy scalar": lambda: np.float32(1),
+    "shape": lambda: Shape((2,), jnp.float32),
+    "weak shape": lambda: Shape((), jnp.float32, weak_type=True),
+    "weak shape of ints": lambda: Shape((3,), jnp.int32, weak_type=True),
+    "key": lambda: jax.random.key(0),
+    "deleted": lambda: deleted_array(),
+}
+NUMBERS: dict[str, Any] = {"float": 1.5, "int": 2, "bool": True, "complex": 1j}
+
+
+def deleted_array() -> jax.Array:
+    x = array(3)
+    x.delete()
+    return x
+
+
+@pytest.mark.parametrize("of", WEAK)
+def test_shapes_of_returned_inputs_are_those_of_jax(of: str) -> None:
+    fun = (lambda x, y: (x, [y, x])) if of == "key" else returned_and_used
+    x, y = WEAK[of](), WEAK["weak"]()
+    expected = jax.eval_shape(fun, x, y)
+    f = filter_jit(fun)
+    for found in (f.eval_shape(x, y), f.trace(x, y).out_info, f.lower(x, y).out_info):
+        assert found == expected
+    if of not in ("deleted", "shape", "weak shape", "weak shape of ints"):
+        real = f(x, y)
+        assert jax.tree.map(weak_type, real) == jax.tree.map(weak_type, expected)
+
+
+def weak_type(x: Any) -> Any:
+    return x.shape, x.dtype, getattr(x, "weak_type", False)
+
+
+@pytest.mark.parametrize("of", NUMBERS)
+def test_shapes_of_returned_numbers_are_those_of_jax(of: str) -> None:
+    x, y = NUMBERS[of], 2.0
+    f = filter_jit(returned_and_used, trace=partax.is_array_like)
+    expected = jax.eval_shape(returned_and_used, x, y)
+    for found in (f.eval_shape(x, y), f.trace(x, y).out_info, f.lower(x, y).out_info):
+        assert found == expected
+    assert jax.tree.map(weak_type, f(x, y)) == jax.tree.map(weak_type, expected)
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("of", ["array", "shape"])
+def test_shardings_of_returned_inputs_are_those_of_jax(kind: str, of: str, devices: list[jax.Device]) -> None:
+    axis = jax.sharding.AxisType[kind]
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(axis,), devices=devices)
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    x: Any = Shape((8,), jnp.float32, sharding=sharding)
+    if of == "array":
+        x = jax.device_put(array(8), sharding)
+    expected = jax.eval_shape(returned_and_used, x, x)
+    f = filter_jit(returned_and_used)
+    for found in (f.eval_shape(x, x), f.trace(x, x).out_info, f.lower(x, x).out_info):
+        assert found == expected
+    assert (expected[0]["same"].sharding is not None) == (kind == "Explicit")
+
+
+def test_shapes_of_what_is_static_or_the_call_s_own() -> None:
+    def act(x: Any) -> Any:
+        return x
+
+    first = lambda x: x + 1
+    f = filter_jit(lambda model, function, n: (model, function, n))
+    model = Layer(array(2, 3), rate=0.5)
+    shaped, function, n = f.eval_shape(model, act, 3)
+    assert function is act and n == 3 and type(shaped) is Layer and shaped.rate == 0.5
+    assert f.eval_shape(model, first, 3)[1] is first
+    assert [leaf for leaf in jax.tree.leaves(shaped) if isinstance(leaf, Shape)]
+    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(shaped))

@@ -30,6 +30,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
+from partax._snapshot import Snapshotter
 from trees import array
 
 THREADS = 8
@@ -829,3 +830,91 @@ def test_the_module_does_not_declare_that_it_runs_without_the_gil() -> None:
         pytest.skip("the sources are not here")
     (declared,) = re.findall(r"^PYBIND11_MODULE\((.*)\) \{$", source.read_text(), re.MULTILINE)
     assert "mod_gil_not_used" not in declared
+
+
+# --- tables that all threads share
+
+
+class Own:
+    """The base of the node types of one thread."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
+def registered_node() -> type:
+    cls = type("Node", (Own,), {})
+    jax.tree_util.register_pytree_node(cls, lambda node: ((node.array,), None), lambda _, children: cls(*children))
+    return cls
+
+
+def registered_node_with_keys() -> type:
+    cls = type("Keyed", (Own,), {})
+    key = jax.tree_util.GetAttrKey("array")
+    jax.tree_util.register_pytree_with_keys(cls, lambda node: (((key, node.array),), None), lambda _, c: cls(*c))
+    return cls
+
+
+def method_node() -> type:
+    class Node(Own):
+        def tree_flatten(self) -> Any:
+            return (self.array,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+    return jax.tree_util.register_pytree_node_class(Node)
+
+
+@pytest.mark.parametrize("make", [registered_node, registered_node_with_keys, method_node])
+def test_threads_that_meet_new_node_types(make: Callable[[], type]) -> None:
+    def work(kinds: list[type]) -> None:
+        for kind in kinds:
+            assert filter_jit(lambda node: node.array.shape)(kind(array(2))) == (2,)
+
+    results = together(*(functools.partial(work, [make() for _ in range(20)]) for _ in range(THREADS)))
+    assert results == [None] * THREADS
+
+
+class Adds:
+    """Does while it is looked at what another thread may do then."""
+
+    def __init__(self, add: Callable[[], Any]) -> None:
+        self.add = add
+
+    def __getattr__(self, name: str) -> Any:
+        self.__dict__.get("add", int)()
+        raise AttributeError(name)
+
+
+class AddsByText(Adds):
+    def __repr__(self) -> str:
+        self.add()
+        return "text"
+
+
+def growing_dict() -> Any:
+    values: dict[Any, Any] = {}
+    values[AddsByText(lambda: values.setdefault(f"more {len(values)}", 1))] = 1
+    return values
+
+
+def growing_defaults() -> Any:
+    def fun(*, a: Any = None) -> Any:
+        return a
+
+    assert fun.__kwdefaults__ is not None
+    fun.__kwdefaults__["a"] = Adds(lambda: fun.__kwdefaults__.setdefault(f"more {len(fun.__kwdefaults__)}", 1))
+    return fun
+
+
+def growing_partial() -> Any:
+    partial = functools.partial(lambda **more: more)
+    partial.keywords["a"] = Adds(lambda: partial.keywords.setdefault(f"more {len(partial.keywords)}", 1))
+    return partial
+
+
+@pytest.mark.parametrize("make", [growing_dict, growing_defaults, growing_partial])
+def test_a_container_that_grows_while_it_is_described(make: Callable[[], Any]) -> None:
+    assert len(Snapshotter(False, True).value(make()).items) >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -174,3 +175,63 @@ def test_a_predicate_that_fails_or_asks_too_much_names_the_leaf() -> None:
     assert "tree['a'][0]" in "".join(getattr(caught.value, "__notes__", []))
     with pytest.raises(TypeError, match=r"tree\['a'\]\[0\].*`str`"):
         filter_jit(lambda tree: tree, trace=lambda leaf: True)({"a": ["text"]})
+
+
+# --- names that no parameter has
+
+
+def counted(traces: TraceCounter) -> Any:
+    def fun(x: Any, *args: Any, **kw: Any) -> Any:
+        traces.tick()
+        return jax.tree.map(lambda leaf: leaf * 2, (x, args, kw))
+
+    return fun
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(("kw",), 2), (("args",), 2), (("args", "kw"), 1), (("a", "args"), 1), (("x", "a"), 2)]
+)
+def test_all_values_of_variadic_arguments_by_their_one_name(traces: TraceCounter, names: Any, expected: int) -> None:
+    f = filter_jit(counted(traces), trace=names)
+    assert_same(jax.tree.map(float, f(1, 2, 3, a=4)), (2.0, (4.0, 6.0), {"a": 8.0}))
+    assert_same(jax.tree.map(float, f(1, 3, 4, a=5)), (2.0, (6.0, 8.0), {"a": 10.0}))
+    assert traces.count == expected
+
+
+def test_a_name_that_neither_the_function_nor_the_call_has(traces: TraceCounter) -> None:
+    f = filter_jit(counted(traces), trace=("rat",))
+    for call in (lambda: f(1), lambda: f(1, rate=2), lambda: f.lower(1), lambda: f(1, 2)):
+        with pytest.raises(ValueError, match=r"'rat' in trace, .*nor passed as a keyword"):
+            call()
+    f(1, rat=2)
+    f(1, rat=3)
+    assert traces.count == 1
+
+
+@pytest.mark.parametrize("number", [64, 65, 200])
+def test_names_beyond_the_64th_parameter(number: int) -> None:
+    names = [f"p{i}" for i in range(number)]
+    namespace: dict[str, Any] = {}
+    exec(f"def fun({', '.join(names)}): return p0 + {names[-1]}", namespace)
+    f = filter_jit(namespace["fun"], trace=("p0", names[-1]))
+    rest = [1] * (number - 2)
+    assert (float(f(1.0, *rest, 2.0)), float(f(2.0, *rest, 3.0))) == (3.0, 5.0)
+    assert f.cache_info().traces == 1
+    f(1.0, *rest[1:], 2, 2.0)
+    assert f.cache_info().traces == 2
+
+
+def test_the_names_that_a_wrapper_shows(traces: TraceCounter) -> None:
+    def step(x: Any, rate: Any) -> Any:
+        return x * rate
+
+    @functools.wraps(step)
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        traces.tick()
+        return step(*args, **kwargs)
+
+    f = filter_jit(logged, trace=("rate",))
+    assert [float(f(3, 2.0)), float(f(3, 4.0))] == [6.0, 12.0]
+    assert traces.count == 1
+    assert [float(f(3, rate=2.0)), float(f(3, rate=4.0))] == [6.0, 12.0]
+    assert traces.count == 2

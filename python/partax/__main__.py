@@ -75,7 +75,7 @@ def _others_table(others: dict[str, _monitor.Other]) -> Generator[str]:
         return
     yield "\ncompiled outside of partax: jax.jit, Equinox and single operations, by name"
     yield f"  {'seconds':>9}  {'traces':>6}  {'compiles':>8}  name"
-    ordered = sorted(others.items(), key=lambda item: -item[1].seconds)
+    ordered = sorted(others.copy().items(), key=lambda item: -item[1].seconds)
     for name, other in ordered[:_SHOWN]:
         yield f"  {other.seconds:9.4f}  {other.traces:6}  {other.compiles:8}  {name}"
     if len(ordered) > _SHOWN:

@@ -1,7 +1,6 @@
 """filter_jit, and what its wrappers tell of themselves."""
 
 import copyreg
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
@@ -10,6 +9,7 @@ import jax
 
 from partax import _core, _stages
 from partax._core import JitFunction
+from partax._families import argument_names
 from partax._options import DonateMode, Options, check_donate, check_trace
 from partax._shardings import leaf_out_shardings, misplaced_leaf
 from partax._target import build_target, names_of, to_device, traced_function
@@ -55,17 +55,11 @@ def _restore(fun: Any, options: Options) -> Any:
 
 
 def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
-    try:
-        parameters = inspect.signature(fun).parameters
-    except (TypeError, ValueError):
-        return
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return
+    known, may_have_others = argument_names(fun)  # others are looked for when a call is traced
     for name in names:
-        if name not in parameters:
+        if name not in known and not may_have_others:
             raise ValueError(
-                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: "
-                f"{', '.join(parameters)}"
+                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: {', '.join(known)}"
             )
 
 
@@ -120,7 +114,11 @@ def filter_jit(
         function. Its arguments may be any pytrees. Without it, a decorator.
       donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself;
         `"all-except-first"`; or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax
-        warn about donated buffers that it could not use. An array that is returned as it came is not donated.
+        warn about donated buffers that it could not use. `"args"` and `"kw"` are all values of an `*args` and a `**kw`;
+        a name that is no parameter is taken for a keyword of `**kw`, and a call that is traced without it raises a
+        ValueError. An array that is returned as it came is not donated, so of a donated module the arrays that the call
+        does not change stay alive: they are returned as the very same objects, and what has been given away could not
+        be. What the call changes is deleted in the old module, which is then good for nothing but its unchanged arrays.
       inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`.
       keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
       compiler_options: options of the XLA compiler, as in `jax.jit`.
@@ -132,8 +130,8 @@ def filter_jit(
         code and globals, and equal closures, defaults and attributes, so that one made anew does not retrace; what
         holds an array is equal to itself alone. `"identity"`: if they are one object, whatever happens to it.
       trace: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
-        Python numbers, or all numbers in the arguments with these names. They are arrays of a weak type in `fun`, and
-        another number of the same type does not retrace.
+        Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
+        type in `fun`, and another number of the same type does not retrace.
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
 
     Returns:
@@ -144,8 +142,10 @@ def filter_jit(
     Raises:
       ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
         positive, or `max_traces` is negative; `callables` is neither of the two; `trace` names an argument that `fun`
-        does not have.
+        does not have. When called: neither has the call, where `fun` takes `**kwargs`.
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
+      RuntimeError: when called, an array that is returned as it came is deleted already; a
+        `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
       TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared; the message has its
         path.
       RecursionError: when called, an argument is nested too deeply or contains itself.

@@ -30,6 +30,7 @@ def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[A
     """The explicit sharding of each input leaf of a call, or None."""
     prefix = options.in_shardings
     first = 1 if has_callable else 0
+    traces = [functools.partial(options.traces, own) for own in _core.option_names()]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not _is_sharding_leaf(prefix):
         given = list(prefix)
@@ -39,8 +40,8 @@ def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[A
                 f"({', '.join(names[first:])})"
             )
         per_value[first : first + len(given)] = given
-        for name, value in list(zip(names, values, strict=True))[first + len(given) :]:
-            if array_shardings(None, value, "in_shardings", name, functools.partial(options.traces, name)):
+        for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(given) :]:
+            if array_shardings(None, value, "in_shardings", name, is_traced):
                 raise ValueError(
                     f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
                     "to jax"
@@ -48,8 +49,7 @@ def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[A
     else:
         per_value[first:] = [prefix] * (len(values) - first)
     shardings: list[Any] = []
-    for name, value, part in zip(names, values, per_value, strict=True):
-        is_traced = functools.partial(options.traces, name)
+    for name, value, part, is_traced in zip(names, values, per_value, traces, strict=True):
         shardings += array_shardings(part, value, "in_shardings", name, is_traced)
     return shardings
 

@@ -304,7 +304,10 @@ class Snapshotter:
         return self._other(value, kind)
 
     def _items(self, value: Any, kind: type) -> tuple[tuple[str, Part], ...] | None:
-        """What a container consists of, with the segments of its items' paths."""
+        """What a container consists of, with the segments of its items' paths.
+
+        Of dictionaries always copies: while an item is looked at, its text or another thread may change them.
+        """
         pairs: list[tuple[str, Any]]
         if isinstance(value, tuple) and len(value) <= _MAX_ITEMS:
             names = getattr(kind, "_fields", None)
@@ -312,7 +315,7 @@ class Snapshotter:
         elif isinstance(value, list) and len(value) <= _MAX_ITEMS:
             pairs = [(f"[{i}]", item) for i, item in enumerate(value)]
         elif isinstance(value, dict) and len(value) <= _MAX_ITEMS:
-            pairs = [(f"[{self._repr(key)}]", item) for key, item in value.items()]
+            pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
             fields = kind.__dataclass_fields__
             pairs = [(f".{name}", value.__dict__[name]) for name in fields if name in read(value, "__dict__", {})]
@@ -373,7 +376,7 @@ class Snapshotter:
             for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
         ]
         items += [
-            (f"default of {name!r}", self.value(value)) for name, value in (function.__kwdefaults__ or {}).items()
+            (f"default of {name!r}", self.value(value)) for name, value in dict(function.__kwdefaults__ or {}).items()
         ]
         items += [(f"attribute {name!r}", self.value(value)) for name, value in attributes.items()]
         text = self._callable_text(function)
@@ -387,7 +390,7 @@ class Snapshotter:
         inner = self.value(value.func)
         items = [("function", inner)]
         items += [(f"argument {i}", self.value(item)) for i, item in enumerate(value.args)]
-        items += [(f"argument {name!r}", self.value(item)) for name, item in value.keywords.items()]
+        items += [(f"argument {name!r}", self.value(item)) for name, item in dict(value.keywords).items()]
         text = f"partial of {inner.text if inner.label == 'function' else inner}"
         if self._by_structure and not any(item.label == "array" for _, item in items):
             return self._composite("function", type(value), text, tuple(items))

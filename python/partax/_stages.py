@@ -210,17 +210,17 @@ def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError
     return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
 
 
-def _abstract(value: Any) -> Any:
-    if isinstance(value, jax.ShapeDtypeStruct):
-        return value
-    return jax.ShapeDtypeStruct(value.shape, value.dtype)
+def _same(leaves: list[Any]) -> list[Any]:
+    return leaves
 
 
 def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
-    """The user's result with ShapeDtypeStructs, forwarded inputs included."""
-    is_array = lambda leaf: _core.node_kind(leaf) == "dynamic_leaf"  # noqa: E731
-    result = call.result(out_info)
-    return jax.tree.map(lambda leaf: _abstract(leaf) if is_array(leaf) or hasattr(leaf, "aval") else leaf, result)
+    """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
+    leaves = list(call.leaves)
+    forwarded, _ = _core.output_info(out_info)
+    for i, info in zip(forwarded, jax.eval_shape(_same, [leaves[i] for i in forwarded]), strict=True):
+        leaves[i] = info
+    return call.result(out_info, tuple(leaves))
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:

@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 
 from partax import _core
 from partax._donation_warnings import donation_warnings
+from partax._families import argument_names
 from partax._jax_private import is_committed
 from partax._options import Options
 from partax._reading import read, unwrapped
@@ -60,11 +61,28 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callab
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
     only = inspect.Parameter.POSITIONAL_ONLY
-    target.__signature__ = inspect.Signature([inspect.Parameter(_Path(path), only) for path in paths])  # type: ignore[attr-defined]
+    counts: dict[str, int] = {}  # `x` may be a parameter by position only and a keyword of **kwargs too
+    for path in paths:
+        counts[path] = counts.get(path, 0) + 1
+    names = [path if counts[path] == 1 else f"{path} (array {i})" for i, path in enumerate(paths)]
+    target.__signature__ = inspect.Signature([inspect.Parameter(_Path(name), only) for name in names])  # type: ignore[attr-defined]
     source = _source_of(fun)
     if source is not None:
         target.__wrapped__ = source  # type: ignore[attr-defined]
     return target
+
+
+def _check_names(options: Options, fun: Any) -> None:
+    """A name in an option that is no parameter is one that this call passes to `**kwargs`, or an error."""
+    given = {name for names in _core.option_names() for name in names}
+    for option, names in (("donate", options.donate), ("trace", options.trace)):
+        for name in names if isinstance(names, tuple) else ():
+            if name in given or name in argument_names(fun)[0]:
+                continue
+            raise ValueError(
+                f"found {name!r} in {option}, which is neither a parameter of `{names_of(fun)[1]}` nor passed as a "
+                f"keyword by this call, expected one of: {', '.join(sorted({*given, *argument_names(fun)[0]}))}"
+            )
 
 
 _TracedFunction = tuple[Callable[..., Any], dict[str, Any]]
@@ -94,6 +112,7 @@ def traced_function(
       The function of the leaves with options of jax.jit, and for each leaf a byte that is 1 where it must not be
       forwarded.
     """
+    _check_names(options, fun)
     function = _new_target_function(fun, options.silences_warnings, paths)
     keywords: dict[str, Any] = {}
     if options.inline:
@@ -136,8 +155,9 @@ def build_target(
     """
     function, keywords = traced[0], dict(traced[1])
     given = bytearray(len(leaves))
-    donated_values = options.donated_values(names, has_callable)
+    donated_values = options.donated_values(_core.option_names(), has_callable)
     donated = {i for i, owner in enumerate(owners) if owner in donated_values}
+    function.to_donate = donated.copy()  # type: ignore[attr-defined]  # for errors
     if not donated and options.out_shardings is None:
         return jax.jit(function, **keywords), bytes(given)
 

@@ -5,7 +5,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Generator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
 from jax.core import Tracer
@@ -16,7 +16,7 @@ from partax._monitor import watching_traces
 from partax._records import History, forbidden, limited
 from partax._snapshot import Snapshot
 
-__all__ = ["assert_max_traces", "no_retrace"]
+__all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -40,7 +40,13 @@ def no_retrace() -> Generator[None]:
         forbidden.reset(token)
 
 
-def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int) -> Callable[_P, _R]:
+@overload
+def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int | None) -> Callable[_P, _R]: ...
+@overload
+def assert_max_traces(
+    fun: None = None, *, max_traces: int | None
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
+def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
     """Limits how often a callable is traced, wherever it is called.
 
     It may stand inside a transformation, `filter_jit(assert_max_traces(f, max_traces=1))`, or around a compiled
@@ -48,8 +54,8 @@ def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int) -> Callable[_P,
     traced nor of a compiled function does not count.
 
     Args:
-      fun: any callable. If it is a pytree, so is the result.
-      max_traces: how many traces there may be.
+      fun: any callable. If it is a pytree, so is the result. Without it, a decorator, also of methods.
+      max_traces: how many traces there may be; None for any number, of which `get_num_traces` tells.
 
     Returns:
       A callable that does what `fun` does.
@@ -60,10 +66,41 @@ def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int) -> Callable[_P,
       TypeError: `fun` is not callable.
       ValueError: `max_traces` is no number of traces.
     """
+    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
+        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
+    if fun is None:
+        return functools.partial(_limit, max_traces=max_traces)
+    return _limit(fun, max_traces)
+
+
+def get_num_traces(fun: Callable[..., Any]) -> int:
+    """How often a callable inside `assert_max_traces` has been traced so far.
+
+    Args:
+      fun: what `assert_max_traces` has returned, or anything around it that leads to it: a `filter_jit`, `jax.jit` or
+        `eqx.filter_jit`, a partial, a method. Of several limits around each other the outermost one is asked.
+
+    Returns:
+      The number of traces, those that have raised an exception included, those that were refused not.
+
+    Raises:
+      ValueError: there is no `assert_max_traces` in `fun`.
+    """
+    found: Any = fun
+    for _ in range(_MAX_WRAPPERS):
+        if isinstance(found, _Limited):
+            return found._history.count
+        inner = (getattr(found, name, None) for name in ("__func__", "__wrapped__", "func"))
+        found = next((one for one in inner if callable(one)), None)
+    raise ValueError(f"found {fun!r}, expected a callable that `partax.debug.assert_max_traces` has returned")
+
+
+_MAX_WRAPPERS = 100
+
+
+def _limit(fun: Any, max_traces: int | None) -> "_Limited":
     if not callable(fun):
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable whose traces are counted")
-    if not isinstance(max_traces, int) or max_traces < 0:
-        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces")
     name = getattr(fun, "__name__", None)
     history = History(name if isinstance(name, str) else type(fun).__name__, None, max_traces, 0, False, nested=True)
     return _Limited(fun, history)
@@ -71,6 +108,8 @@ def assert_max_traces(fun: Callable[_P, _R], *, max_traces: int) -> Callable[_P,
 
 class _Limited:
     """What `assert_max_traces` returns: a pytree of the callable."""
+
+    _is_called_as_wrapped = True  # `_families` binds the arguments of a call by the callable's own parameters
 
     def __init__(self, fun: Callable[..., Any], history: History):
         functools.update_wrapper(self, fun, updated=())

@@ -21,6 +21,7 @@ from partax import (
     apply_updates,
     by_path,
     combine,
+    debug,
     filter,
     filter_grad,
     filter_jit,
@@ -155,3 +156,23 @@ def groups_for_training(model: Model, x: jax.Array) -> None:
     table.total.leaves = 1  # pyright: ignore[reportAttributeAccessIssue]
     summary(model, depth="2")  # pyright: ignore[reportArgumentType]
     print(with_aux(model, x), value, gradient, names)
+
+
+def limiting(model: Model, x: jax.Array) -> None:
+    @filter_jit
+    @debug.assert_max_traces(max_traces=1)
+    def step(model: Model, x: jax.Array, n: int = 1) -> tuple[jax.Array, int]:
+        return model(x), n
+
+    class Limited:
+        @debug.assert_max_traces(max_traces=None)
+        def method(self, n: int) -> str:
+            return str(n)
+
+    assert_type(step(model, x, n=2), tuple[jax.Array, int])
+    assert_type(debug.assert_max_traces(len, max_traces=1)([]), int)
+    assert_type(Limited().method(1), str)
+    assert_type(debug.get_num_traces(step), int)
+    step(model)  # pyright: ignore[reportCallIssue]
+    debug.assert_max_traces(len)  # pyright: ignore[reportCallIssue]
+    debug.assert_max_traces(len, max_traces="1")  # pyright: ignore[reportCallIssue, reportArgumentType]
