@@ -17,7 +17,7 @@ from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, i
 from partition_reference import assert_identical
 from test_flat_spec import GROUPS, as_aux, as_leaf, as_static, over_wrappers
 from test_memory import Witness
-from trees import Config, array, make_model
+from trees import Config, array, assert_close, make_model
 
 
 def jax_jit(f: Callable[..., Any]) -> Any:
@@ -134,7 +134,7 @@ def test_arrays_and_spec_through_a_jitted_step(jit: Any, traces: TraceCounter) -
         arrays, new_spec, out = step(arrays, flat_partition(make_model(), is_array, separator="/", rest="static")[0])
         assert new_spec == spec
         if expected is not None:
-            np.testing.assert_allclose(out, expected, rtol=1e-6)
+            assert_close(out, expected)
     assert traces.count == 1
     model = flat_combine(new_spec, arrays)
     np.testing.assert_array_equal(model.layers[1].bias, array(3) + 3)
@@ -162,7 +162,7 @@ def test_vmap_grad_scan_and_checkpoint_take_them() -> None:
 
     x = array(4, 3)
     out = jax.vmap(loss, in_axes=(None, None, None, 0))(arrays, spec, Static(2), x)
-    np.testing.assert_allclose(out, jnp.stack([make_model()(row).sum() * 2 for row in x]), rtol=1e-6)
+    assert_close(out, jnp.stack([make_model()(row).sum() * 2 for row in x]))
     grads = jax.grad(loss)(arrays, spec, Static(2), x[0])
     assert sorted(grads) == sorted(arrays)
     (_, last), _ = jax.lax.scan(lambda c, row: ((c[0], c[1]), row.sum()), (x[0], spec), x)

@@ -30,7 +30,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import array
+from trees import array, assert_close
 
 THREADS = 8
 HANGS_AFTER = 120  # seconds; machines may be slow
@@ -376,7 +376,7 @@ def test_calls_while_other_threads_do_everything_else() -> None:
             product, static = shared(array(2), n)
             assert static == n
             assert_equal(product, array(2) * n)
-            np.testing.assert_allclose(np.asarray(forward(model, array(2))), expected, rtol=1e-5)
+            assert_close(forward(model, array(2)), expected)
 
     def makes_functions() -> None:
         for i in itertools.count():
@@ -475,7 +475,7 @@ def test_the_only_key_is_evicted_while_a_call_computes() -> None:
         for _ in range(6):
             total, names = f(x, (name,))
             assert names == (name,)
-            np.testing.assert_allclose(float(total), 200 * 200, rtol=1e-5)
+            assert_close(total, 200 * 200)
 
     all_right(together(*(functools.partial(work, str(i)) for i in range(3))))
 
