@@ -97,6 +97,15 @@ def test_none_for_all_that_is_not_an_inexact_array():
     assert all(g is None for g in grad.values())
 
 
+def compiles(dtype):
+    """XLA may call functions for half precision that are not there: where the processor does not convert it."""
+    try:
+        jnp.ones(2, dtype) * jnp.ones(2, dtype)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -111,6 +120,8 @@ def test_none_for_all_that_is_not_an_inexact_array():
 )
 def test_inexact_arrays_of_every_kind_are_differentiated(make):
     value = make()
+    if not compiles(value.dtype):
+        pytest.skip(f"XLA has no {value.dtype} for this processor")
     grad = partax.filter_grad(lambda t: jnp.sum(t[0] ** 2).astype(jnp.float32))([value, 1.0])
     assert type(grad) is list
     assert grad[1] is None
