@@ -12,6 +12,9 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/partax-ci.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 
+# The versions of Python that the project declares.
+mapfile -t pythons < <(sed -nE 's/.*"Programming Language :: Python :: (3\.[0-9]+)".*/\1/p' "$ROOT/pyproject.toml")
+
 failures=()
 summary=()
 
