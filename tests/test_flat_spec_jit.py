@@ -111,11 +111,13 @@ def test_equal_ones_share_a_trace_and_different_ones_do_not(jit: Any, wrap: Any,
         assert type(same) is type(wrap(make()))
         assert same == wrap(make()) and hash(same) == hash(wrap(make()))
 
-    for _ in range(2):
-        for count, (name, makes) in enumerate(GROUPS.items(), start=1):
-            for make in makes * 2:
-                check(make)
-                assert traces.count in (count, len(GROUPS)), name
+    for count, (name, makes) in enumerate(GROUPS.items(), start=1):
+        for make in makes * 2:
+            check(make)
+            assert traces.count == count, name
+    for makes in GROUPS.values():
+        for make in makes:
+            check(make)
     assert traces.count == len(GROUPS)
 
 
@@ -173,7 +175,7 @@ def test_vmap_grad_scan_and_checkpoint_take_them() -> None:
 
 def test_statics_in_a_model_are_no_leaves() -> None:
     tree = [array(2), Static("relu"), {"a": Static([1, 2])}]
-    assert jax.tree.leaves(tree) == [tree[0]] or len(jax.tree.leaves(tree)) == 1
+    assert [leaf is tree[0] for leaf in jax.tree.leaves(tree)] == [True]
     out = jax.jit(lambda t: t)(tree)
     assert out[1] == Static("relu") and out[2]["a"].value == [1, 2]
     spec, all_leaves = flat_partition(tree)

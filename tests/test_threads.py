@@ -10,7 +10,6 @@ import functools
 import gc
 import itertools
 import random
-import re
 import sys
 import sysconfig
 import threading
@@ -18,7 +17,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -81,6 +79,15 @@ def assert_equal(found: Any, expected: Any) -> None:
 def pause() -> None:
     """Lets other threads run."""
     time.sleep(0)
+
+
+def rounds(count: int, seen: Callable[[], Any]) -> Iterator[int]:
+    """So many, and more for half a minute, until what luck decides has been seen."""
+    end = time.monotonic() + 30
+    for i in itertools.count():
+        if i >= count and (seen() or time.monotonic() > end):
+            return
+        yield i
 
 
 class Traces:
@@ -546,7 +553,7 @@ def test_comparisons_that_let_others_clear_and_evict() -> None:
 
 
 def test_arguments_that_another_thread_changes_are_refused_or_taken_as_they_were() -> None:
-    stop = threading.Event()
+    stop, taken = threading.Event(), Counter[str]()
     children: list[Any] = [array(2), array(2), Slow(1)]
     tree: dict[str, Any] = {"list": [array(2), Slow(1), array(2)], "node": SlowNode(children, Slow(2))}
 
@@ -568,13 +575,19 @@ def test_arguments_that_another_thread_changes_are_refused_or_taken_as_they_were
             pause()
 
     def work() -> None:
-        for _ in range(25):
+        for _ in rounds(25, lambda: taken["refused"] and taken["as it was"]):
             try:
                 total, count = f(tree)
-            except (RuntimeError, IndexError, KeyError, ValueError, TypeError):
-                continue  # changed while it was read, by partax or by jax
-            assert_equal(total, array(2) * count)
-            assert 4 <= count <= 7
+            except RuntimeError as error:
+                assert "changed" in str(error), error
+                taken["refused"] += 1
+            except ValueError as error:  # jax's word, in the trace
+                assert "leaves for PyTreeDef" in str(error), error
+                taken["refused"] += 1
+            else:
+                assert_equal(total, array(2) * count)
+                assert 4 <= count <= 7
+                taken["as it was"] += 1
 
     thread = threading.Thread(target=changes, daemon=True)
     thread.start()
@@ -584,6 +597,7 @@ def test_arguments_that_another_thread_changes_are_refused_or_taken_as_they_were
         stop.set()
         thread.join()
     all_right(results)
+    assert taken["refused"] and taken["as it was"], taken
     assert_equal(f(tree)[0], array(2) * 4)
 
 
@@ -777,7 +791,12 @@ def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
 
 
 def test_partition_in_threads_while_the_tree_changes() -> None:
-    stop = threading.Event()
+    stop, sizes = threading.Event(), Counter[int]()
+
+    def takes(leaf: Any) -> bool:
+        pause()
+        return partax.is_array(leaf)
+
     layers: list[Any] = [{"w": array(2), "n": 1} for _ in range(4)]
     tree = {"layers": layers, "slow": SlowNode([array(2), "name"], Slow(3))}
     fixed = {"layers": tuple({"w": array(2), "n": i} for i in range(4)), "slow": SlowNode([array(2)], Slow(3))}
@@ -790,14 +809,14 @@ def test_partition_in_threads_while_the_tree_changes() -> None:
             pause()
 
     def work() -> None:
-        for _ in range(30):
+        for _ in rounds(30, lambda: sizes[0]):
             try:
-                arrays, rest = partax.partition(tree, partax.is_array)
-                whole = partax.combine(arrays, rest)
-            except (RuntimeError, ValueError, IndexError):
-                pass  # changed while it was walked
+                arrays, rest = partax.partition(tree, takes)
+            except RuntimeError as error:
+                assert "changed size" in str(error), error
+                sizes[0] += 1
             else:
-                assert len(whole["layers"]) in (4, 5)
+                sizes[len(partax.combine(arrays, rest)["layers"])] += 1
             spec, arrays, rest = partax.flat_partition(fixed, partax.is_array)
             assert [leaf.shape for leaf in arrays.values()] == [(2,)] * 5
             whole = partax.flat_combine(spec, arrays, rest)
@@ -812,6 +831,7 @@ def test_partition_in_threads_while_the_tree_changes() -> None:
         stop.set()
         thread.join()
     all_right(results)
+    assert sizes[0] and sizes.keys() <= {0, 4, 5}, sizes
 
 
 # --- free-threaded Python
@@ -821,11 +841,3 @@ def test_partition_in_threads_while_the_tree_changes() -> None:
 def test_importing_the_module_turns_the_gil_on() -> None:
     """It does not declare that it runs without: all of its tables rely on the GIL."""
     assert sys._is_gil_enabled()  # type: ignore[attr-defined]
-
-
-def test_the_module_does_not_declare_that_it_runs_without_the_gil() -> None:
-    source = Path(__file__).parent.parent / "csrc" / "module.cpp"
-    if not source.exists():
-        pytest.skip("the sources are not here")
-    (declared,) = re.findall(r"^PYBIND11_MODULE\((.*)\) \{$", source.read_text(), re.MULTILINE)
-    assert "mod_gil_not_used" not in declared
