@@ -12,6 +12,31 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/partax-ci.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 
+# The versions of Python that the project declares.
+mapfile -t pythons < <(sed -nE 's/.*"Programming Language :: Python :: (3\.[0-9]+)".*/\1/p' "$ROOT/pyproject.toml")
+
+# The tests that compare floating-point numbers of two programs.
+numeric_tests=(
+  tests/test_devices.py
+  tests/test_distributed.py
+  tests/test_donation.py
+  tests/test_filter_jit.py
+  tests/test_flat_partition.py::test_dictionaries_of_arrays_go_through_jax
+  tests/test_flat_spec_jit.py::test_arrays_and_spec_through_a_jitted_step
+  tests/test_flat_spec_jit.py::test_vmap_grad_scan_and_checkpoint_take_them
+  tests/test_forwarding.py
+  tests/test_grad.py
+  tests/test_groups.py
+  tests/test_inox.py
+  tests/test_lowering.py
+  tests/test_readme.py
+  tests/test_shardings.py
+  tests/test_static_errors.py
+  tests/test_stories.py
+  tests/test_wrapper_object.py
+  tests/test_wrt.py
+)
+
 failures=()
 summary=()
 
@@ -99,9 +124,9 @@ if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.version.split(".")[:2] != 
   return 1
 }
 
-# readme_command pytest: the command of the README that ends with this word.
+# readme_command pytest: the command of the README that runs this module.
 readme_command() {
-  grep -m 1 -E "^python3 -m venv .* $1\$" "$ROOT/README.md"
+  grep -m 1 -E "^python3 -m venv .* -m $1( |\$)" "$ROOT/README.md"
 }
 
 # dev_tools PYTHON NAME...: installs these of the project's extras `dev` and `release`, in the versions that they name.

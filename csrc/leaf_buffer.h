@@ -31,6 +31,7 @@ class LeafBuffer {
 
   // A static value of the call that is another object than the equal one of its key: by static index, in order.
   void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
+  void take_own_statics_of(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {

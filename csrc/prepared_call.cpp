@@ -79,7 +79,7 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   }
   LeafBuffer others;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); ++i) others.push(PyTuple_GET_ITEM(leaves, i));
-  for (const auto& [index, callable] : leaves_->twins()) others.add_twin(index, callable.get());
+  others.take_own_statics_of(*leaves_);
   return user_result(returned, others);
 }
 

@@ -568,7 +568,8 @@ def test_arrays_on_devices_of_other_processes(path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1"  # the last one counts
+    environment = {**os.environ, "XLA_FLAGS": flags}
     command = [sys.executable, "-c", PROCESSES]
     running = [
         subprocess.Popen([*command, str(i), str(port), str(path)], stdout=subprocess.PIPE, env=environment, text=True)

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import Layer, add_one, array, assert_same, double, make_model, over_samples
+from trees import Layer, add_one, array, assert_close, assert_same, double, make_model, over_samples
 
 # --- decorator forms and kinds of callables
 
@@ -101,7 +101,7 @@ CALLABLES: dict[str, Any] = {
 @pytest.mark.parametrize("fun", CALLABLES.values(), ids=CALLABLES.keys())
 def test_kinds_of_callables(fun: Any) -> None:
     args = () if isinstance(fun, eqx.Partial) else (array(3, start=1),)
-    np.testing.assert_allclose(jax.tree.leaves(filter_jit(fun)(*args))[0], jax.tree.leaves(fun(*args))[0], rtol=1e-6)
+    assert_close(jax.tree.leaves(filter_jit(fun)(*args))[0], jax.tree.leaves(fun(*args))[0])
 
 
 def test_classes() -> None:
@@ -210,7 +210,7 @@ def test_prng_keys_are_traced(traces: TraceCounter) -> None:
 
     for seed in (0, 1):
         key = jax.random.key(seed)
-        assert_same(draw(key), jax.jit(jax.random.normal, static_argnums=1)(key, (2,)))
+        assert_close(draw(key), jax.random.normal(key, (2,)))
     assert traces.count == 1
 
 

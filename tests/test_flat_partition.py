@@ -21,7 +21,7 @@ from partax import by_path, flat_combine, flat_partition, is_array
 from partition_reference import assert_identical, assert_identical_dicts, for_partax
 from test_filters import network
 from test_partition_parts import over_filters, reread
-from trees import Bag, Layer, Pair, Tray, array, make_model, over_samples
+from trees import Bag, Layer, Pair, Tray, array, assert_close, make_model, over_samples
 
 over_separators = pytest.mark.parametrize("separator", [None, "/", ".", "", " -> "], ids=repr)
 
@@ -162,7 +162,7 @@ def test_dictionaries_of_arrays_go_through_jax() -> None:
     expected = eqx.filter_grad(lambda m: m(array(3)).sum())(make_model())
     assert list(grads) == sorted(arrays)
     for key, grad in flat_partition(expected, is_array)[1].items():
-        np.testing.assert_allclose(grads[key], grad, rtol=1e-6)
+        assert_close(grads[key], grad)
 
 
 # --- what a filter leaves over stays in the spec

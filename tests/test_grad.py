@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import partax
+from trees import assert_close
 
 State = collections.namedtuple("State", ["params", "step"])
 
@@ -39,12 +40,12 @@ def affine():
 
 
 def assert_close_trees(actual, expected):
-    """Equal structure (None included) and types, equal numbers."""
+    """Equal structure (None included) and types, equal numbers but for rounding."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert isinstance(a, jax.Array)
         assert a.dtype == b.dtype
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6)
+        assert_close(a, b)
 
 
 def test_equals_jax_grad_on_arrays():
@@ -55,7 +56,7 @@ def test_equals_jax_grad_on_arrays():
     assert_close_trees(partax.filter_grad(function)(x, y), jax.grad(function)(x, y))
     value, grad = partax.filter_value_and_grad(function)(x, y)
     expected_value, expected_grad = jax.value_and_grad(function)(x, y)
-    np.testing.assert_allclose(value, expected_value)
+    assert_close(value, expected_value)
     assert_close_trees(grad, expected_grad)
 
 
@@ -68,7 +69,7 @@ def test_equals_equinox_on_a_model():
 
     value, grad = partax.filter_value_and_grad(loss)(model, x)
     expected_value, expected_grad = eqx.filter_value_and_grad(loss)(model, x)
-    np.testing.assert_allclose(value, expected_value)
+    assert_close(value, expected_value)
     assert_close_trees(grad, expected_grad)
     assert_close_trees(partax.filter_grad(loss)(model, x), expected_grad)
 
@@ -96,6 +97,15 @@ def test_none_for_all_that_is_not_an_inexact_array():
     assert all(g is None for g in grad.values())
 
 
+def compiles(dtype):
+    """XLA may call functions for half precision that are not there: where the processor does not convert it."""
+    try:
+        jnp.ones(2, dtype) * jnp.ones(2, dtype)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -110,6 +120,8 @@ def test_none_for_all_that_is_not_an_inexact_array():
 )
 def test_inexact_arrays_of_every_kind_are_differentiated(make):
     value = make()
+    if not compiles(value.dtype):
+        pytest.skip(f"XLA has no {value.dtype} for this processor")
     grad = partax.filter_grad(lambda t: jnp.sum(t[0] ** 2).astype(jnp.float32))([value, 1.0])
     assert type(grad) is list
     assert grad[1] is None
@@ -276,7 +288,7 @@ def test_as_a_method_decorator_with_respect_to_self():
     assert_close_trees(grad, eqx.filter_grad(lambda m: jnp.sum(m(x) ** 2))(model))
     assert type(grad) is Affine
     (value, aux), grad = model.loss_and_grad(x, power=2)
-    np.testing.assert_allclose(value, jnp.sum(model(x) ** 2), rtol=1e-6)
+    assert_close(value, jnp.sum(model(x) ** 2))
     assert aux == "affine"
     assert grad.scale is None
     assert_close_trees(Affine.grad_of_loss(model, x), model.grad_of_loss(x))
@@ -315,7 +327,7 @@ def test_composes_with_filter_jit_inside_and_outside():
     inside = partax.filter_grad(partax.filter_jit(loss))
     assert_close_trees(inside(model, x, "train"), expected)
     value, grad = partax.filter_jit(partax.filter_value_and_grad(loss))(model, x, "train")
-    np.testing.assert_allclose(value, loss(model, x, "train"), rtol=1e-6)
+    assert_close(value, loss(model, x, "train"))
     assert_close_trees(grad, expected)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import partax
 from partax import any_of, by_path, is_array, is_inexact_array, not_
-from trees import SAMPLES, assert_same, over_samples
+from trees import SAMPLES, assert_close, assert_same, over_samples
 
 
 class Group(enum.Enum):
@@ -215,7 +215,10 @@ def loss(model, x, y):
     return jnp.mean((jax.vmap(model)(x) - y) ** 2)
 
 
-def train(optimizer, model, steps=30, wrt=None):
+STEPS = 30
+
+
+def train(optimizer, model, steps=STEPS, wrt=None):
     @partax.filter_jit
     def step(model, state, x, y):
         value, gradient = partax.filter_value_and_grad(loss, wrt=wrt)(model, x, y)
@@ -246,14 +249,14 @@ def test_an_equinox_model_trains_in_groups():
     trained, values = train(optimizer, start)
     assert values[-1] < 0.9 * values[0]
     expected = trained_by_hand(start)
-    np.testing.assert_allclose(trained.layers[4].weight, expected.weight, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(trained.layers[4].bias, expected.bias, rtol=1e-4, atol=1e-6)
+    assert_close(trained.layers[4].weight, expected.weight, STEPS * 64)
+    assert_close(trained.layers[4].bias, expected.bias, STEPS * 64)
     for i in (0, 2):
         np.testing.assert_array_equal(trained.layers[i].weight, start.layers[i].weight)
         np.testing.assert_array_equal(trained.layers[i].bias, start.layers[i].bias)
 
 
-def trained_by_hand(start, steps=30):
+def trained_by_hand(start, steps=STEPS):
     """Adam on the last weight and gradient descent on the last bias, without partax and multi_transform."""
     adam, sgd = optax.adam(1e-2), optax.sgd(1e-1)
     last = start.layers[4]
@@ -280,8 +283,8 @@ def test_with_wrt_the_frozen_parameters_stay_the_same_objects():
         assert trained.layers[i].weight is start.layers[i].weight
         assert trained.layers[i].bias is start.layers[i].bias
     expected = trained_by_hand(start)
-    np.testing.assert_allclose(trained.layers[4].weight, expected.weight, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(trained.layers[4].bias, expected.bias, rtol=1e-4, atol=1e-6)
+    assert_close(trained.layers[4].weight, expected.weight, STEPS * 64)
+    assert_close(trained.layers[4].bias, expected.bias, STEPS * 64)
 
 
 def test_a_module_that_is_not_callable_goes_to_optax_as_it_is():
@@ -326,4 +329,4 @@ def test_labels_may_stand_where_the_parameters_have_none():
     np.testing.assert_array_equal(updates["a"], [-1.0, -1.0])
     assert updates["activation"] is None
     assert updates["steps"] is None
-    np.testing.assert_allclose(updates["b"], [-1.0, -1.0], rtol=1e-5)
+    assert_close(updates["b"], [-1.0, -1.0], 2000)  # Adam's 1 - 0.999 has an eps of that, which is a thousand of those

@@ -15,7 +15,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import Cell, Layer, add_one, array, assert_same, make_model, over_samples
+from trees import Cell, Layer, add_one, array, assert_close, assert_same, make_model, over_samples
 
 Shape = jax.ShapeDtypeStruct
 VECTOR = Shape((3,), jnp.float32)
@@ -42,7 +42,7 @@ def step(x: jax.Array, n: int = 2, *, name: str = "s") -> Any:
 
 def test_lower_compile_and_call() -> None:
     for lowered in (step.lower(VECTOR, 3), step.lower(array(3), n=3), step.lower(n=3, x=VECTOR)):
-        assert "stablehlo" in lowered.as_text() or "mhlo" in lowered.as_text()
+        assert "stablehlo.multiply" in lowered.as_text()
         compiled = lowered.compile()
         assert_same(compiled(array(3), 3), (array(3) * 3, "s", 3))
         assert_same(compiled(array(3, start=5), n=3), (array(3, start=5) * 3, "s", 3))
@@ -137,9 +137,7 @@ def test_another_static_value_is_an_error_that_names_it(called: Any) -> None:
     for args, kwargs in (((array(3), called), {}), ((array(3),), {"n": called})):
         with pytest.raises(TypeError) as caught:
             compiled(*args, **kwargs)
-        message = str(caught.value)
-        assert "n" in message and "2" in message and repr(called) in message
-        assert "'n'" in message or "`n`" in message or "n=" in message or "n:" in message
+        assert str(caught.value).startswith(f"`n`: compiled with 2, called with {called!r}; ")
     assert_same(compiled(array(3), n=2)[0], array(3) * 2)
     assert_same(compiled(array(3))[0], array(3) * 2)
 
@@ -186,7 +184,9 @@ def test_trace_gives_a_jaxpr_that_lowers(traces: TraceCounter) -> None:
 
     traced = f.trace(VECTOR, 3)
     assert "sin" in str(traced.jaxpr) and traces.count == 1
-    assert_same(traced.lower().compile()(array(3), 3), (jnp.sin(array(3)) * 3, 3))
+    sines, n = traced.lower().compile()(array(3), 3)
+    assert_close(sines, jnp.sin(array(3)) * 3)
+    assert n == 3
     assert traces.count == 1
 
 

@@ -1,5 +1,5 @@
-"""Guards the promise that importing partax is silent, that its version stands in one place, and that wheels are built
-for every Python that it declares."""
+"""Guards the promise that importing partax is silent, that its version is the project's, and that wheels are built for
+every Python that it declares."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import pytest
 import partax
 
 ROOT = Path(__file__).parents[1]
-# All of the project's own text, but the changelog's heading.
-TEXTS = ("CMakeLists.txt", "CONTRIBUTING.md", "README.md", "csrc", "python", "tests", "bench", ".ci", ".github")
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +28,8 @@ def test_import_is_silent() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_the_version_stands_in_one_place(project: dict[str, Any]) -> None:
-    version = project["project"]["version"]
-    assert partax.__version__ == version
-    literal = re.compile(rf"(?<![\w.]){re.escape(version)}(?![\w.])")
-    assert literal.findall((ROOT / "pyproject.toml").read_text()) == [version]
-    for name in TEXTS:
-        top = ROOT / name
-        for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if "corpus" in path.parts:
-                continue  # bytes of the fuzzer
-            if path.is_file() and path.suffix in {"", ".cpp", ".h", ".md", ".py", ".pyi", ".txt", ".yml", ".sh"}:
-                assert not literal.search(path.read_text()), f"{path} has the version {version}"
+def test_the_version_is_the_project_s(project: dict[str, Any]) -> None:
+    assert partax.__version__ == project["project"]["version"]
 
 
 def test_the_changelog_begins_with_the_version(project: dict[str, Any]) -> None:
@@ -54,6 +42,3 @@ def test_wheels_are_built_for_every_python_that_is_declared(project: dict[str, A
     minors = [entry.removeprefix(prefix) for entry in project["project"]["classifiers"] if entry.startswith(prefix)]
     assert project["project"]["requires-python"] == f">=3.{minors[0]}"
     assert project["tool"]["cibuildwheel"]["build"].split() == [f"cp3{minor}-*" for minor in minors]
-    wheels = ROOT / ".ci" / "wheels"  # not part of the sdist
-    if wheels.exists():
-        assert f"\nversions=({' '.join(f'3.{minor}' for minor in minors)})\n" in wheels.read_text()

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDev
 
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import Layer, array, assert_same, make_model
+from trees import Layer, array, assert_close, assert_same, make_model
 
 Sharding = NamedSharding
 
@@ -86,7 +86,7 @@ def test_a_sharding_over_a_module_leaves_its_statics_alone(everywhere: Sharding)
     f = filter_jit(lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere)
     weight, y = f(make_model(), array(3))
     assert has(weight, everywhere) and has(y, everywhere)
-    np.testing.assert_allclose(y, make_model()(array(3)), rtol=1e-6)
+    assert_close(y, make_model()(array(3)))
 
 
 def test_methods_count_self(split: Sharding, everywhere: Sharding) -> None:

@@ -69,18 +69,15 @@ PREDICATES: dict[str, tuple[Any, Callable[[Any], bool]]] = {
 
 
 @pytest.mark.parametrize("name", PREDICATES)
-def test_exactly_the_leaves_of_the_predicate_are_traced(name: str, looks: list[Any]) -> None:
+def test_exactly_the_leaves_of_the_predicate_are_traced(name: str) -> None:
     predicate, expected = PREDICATES[name]
-    f = make(looks, trace=predicate)
     values = [1, True, 2, 2.0, 1.5, 1j, "a", array(2), np.int32(1), Layer(array(2), rate=2.0)]
     for tree in (values, values[::-1], {"k": values}, (1, 2.0), (2, 2.0), (2.0, 1), (array(2), 2.0), (2.0, array(2))):
-        looks.clear()
-        f(tree)
-        for _ in range(2):
+        looks: list[Any] = []
+        f = make(looks, trace=predicate)
+        for _ in range(3):
             f(tree)  # found again by a match
-        assert len(looks) == 1 or not looks
-        if not looks:
-            continue
+        assert len(looks) == 1
         leaves = jax.tree.leaves(tree)
         for leaf, look in zip(leaves, jax.tree.leaves(looks[0][0]), strict=True):
             assert ("[" in look) == (is_array(leaf) or expected(leaf)), (leaf, look)
@@ -123,7 +120,7 @@ def test_methods_modules_and_nested_wrappers(traces: TraceCounter) -> None:
     outer = filter_jit(lambda n, x: inner(n, x) + inner(2, x), trace=("n",))
     assert_same(outer(3, array(2)), array(2) * 5)
     assert_same(outer(4, array(2)), array(2) * 6)
-    assert traces.count in (2, 3)
+    assert traces.count == 2  # of `inner` one: inside `outer` both numbers are traced, and of one type
     assert_same(partax.filter_grad(lambda x: inner(2, x).sum())(array(2)), array(2) * 0 + 2)
 
 

@@ -21,7 +21,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import Layer, Model, array, assert_same, double, make_model
+from trees import Layer, Model, array, assert_close, assert_same, double, make_model
 
 
 def plain(x: jax.Array, n: int = 2, *rest: Any, name: str = "s", **options: Any) -> jax.Array:
@@ -225,9 +225,9 @@ def test_it_can_be_a_field_and_be_differentiated_through() -> None:
         grads, expected = (grad(lambda m, x: m(x))(m, array(3)) for m in (wrapped, direct))
         assert type(grads.inner) is type(wrapped.inner)
         for a, b in zip(arrays(grads), arrays(expected), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-6)
+            assert_close(a, b)
     assert len(arrays(wrapped)) == 5
-    assert_same(filter_jit(wrapped)(array(3)), filter_jit(direct)(array(3)))
+    assert_close(filter_jit(wrapped)(array(3)), filter_jit(direct)(array(3)))
 
 
 def test_as_an_argument_its_arrays_are_traced(traces: TraceCounter) -> None:
@@ -238,7 +238,7 @@ def test_as_an_argument_its_arrays_are_traced(traces: TraceCounter) -> None:
 
     for i in range(3):
         model = make_model(start=i)
-        np.testing.assert_allclose(f(filter_jit(model), array(3)), model(array(3)), rtol=1e-6)
+        assert_close(f(filter_jit(model), array(3)), model(array(3)))
         np.testing.assert_allclose(f(Module(array(3, start=i)).method, array(3)), array(3, start=i) * array(3))
     assert traces.count == 2
 

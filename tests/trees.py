@@ -274,6 +274,19 @@ def add_one(tree: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
+def assert_close(actual: Any, expected: Any, terms: int = 64) -> None:
+    """The same numbers from another program, which may add in another order, fuse, and approximate `tanh` otherwise.
+
+    Each of the `terms` that a number is made of may be off by an eps of the largest of them, which is 1 or a result.
+    """
+    assert isinstance(actual, jax.Array)
+    assert (actual.shape, actual.dtype) == (np.shape(expected), getattr(expected, "dtype", actual.dtype))
+    kind = np.result_type(actual.dtype, np.float64)
+    found, wanted = np.asarray(actual).astype(kind), np.asarray(expected).astype(kind)
+    tolerance = terms * float(jnp.finfo(actual.dtype).eps) * np.abs(wanted).max(initial=1)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance)
+
+
 def _children(x: Any) -> tuple[list[Any], Any] | None:
     one_level = jax.tree_util.default_registry.flatten_one_level(x)
     return None if one_level is None else (list(one_level[0]), one_level[1])

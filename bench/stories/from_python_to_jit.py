@@ -81,7 +81,7 @@ def main() -> None:
     fused = timed("filter_jit: one fused program", lambda: fast_selu(x), 5)
     gradient = partax.filter_jit(jax.grad(lambda x: selu(x).sum()))
     timed("filter_jit of its gradient", lambda: gradient(x), 5)
-    assert jnp.allclose(plain, fused, atol=1e-6)
+    assert jnp.allclose(plain, fused, atol=1e-5)  # another program rounds otherwise
 
     print(f"\na Gaussian random walk of {steps} steps", flush=True)
     key = jax.random.key(0)
@@ -92,7 +92,7 @@ def main() -> None:
     compiled = partax.filter_jit(scanned_walk)
     in_jit = timed("filter_jit of the scan", lambda: compiled(key, steps, 0.5), 20)
     for other in (in_scan, in_loop, in_jit):
-        assert jnp.allclose(in_python, other, atol=1e-4)
+        assert jnp.allclose(in_python, other, atol=1e-3)  # 500 additions of an eps of 30 at most
 
     print(f"\n{count} walks at once, with another width each time", flush=True)
     many = timed("filter_jit of vmap of the scan", lambda: walks(key, count, steps, jnp.asarray(0.5)), 5)
