@@ -273,12 +273,21 @@ class ReadingWalk {
     return true;
   }
 
+  // Whether nothing of a value can change: of an item of a set, which has no order by which it could be walked.
+  static bool is_immutable_value(PyObject* it) {
+    if (is_plain_constant(it)) return true;
+    const DepthGuard guard;
+    const bool is_set = PyFrozenSet_CheckExact(it);
+    if (!is_set && !PyTuple_CheckExact(it)) return TypeTable::instance().find(it).is_enum;
+    bool all = true;
+    each_item(it, is_set ? Form::kFrozenSet : Form::kTuple,
+              [&](const Ref& item) { all = all && is_immutable_value(item.get()); });
+    return all;
+  }
+
   bool set_of_constants(PyObject* it) {
-    const Ref items = items_of_set(it);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-      if (!is_plain_constant(PyList_GET_ITEM(items.get(), i))) return false;
-    }
-    return mark(kContainer) && a_type(it) && constant(Ref::checked(PyFrozenSet_New(items.get())).get());
+    const Ref items = Ref::checked(PyFrozenSet_New(items_of_set(it).get()));
+    return is_immutable_value(items.get()) && mark(kContainer) && a_type(it) && constant(items.get());
   }
 
   bool accessor(PyObject* it) {
@@ -454,7 +463,10 @@ class ReadingWalk {
   bool instance(PyObject* it) {
     // By identity, unless its class says that others may be equal.
     if (!mark(kInstance) || !a_type(it) || !state(it)) return false;
-    if (Py_TYPE(it)->tp_richcompare != PyBaseObject_Type.tp_richcompare) return true;
+    const PyTypeObject* type = Py_TYPE(it);
+    const bool is_value = type->tp_richcompare != PyBaseObject_Type.tp_richcompare &&
+                          type->tp_hash != PyObject_HashNotImplemented;
+    if (is_value) return true;
     if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(it))) return object(it);
     return !has_state(it) && constant(it);  // a mark, as a class without slots gives many
   }

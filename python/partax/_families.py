@@ -17,7 +17,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._filters import Filter
 from partax._jax_private import concrete_array_type, jit_parts, ref_types, registered_nodes
-from partax._reading import (
+from partax._proofs import (
     Traits,
     global_names,
     is_installed,

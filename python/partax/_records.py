@@ -16,7 +16,7 @@ import jax
 from partax import _core
 from partax._differences import Difference, changed_callable, changed_function, differences, distance, places
 from partax._explain import RetraceError, RetraceWarning, call_site, explaining, report_line, site_text
-from partax._reading import read
+from partax._proofs import read
 from partax._snapshot import Part, Snapshot, Snapshotter
 
 _KEPT = 256  # records of one function that are kept in full

@@ -17,7 +17,7 @@ from partax import _core
 from partax._explain import file_text
 from partax._jax_private import configuration, is_committed, jit_options
 from partax._placement import context_text, sharding_text
-from partax._reading import read
+from partax._proofs import read
 
 _ARRAY, _VALUE, _RUN, _NODE = range(4)
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})

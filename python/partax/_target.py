@@ -15,7 +15,7 @@ from partax._donation_warnings import donation_warnings
 from partax._families import argument_names
 from partax._jax_private import is_committed
 from partax._options import Options
-from partax._reading import read, unwrapped
+from partax._proofs import read, unwrapped
 from partax._shardings import leaf_in_shardings
 
 

@@ -204,9 +204,12 @@ def remembered(world: World, container: Any) -> Any:
     return container
 
 
-def read(value: Any, *, in_set: bool = False) -> Any:
+def read(value: Any, *, in_set: bool = False, in_function: bool = False) -> Any:
     """The value as the model knows it: a function by what it consists of, where partax compares it so."""
-    again = functools.partial(read, in_set=in_set)
+    again = functools.partial(read, in_set=in_set, in_function=in_function)
+    inside = functools.partial(read, in_set=in_set, in_function=True)
+    if in_function and isinstance(value, jax.Array):
+        return Parts("array", value, np.ones(1))  # by identity, since an array has no hash
     if type(value) in (tuple, list):
         return type(value)(map(again, value))
     if type(value) is Pair:
@@ -216,11 +219,11 @@ def read(value: Any, *, in_set: bool = False) -> Any:
     if isinstance(value, dict):
         return type(value)((key, again(item)) for key, item in value.items())
     if type(value) is functools.partial:
-        return Parts("partial", value, again((value.func, value.args, value.keywords)))
+        return Parts("partial", value, inside((value.func, value.args, value.keywords)))
     if getattr(value, "__name__", "") == "closure":
-        return Parts("closure", value, again(value.__closure__[0].cell_contents))
+        return Parts("closure", value, inside(value.__closure__[0].cell_contents))
     if getattr(value, "__name__", "") == "function":
-        return Parts("default", value, again(value.__defaults__))
+        return Parts("default", value, inside(value.__defaults__))
     return value
 
 
@@ -231,7 +234,7 @@ class Parts:
         try:
             self.key: Any = (kind, canonical(parts))
         except TypeError:
-            self.key = id(function)
+            self.key = (kind, id(function))
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -1,45 +1,53 @@
 """What code can read and what of that never changes: asked once of each type, module and code object."""
 
 import dataclasses
-import datetime
-import decimal
 import dis
-import enum
-import fractions
 import functools
-import ipaddress
 import os
-import pathlib
-import random
-import re
-import secrets
 import sys
 import sysconfig
-import time
 import types
-import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-import jax
-import numpy as np
-
 _HEAP_TYPE = 1 << 9
 _WORD = object.__basicsize__ // 2
-# Types whose instances never change and tell themselves apart by `==`.
-_CONSTANT_TYPES = (
-    *(np.dtype, np.ufunc, jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.Device),
-    *(jax.tree_util.PyTreeDef, jax.ShapeDtypeStruct, range, fractions.Fraction, decimal.Decimal, datetime.date),
-    *(datetime.time, datetime.timedelta, datetime.tzinfo, pathlib.PurePath, uuid.UUID, re.Pattern),
-    *(ipaddress.IPv4Address, ipaddress.IPv6Address, types.GenericAlias, types.UnionType),
-)
+# Classes whose instances never change and tell themselves apart by `==`, by module and name: nothing is imported here.
+_CONSTANT_CLASSES = {
+    ("numpy", "dtype"),
+    ("numpy", "ufunc"),
+    ("builtins", "range"),
+    ("fractions", "Fraction"),
+    ("decimal", "Decimal"),
+    ("datetime", "date"),
+    ("datetime", "time"),
+    ("datetime", "timedelta"),
+    ("datetime", "tzinfo"),
+    ("pathlib", "PurePath"),
+    ("pathlib._local", "PurePath"),
+    ("uuid", "UUID"),
+    ("re", "Pattern"),
+    ("ipaddress", "_IPAddressBase"),
+    ("types", "GenericAlias"),
+    ("types", "UnionType"),
+    ("typing", "Union"),
+    ("jax", "ShapeDtypeStruct"),
+    ("jax._src.core", "ShapeDtypeStruct"),
+}
+_CONSTANT_JAX_CLASSES = {"Sharding", "PartitionSpec", "Mesh", "AbstractMesh", "Device", "PyTreeDef"}
 # What these give is nowhere in reach: a clock, chance, the environment, a file, names that are made up.
-_OUTSIDE: tuple[Any, ...] = (
-    *(time.time, time.time_ns, time.monotonic, time.perf_counter, time.process_time, time.localtime, time.gmtime),
-    *(os.getenv, os.getcwd, os.urandom, os.getpid, os.listdir, os.stat, uuid.uuid1, uuid.uuid4, random.SystemRandom),
-    *(secrets.token_bytes, secrets.randbits, open, input, eval, exec, compile, globals, locals, vars, __import__),
-)
+_OUTSIDE = {
+    "time": "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time localtime gmtime",
+    "os": "getenv urandom listdir stat getcwd getpid",
+    "posix": "urandom listdir stat getcwd getpid",
+    "nt": "urandom listdir stat getcwd getpid",
+    "uuid": "uuid1 uuid4",
+    "secrets": "token_bytes token_hex token_urlsafe",
+    "builtins": "open input eval exec compile globals locals vars __import__",
+    "io": "open",
+    "_io": "open",
+}
 
 
 def read(value: Any, name: str, default: Any = None) -> Any:
@@ -90,8 +98,14 @@ def traits(cls: type, module_class: type | None) -> Traits:
       Its traits.
     """
     installed = is_installed(cls.__module__)
-    constant = issubclass(cls, _CONSTANT_TYPES) and (installed or cls.__eq__ is object.__eq__)
-    return Traits(_compared(cls, module_class), _slots(cls), installed, constant, issubclass(cls, enum.Enum))
+    constant = installed and any(map(_is_constant, cls.__mro__))
+    is_enum = isinstance(read(cls, "_member_map_"), dict)
+    return Traits(_compared(cls, module_class), _slots(cls), installed, constant, is_enum)
+
+
+def _is_constant(cls: type) -> bool:
+    is_of_jax = cls.__module__.startswith("jax") and cls.__name__ in _CONSTANT_JAX_CLASSES
+    return is_of_jax or (cls.__module__, cls.__qualname__) in _CONSTANT_CLASSES
 
 
 def _compared(cls: type, module_class: type | None) -> tuple[str, ...] | None:
@@ -163,7 +177,7 @@ def is_installed(module: Any) -> bool:
 def is_of_library(value: Any) -> bool:
     """Whether Python or an installed library defines a callable, so that it is found there by its name."""
     module, name = read(value, "__module__"), read(value, "__qualname__") or read(value, "__name__")
-    if not is_installed(module) or not isinstance(name, str) or any(value is known for known in _OUTSIDE):
+    if not is_installed(module) or not isinstance(name, str) or reads_outside(value):
         return False
     found = sys.modules.get(module)
     for part in name.split("."):
@@ -275,4 +289,5 @@ def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str]]:
 
 def reads_outside(value: Any) -> bool:
     """Whether what a function of Python gives depends on more than its arguments."""
-    return any(value is known for known in _OUTSIDE)
+    module = read(value, "__module__")
+    return isinstance(module, str) and read(value, "__name__") in _OUTSIDE.get(module, "").split()
