@@ -309,7 +309,7 @@ class ReadingWalk {
     const Ref code = Ref::borrow(known->func_code), globals = Ref::borrow(known->func_globals);
     const Ref builtins = Ref::borrow(known->func_builtins);
     const bool library = is_of_installed_module(globals.get());
-    if (library && known->func_closure == nullptr) return !reads_outside(it) && immutable(it);
+    if (library && reads_outside(it)) return false;
     if (library && is_of_library(it)) return immutable(it);
     const bool is_root = kept_.size() == 1;
     if (!mark(kFunction, library ? 1 : 0) || !item(Readings::Item::kCode, 0, code.get())) return false;
@@ -466,7 +466,8 @@ class ReadingWalk {
     const PyTypeObject* type = Py_TYPE(it);
     const bool is_value = type->tp_richcompare != PyBaseObject_Type.tp_richcompare &&
                           type->tp_hash != PyObject_HashNotImplemented;
-    if (is_value) return true;
+    const bool is_namespace = std::strcmp(type->tp_name, "types.SimpleNamespace") == 0;  // a container as a dict is
+    if (is_value || is_namespace) return true;
     if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(it))) return object(it);
     return !has_state(it) && constant(it);  // a mark, as a class without slots gives many
   }

@@ -28,7 +28,7 @@ SENTINEL = object()
 REPLACEMENTS = [None, 0, 2.5, "x", b"x", SENTINEL, 1j, np.zeros(2), jnp.zeros(2), np.float32(1), ...]
 
 
-@pytest.mark.parametrize("replace", REPLACEMENTS, ids=repr)
+@pytest.mark.parametrize("replace", REPLACEMENTS, ids=lambda replace: type(replace).__name__)
 def test_a_last_argument_that_is_no_filter_is_replace(replace: Any) -> None:
     pytree = tree()
     expected = eqx.partition(pytree, is_array, replace)

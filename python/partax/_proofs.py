@@ -142,7 +142,7 @@ def _slots(cls: type) -> tuple[Any, ...] | None:
 
 # The built-in bases whose content is known.
 _CONTENTS: set[type] = {object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, bytearray}
-_CONTENTS.add(functools.partial)
+_CONTENTS |= {functools.partial, types.SimpleNamespace}
 
 
 @functools.cache
