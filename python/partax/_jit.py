@@ -126,9 +126,11 @@ def filter_jit(
         applies to array leaves, and None leaves them to jax.
       out_shardings: a pytree prefix of the result, likewise.
       cache_size: how many static keys to keep; the least recently used goes first.
-      callables: when two callables are one static value, also for `fun` itself. `"structure"`: if they have the same
-        code and globals, and equal closures, defaults and attributes, so that one made anew does not retrace; what
-        holds an array is equal to itself alone. `"identity"`: if they are one object, whatever happens to it.
+      callables: when two callables are one static value, also for `fun` itself. `"structure"`: if they are one object
+        and what it holds (closure cells, defaults, attributes) is as it was when it was traced; or if all that the code
+        can read, the globals that it names included, is proven equal, so that one made anew does not retrace. One that
+        changes what it holds while it is traced is known by identity from then on. `"identity"`: if they are one
+        object, whatever happens to it.
       trace: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
