@@ -97,9 +97,9 @@ EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
   return nullptr;
 }
 
-std::string StaticTable::difference(const TreeSpec& spec, const CallShape& shape) const {
+std::pair<std::size_t, std::string> StaticTable::difference(const TreeSpec& spec, const CallShape& shape) const {
   for (const EntryPtr& entry : candidates(spec, shape)) {
-    if (std::string found = entry->key.difference(spec); !found.empty()) return found;
+    if (auto found = entry->key.difference(spec); !found.second.empty()) return found;
   }
   return {};
 }

@@ -31,6 +31,7 @@ struct Entry {
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
   Ref value;  // the jitted target; empty while it is being made
+  std::string difference;  // what made it another key than the latest of the same form, where that is a callable's
   Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
@@ -65,7 +66,7 @@ class StaticTable {
   // look for one key at once get one entry.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
   // What made a spec another key than the latest of the same hash; empty if there is none.
-  std::string difference(const TreeSpec& spec, const CallShape& shape) const;
+  std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
   void touch(Entry& entry) noexcept {

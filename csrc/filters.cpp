@@ -17,10 +17,8 @@ bool is_union(PyObject* object) noexcept {
 bool has_plain_check(PyObject* cls) {
   if (PyType_CheckExact(cls)) return true;
   const Ref ours = attribute(reinterpret_cast<PyObject*>(Py_TYPE(cls)), "__instancecheck__");
-  static PyObject* const plain = attribute(reinterpret_cast<PyObject*>(&PyType_Type),
-                                           "__instancecheck__")
-                                     .release();  // kept for ever
-  return ours.get() == plain;
+  const Ref plain = attribute(reinterpret_cast<PyObject*>(&PyType_Type), "__instancecheck__");
+  return ours.get() == plain.get();
 }
 
 // Whether `__class__` of this type's instances is their type.

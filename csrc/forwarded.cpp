@@ -11,8 +11,8 @@ bool is_deleted(PyObject* leaf) {
       TypeTable::instance().find(leaf).sort != LeafSort::kJaxArray) {
     return false;
   }
-  static const Ref name = Ref::checked(PyUnicode_InternFromString("is_deleted"));
-  const Ref answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name.get()));
+  static PyObject* const name = Ref::checked(PyUnicode_InternFromString("is_deleted")).release();
+  const Ref answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name));
   return checked_int(PyObject_IsTrue(answer.get())) == 1;
 }
 

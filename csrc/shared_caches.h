@@ -20,7 +20,7 @@ class SharedCaches {
 
   EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
   EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
-  std::string difference(const TreeSpec& spec) const { return table_.difference(spec, CallShape()); }
+  std::string difference(const TreeSpec& spec) const { return table_.difference(spec, CallShape()).second; }
   void erase(const EntryPtr& entry) noexcept { table_.erase(*entry); }
   // Visits the entries in use.
   template <typename Visit>

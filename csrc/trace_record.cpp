@@ -78,7 +78,8 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
   record_ = Ref::checked(PyObject_CallFunctionObjArgs(
       hooks().begin_trace.get(), history.get(), describe(spec, names_of(frame)).get(),
       tuple_of(frame.call.values(), frame.call.size()).get(), values.tuple().get(), tuple_of(tracers, count).get(),
-      truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch.get(), nullptr));
+      truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch.get(),
+      exact_unicode(frame.entry->difference).get(), nullptr));
   frame.record = record_;
   const Ref number = attribute(record_.get(), "number");
   const std::size_t value = PyLong_AsSize_t(number.get());

@@ -57,14 +57,14 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
 
 namespace {
 
-// Calls `visit(known, value)` for the static values of two specs of the same form that are callables or hold some.
+// Calls `visit(known, value, index)` for the static values of two specs of the same form that are callables or hold some.
 template <typename Visit>
 void each_pair(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
   if (known.statics.size() != values.statics.size()) return;
   for (std::size_t i = 0; i < known.statics.size(); ++i) {
     if (!known.statics[i].holds_callables()) continue;
     const Ref value = values.statics[i].value();
-    if (value) visit(known.statics[i], value.get());
+    if (value) visit(known.statics[i], value.get(), i);
   }
 }
 
@@ -75,7 +75,7 @@ bool TreeSpec::holds_callables() const noexcept {
 }
 
 void TreeSpec::observe(const TreeSpec& values) const {
-  each_pair(*this, values, [](const StaticValue& known, PyObject* value) { known.observe(value); });
+  each_pair(*this, values, [](const StaticValue& known, PyObject* value, std::size_t) { known.observe(value); });
 }
 
 void TreeSpec::stop_sharing(const std::string& reason) const {
@@ -90,10 +90,10 @@ bool TreeSpec::may_wait() const noexcept {
   return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
 }
 
-std::string TreeSpec::difference(const TreeSpec& values) const {
-  std::string found;
-  each_pair(*this, values, [&](const StaticValue& known, PyObject* value) {
-    if (found.empty()) found = known.difference(value);
+std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& values) const {
+  std::pair<std::size_t, std::string> found;
+  each_pair(*this, values, [&](const StaticValue& known, PyObject* value, std::size_t index) {
+    if (found.second.empty()) found = {index, known.difference(value)};
   });
   return found;
 }

@@ -49,7 +49,8 @@ struct TreeSpec {
   void stop_sharing(const std::string& reason) const;
   bool is_shared() const noexcept;
   bool may_wait() const noexcept;
-  std::string difference(const TreeSpec& values) const;
+  // The index of the first value with a difference, and that; empty if there is none.
+  std::pair<std::size_t, std::string> difference(const TreeSpec& values) const;
 
   int traverse(visitproc visit, void* arg) const;
 

@@ -41,7 +41,7 @@ class TraceCounter:
 
     def __init__(self) -> None:
         self.name = f"tests.ticks.{id(self)}"
-        logging.getLogger(self.name).addFilter(_Ticks())
+        logging.getLogger(self.name).filters = [_Ticks()]  # the name may be that of one that is gone
 
     def tick(self) -> None:
         logging.getLogger(self.name).critical("")

@@ -85,6 +85,14 @@ class _GradFunction:
         return ((value, aux), gradient) if self._with_value else (gradient, aux)
 
 
+def _given(
+    options: dict[str, Any], holomorphic: bool, allow_int: bool, reduce_axes: Sequence[Hashable]
+) -> dict[str, Any]:
+    """The options that are not jax's defaults."""
+    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": reduce_axes}
+    return options | {name: value for name, value in named.items() if value}
+
+
 def _make(
     fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, wrt: FilterSpec, options: dict[str, Any]
 ) -> Any:
@@ -128,7 +136,14 @@ def filter_grad(
     reduce_axes: Sequence[Hashable] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def filter_grad(
-    fun: Callable[..., Any] | None = None, *, has_aux: bool = False, wrt: FilterSpec = None, **options: Any
+    fun: Callable[..., Any] | None = None,
+    *,
+    has_aux: bool = False,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+    **options: Any,
 ) -> Any:
     """The gradient with respect to the inexact arrays of the first argument.
 
@@ -139,9 +154,9 @@ def filter_grad(
         inexact arrays. All other arrays are constants: they cost no backward pass, and a jitted step that returns them
         returns the very same objects. An optimiser starts from the same part of the model,
         `filter(model, all_of(is_inexact_array, wrt))`. None: all inexact arrays.
-      **options: `holomorphic`, `allow_int` and, where this jax has it, `reduce_axes`, as of `jax.grad`. As in Equinox
-        they do not change what is differentiated: under `holomorphic`, all floating and complex arrays that `wrt` takes
-        have to be complex; under `allow_int`, integers have gradient None as ever.
+      holomorphic: as of `jax.grad`; all floating and complex arrays that `wrt` takes have to be complex then.
+      allow_int: as of `jax.grad`; as in Equinox, integers have gradient None all the same.
+      reduce_axes: as of `jax.grad`, where this jax has it.
 
     Returns:
       A function of the same arguments that returns the gradient, or `(gradient, aux)`. The gradient has the structure
@@ -152,7 +167,7 @@ def filter_grad(
       ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
-    return _make(fun, has_aux, False, wrt, options)
+    return _make(fun, has_aux, False, wrt, _given(options, holomorphic, allow_int, reduce_axes))
 
 
 @overload
@@ -176,7 +191,14 @@ def filter_value_and_grad(
     reduce_axes: Sequence[Hashable] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def filter_value_and_grad(
-    fun: Callable[..., Any] | None = None, *, has_aux: bool = False, wrt: FilterSpec = None, **options: Any
+    fun: Callable[..., Any] | None = None,
+    *,
+    has_aux: bool = False,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+    **options: Any,
 ) -> Any:
     """The value and the gradient with respect to the inexact arrays of the first argument.
 
@@ -184,7 +206,9 @@ def filter_value_and_grad(
       fun: as for `filter_grad`.
       has_aux: as for `filter_grad`.
       wrt: as for `filter_grad`.
-      **options: as for `filter_grad`.
+      holomorphic: as for `filter_grad`.
+      allow_int: as for `filter_grad`.
+      reduce_axes: as for `filter_grad`.
 
     Returns:
       A function of the same arguments that returns `(value, gradient)`, or `((value, aux), gradient)`. Without `fun`, a
@@ -193,4 +217,4 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    return _make(fun, has_aux, True, wrt, options)
+    return _make(fun, has_aux, True, wrt, _given(options, holomorphic, allow_int, reduce_axes))

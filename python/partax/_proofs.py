@@ -50,6 +50,9 @@ _OUTSIDE = {
 }
 
 
+_CLOCKS = {"now", "utcnow", "today"}  # of datetime's classes
+
+
 def read(value: Any, name: str, default: Any = None) -> Any:
     """An attribute of a user's object; the default where asking for it raises, whatever it is."""
     try:
@@ -234,6 +237,8 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
                 continue
             if chain:
                 found[chain] = None
+                if chain[-1] in _CLOCKS:
+                    unknown = f"the clock by {'.'.join(chain)!r}"
             chain = ()
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 chain = (step.argval,)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._differences import Difference, changed_callable, changed_function, differences, distance, places
+from partax._differences import Difference, changed_callable, changed_function, differences, distance, places, unproven_function
 from partax._explain import RetraceError, RetraceWarning, call_site, explaining, report_line, site_text
 from partax._proofs import read
 from partax._snapshot import Part, Snapshot, Snapshotter
@@ -147,7 +147,7 @@ class History:
         recent = self.records if explaining() or self.max_traces is not None else self.records[-_COMPARED:]
         return min(reversed(recent), key=lambda record: distance(record.snapshot, snapshot))
 
-    def begin(self, snapshot: Snapshot, new_key: bool, full: bool, epoch: int) -> Record:
+    def begin(self, snapshot: Snapshot, new_key: bool, full: bool, epoch: int, difference: str = "") -> Record:
         """Adds a record, unless the trace is refused.
 
         Args:
@@ -155,6 +155,7 @@ class History:
           new_key: whether it is the first trace of its static key.
           full: whether the cache holds as many static keys as it may.
           epoch: changes when keys are void since a class has been registered as a pytree node.
+          difference: what a callable made anew reads, if that makes its key another one than an earlier one.
 
         Returns:
           The record.
@@ -165,7 +166,7 @@ class History:
         with self._lock:
             found = self._compare(snapshot)
             caused = self._count_number(found)
-            reason = self._reason(snapshot, found, new_key, full, epoch)
+            reason = self._reason(snapshot, found, new_key, full, epoch, difference)
             self._check_limits(reason)
             if caused is not None and not self.nested:
                 self._warn(caused, call_site())
@@ -228,11 +229,19 @@ class History:
         return f"pass jnp.asarray({name}), or trace it"
 
     def _reason(
-        self, snapshot: Snapshot, found: tuple[Record, list[Difference]] | None, new_key: bool, full: bool, epoch: int
+        self,
+        snapshot: Snapshot,
+        found: tuple[Record, list[Difference]] | None,
+        new_key: bool,
+        full: bool,
+        epoch: int,
+        difference: str,
     ) -> str:
         if found is None:
             return self.first
         nearest, changes = found
+        if not changes and new_key and difference:
+            return difference
         digest = snapshot.digest()
         again = self._digests.get(digest) if digest is not None and changes else None
         if not changes or again is not None:
@@ -395,7 +404,11 @@ def _first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     form = (type(fun), read(fun, "__code__"))
     count, *latest = known.get(form, (0,))
     if latest and latest[1].same(outer):
-        return "the first"
+        if not difference:
+            return "the first"
+        change = unproven_function(part, difference)
+        known[form] = (count + 1, part, outer)
+        return f"the first of function {count + 1} of this code: {change}"
     known[form] = (count + 1, part, outer)
     if not latest:
         return "the first"
@@ -440,6 +453,7 @@ def begin_trace(
     new_key: bool,
     full: bool,
     epoch: int,
+    difference: str,
 ) -> Record:
     """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
     snapshot = history.take(described, values, tracers)
@@ -448,7 +462,7 @@ def begin_trace(
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False
         return record
-    return history.begin(snapshot, new_key, full, epoch)
+    return history.begin(snapshot, new_key, full, epoch, difference)
 
 
 def end_trace(record: Record, failed: bool) -> None:

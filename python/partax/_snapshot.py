@@ -355,7 +355,6 @@ class Snapshotter:
         attributes = dict(function.__dict__)
         if "__wrapped__" in attributes:  # first, since a change is told where it is met first
             items.append(("attribute '__wrapped__'", self.value(attributes.pop("__wrapped__"))))
-        provable = True
         records = _own_records(code) if code.co_freevars else ()
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if name in records:
@@ -364,11 +363,8 @@ class Snapshotter:
                 contents = cell.cell_contents
             except ValueError:
                 items.append((f"closure cell {name!r}", Part(("empty",), "", "empty")))
-                provable = False
                 continue
-            part = self.value(contents)
-            provable = provable and part.label != "array"
-            items.append((f"closure cell {name!r}", part))
+            items.append((f"closure cell {name!r}", self.value(contents)))
         defaults = function.__defaults__ or ()
         names = code.co_varnames[: code.co_argcount]
         items += [
@@ -380,7 +376,7 @@ class Snapshotter:
         ]
         items += [(f"attribute {name!r}", self.value(value)) for name, value in attributes.items()]
         text = self._callable_text(function)
-        if self._by_structure and provable:
+        if self._by_structure:
             key = ("function", id(function.__globals__), tuple((name, item.key) for name, item in items))
             return Part(key, "function", text, tuple(ref for _, item in items for ref in item.refs), tuple(items))
         return Part(("address", id(function)), "function", text, _refs(function), tuple(items))
@@ -392,7 +388,7 @@ class Snapshotter:
         items += [(f"argument {i}", self.value(item)) for i, item in enumerate(value.args)]
         items += [(f"argument {name!r}", self.value(item)) for name, item in dict(value.keywords).items()]
         text = f"partial of {inner.text if inner.label == 'function' else inner}"
-        if self._by_structure and not any(item.label == "array" for _, item in items):
+        if self._by_structure:
             return self._composite("function", type(value), text, tuple(items))
         return Part(("address", id(value)), "function", text, _refs(value), tuple(items))
 
