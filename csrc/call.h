@@ -29,7 +29,7 @@ struct CallCache {
   std::weak_ptr<Entry> root;  // where wrappers find this cache
   std::size_t hits = 0;
   std::size_t misses = 0;
-  Ref history;  // the records of its traces, which outlive its keys; empty before the first one
+  Ref history;             // the records of its traces, which outlive its keys; empty before the first one
   std::string difference;  // what made its callable another one than the latest of the same code; empty: there was none
 };
 

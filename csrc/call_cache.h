@@ -30,7 +30,7 @@ struct Entry {
   CallShape shape;
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
-  Ref value;  // the jitted target; empty while it is being made
+  Ref value;               // the jitted target; empty while it is being made
   std::string difference;  // what made it another key than the latest of the same form, where that is a callable's
   Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
@@ -42,7 +42,7 @@ struct Entry {
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   std::unordered_map<PyObject*, Ref> owners;  // of shared caches: weak references to the callables that live
-  std::size_t used = 0;            // when it was found last
+  std::size_t used = 0;                       // when it was found last
   std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
   bool in_table = false;
   std::list<std::shared_ptr<Entry>>::iterator recency;
@@ -55,7 +55,8 @@ class StaticTable {
  public:
   // Whether an entry stays when a callable of its key has died.
   using StaysWithout = bool (*)(const Entry& entry);
-  explicit StaticTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_callable_(stays) {}
+  explicit StaticTable(std::size_t max_size, StaysWithout stays)
+      : max_size_(max_size), stays_without_callable_(stays) {}
   ~StaticTable();
   StaticTable(const StaticTable&) = delete;
   StaticTable& operator=(const StaticTable&) = delete;

@@ -35,7 +35,9 @@ class LeafBuffer {
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {
-    const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) { return known.first < wanted; };
+    const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) {
+      return known.first < wanted;
+    };
     const auto found = std::lower_bound(own_statics_.begin(), own_statics_.end(), index, before);
     return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
   }

@@ -76,8 +76,8 @@ bool truth(PyObject* value) noexcept { return value == Py_True; }
 void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptors); ++i) {
     PyObject* descriptor = PyTuple_GET_ITEM(descriptors, i);
-    to.push_back(Slot{attribute(descriptor, "__name__"),
-                      reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
+    to.push_back(
+        Slot{attribute(descriptor, "__name__"), reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
   }
 }
 

@@ -53,10 +53,10 @@ struct TypeInfo {
   Ref weak_type;
   Kind kind = Kind::kStaticLeaf;
   LeafSort sort = LeafSort::kOther;
-  std::vector<Ref> child_names;    // attribute families: interned field names, in flatten order
-  std::vector<Ref> static_names;   // attribute families: interned names of the static fields
-  std::vector<Ref> compared;       // frozen dataclass as a static value: the fields that its == compares
-  std::vector<Slot> slots;         // those of its instances
+  std::vector<Ref> child_names;   // attribute families: interned field names, in flatten order
+  std::vector<Ref> static_names;  // attribute families: interned names of the static fields
+  std::vector<Ref> compared;      // frozen dataclass as a static value: the fields that its == compares
+  std::vector<Slot> slots;        // those of its instances
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_installed = false;  // Python or an installed library defines it

@@ -122,7 +122,8 @@ class ReadingWalk {
   bool item(Readings::Item::Kind kind, std::size_t number, PyObject* object) {
     if (known_ == nullptr) {
       if (record_->items_.size() >= kMaxItems) return false;
-      Ref held = kind == Readings::Item::kObject ? Ref::checked(PyWeakref_NewRef(object, nullptr)) : Ref::borrow(object);
+      Ref held =
+          kind == Readings::Item::kObject ? Ref::checked(PyWeakref_NewRef(object, nullptr)) : Ref::borrow(object);
       record_->items_.push_back(Readings::Item{kind, number, std::move(held), Ref()});
       return true;
     }
@@ -464,8 +465,8 @@ class ReadingWalk {
     // By identity, unless its class says that others may be equal.
     if (!mark(kInstance) || !a_type(it) || !state(it)) return false;
     const PyTypeObject* type = Py_TYPE(it);
-    const bool is_value = type->tp_richcompare != PyBaseObject_Type.tp_richcompare &&
-                          type->tp_hash != PyObject_HashNotImplemented;
+    const bool is_value =
+        type->tp_richcompare != PyBaseObject_Type.tp_richcompare && type->tp_hash != PyObject_HashNotImplemented;
     const bool is_namespace = std::strcmp(type->tp_name, "types.SimpleNamespace") == 0;  // a container as a dict is
     if (is_value || is_namespace) return true;
     if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(it))) return object(it);
@@ -496,7 +497,7 @@ class ReadingWalk {
   bool bare_;
   std::size_t at_ = 0;
   std::unordered_map<PyObject*, std::size_t> met_;
-  std::vector<Ref> kept_;  // so that the addresses in `met_` are not used again
+  std::vector<Ref> kept_;          // so that the addresses in `met_` are not used again
   std::vector<std::string> path_;  // innermost first
   std::string first_;              // the outermost variable
 };

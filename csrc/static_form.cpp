@@ -10,9 +10,9 @@ thread_local int static_depth = 0;
 
 // The built-in type whose content an instance has, or null.
 PyTypeObject* content_type(PyObject* value) noexcept {
-  PyTypeObject* const bases[] = {&PyTuple_Type, &PyList_Type,      &PyDict_Type,  &PySet_Type,     &PyFrozenSet_Type,
-                                 &PyLong_Type,  &PyByteArray_Type, &PyFloat_Type, &PyComplex_Type, &PyUnicode_Type,
-                                 &PyBytes_Type};
+  PyTypeObject* const bases[] = {&PyTuple_Type,     &PyList_Type,    &PyDict_Type,      &PySet_Type,
+                                 &PyFrozenSet_Type, &PyLong_Type,    &PyByteArray_Type, &PyFloat_Type,
+                                 &PyComplex_Type,   &PyUnicode_Type, &PyBytes_Type};
   for (PyTypeObject* base : bases) {
     if (PyObject_TypeCheck(value, base)) return base;
   }
@@ -243,8 +243,8 @@ Ref rebuilt_of(PyObject* value, std::vector<Ref> items) {
   if (PyTuple_CheckExact(value)) return tuple_of(std::move(items));
   if (PyTuple_Check(value)) {
     const Ref arguments = Ref::checked(PyTuple_Pack(2, Py_TYPE(value), tuple_of(std::move(items)).get()));
-    return Ref::checked(PyObject_CallObject(attribute(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__").get(),
-                                            arguments.get()));
+    return Ref::checked(
+        PyObject_CallObject(attribute(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__").get(), arguments.get()));
   }
   if (PyFrozenSet_CheckExact(value)) return Ref::checked(PyFrozenSet_New(tuple_of(std::move(items)).get()));
   if (PyMethod_Check(value)) return Ref::checked(PyMethod_New(items[0].get(), items[1].get()));

@@ -336,7 +336,8 @@ bool StaticValue::equals_items(PyObject* other) const {
       return;
     }
     equal = false;
-    const auto range = composite->by_hash.equal_range(hash_of(item.get(), Unhashable::kCompare, Callables::kByStructure));
+    const auto range =
+        composite->by_hash.equal_range(hash_of(item.get(), Unhashable::kCompare, Callables::kByStructure));
     for (auto it = range.first; it != range.second && !equal; ++it) {
       if (taken[it->second] || !items[it->second].equals_value(item.get())) continue;
       taken[it->second] = equal = true;

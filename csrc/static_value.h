@@ -44,8 +44,8 @@ class StaticValue {
   // Of the callables in here, and `other` is what this value is of a call:
   bool holds_callables() const noexcept;
   bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
-  // Looks at them when a trace begins and when it ends. One that no longer holds what it held is known by identity alone
-  // from now on; and where one reads something else than for the traces before, none made anew is the same.
+  // Looks at them when a trace begins and when it ends. One that no longer holds what it held is known by identity
+  // alone from now on; and where one reads something else than for the traces before, none made anew is the same.
   void observe(PyObject* other) const;
   // No callable made anew is the same.
   void stop_sharing(const std::string& reason) const;

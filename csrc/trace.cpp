@@ -152,7 +152,8 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   each_static_part(*frame, spec, observe);
   Ref node;
   std::shared_ptr<const TraceOutput> output;
-  while (!node) node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
+  while (!node)
+    node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
   if (output && output->holds_user_objects()) {
     each_static_part(*frame, spec, [](const TreeSpec& known, const TreeSpec&) {
       known.stop_sharing("an object of its own that it returns");

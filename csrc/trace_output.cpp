@@ -19,8 +19,8 @@ struct OutputNode {
   PyObject* results;  // tuple
 };
 
-// Stands in a static value for something that each call gives its own object for. It can be called, as what a partial is
-// of must be.
+// Stands in a static value for something that each call gives its own object for. It can be called, as what a partial
+// is of must be.
 struct Placeholder {
   PyObject_HEAD
   std::size_t index;
@@ -196,8 +196,9 @@ Ref register_trace_output_types() {
 namespace {
 
 bool is_plain(PyObject* value) noexcept {
-  return value == Py_None || PyBool_Check(value) != 0 || PyLong_CheckExact(value) != 0 || PyFloat_CheckExact(value) != 0 ||
-         PyUnicode_CheckExact(value) != 0 || PyBytes_CheckExact(value) != 0 || PyComplex_CheckExact(value) != 0;
+  return value == Py_None || PyBool_Check(value) != 0 || PyLong_CheckExact(value) != 0 ||
+         PyFloat_CheckExact(value) != 0 || PyUnicode_CheckExact(value) != 0 || PyBytes_CheckExact(value) != 0 ||
+         PyComplex_CheckExact(value) != 0;
 }
 
 // Where each object that came in with a call is: by address.

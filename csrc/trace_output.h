@@ -22,15 +22,15 @@ struct TraceOutput {
   std::vector<std::int32_t> source;
   // What of the static values each call gives its own objects for.
   std::vector<OwnStatic> own;
-  // For each static value of the spec: its index in `own`, kStored for one that stays as it is, or kTemplate for one with
-  // placeholders of some of `own` in it. Empty if all stay.
+  // For each static value of the spec: its index in `own`, kStored for one that stays as it is, or kTemplate for one
+  // with placeholders of some of `own` in it. Empty if all stay.
   enum : std::int32_t { kStored = -1, kTemplate = -2 };
   std::vector<std::int32_t> static_source;
   Ref shardings;  // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 
-  // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is the
-  // call's key, `arguments` what was flattened for it.
+  // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is
+  // the call's key, `arguments` what was flattened for it.
   void find_own_statics(const TreeSpec& arguments, const TreeSpec& key);
   // Whether the result holds objects that did not come in with the call, and are no plain values.
   bool holds_user_objects() const noexcept;

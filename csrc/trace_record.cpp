@@ -67,9 +67,9 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
     : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
   if (!cache.history) {
-    const Ref made = Ref::checked(
-        PyObject_CallFunctionObjArgs(hooks().new_history.get(), frame.function, cache.options.get(),
-                                     exact_unicode(cache.difference).get(), nullptr));
+    const Ref made =
+        Ref::checked(PyObject_CallFunctionObjArgs(hooks().new_history.get(), frame.function, cache.options.get(),
+                                                  exact_unicode(cache.difference).get(), nullptr));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
   const Ref history = cache.history;

@@ -57,7 +57,8 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
 
 namespace {
 
-// Calls `visit(known, value, index)` for the static values of two specs of the same form that are callables or hold some.
+// Calls `visit(known, value, index)` for the static values of two specs of the same form that are callables or hold
+// some.
 template <typename Visit>
 void each_pair(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
   if (known.statics.size() != values.statics.size()) return;

@@ -57,7 +57,7 @@ READS = [
     "default",
 ]
 
-PROGRAM = '''
+PROGRAM = """
 import dataclasses, functools, types
 
 NUMBER = {0!r}
@@ -129,7 +129,7 @@ def make(held, held_list, held_table, held_model, default_value):
         return x, [{reads}]
 
     return step
-'''
+"""
 
 
 @dataclasses.dataclass
@@ -247,7 +247,11 @@ X = np.float32(1)
     keeps=st.booleans(),
 )
 @settings(
-    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES < 1000
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=EXAMPLES < 1000,
 )
 def test_a_function_made_anew_gives_what_plain_python_gives(
     constants: list[Any],

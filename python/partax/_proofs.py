@@ -144,8 +144,10 @@ def _slots(cls: type) -> tuple[Any, ...] | None:
 
 
 # The built-in bases whose content is known.
-_CONTENTS: set[type] = {object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, bytearray}
-_CONTENTS |= {functools.partial, types.SimpleNamespace}
+_CONTENTS: set[type] = {
+    *(object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, bytearray),
+    *(functools.partial, types.SimpleNamespace),
+}
 
 
 @functools.cache
@@ -159,7 +161,7 @@ def _installed_folders() -> tuple[str, ...]:
     return tuple(folder + os.sep for folder in folders)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_installed(module: Any) -> bool:
     """Whether a module of this name is Python's own or of an installed library, and not the user's."""
     if not isinstance(module, str):

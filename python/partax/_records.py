@@ -14,7 +14,15 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._differences import Difference, changed_callable, changed_function, differences, distance, places, unproven_function
+from partax._differences import (
+    Difference,
+    changed_callable,
+    changed_function,
+    differences,
+    distance,
+    places,
+    unproven_function,
+)
 from partax._explain import RetraceError, RetraceWarning, call_site, explaining, report_line, site_text
 from partax._proofs import read
 from partax._snapshot import Part, Snapshot, Snapshotter
