@@ -316,7 +316,7 @@ class ReadingWalk {
     if (!mark(kFunction, library ? 1 : 0) || !item(Readings::Item::kCode, 0, code.get())) return false;
     const std::size_t names_at = known_ == nullptr ? record_->items_.size() - 1 : at_ - 1;
     const auto* names = reinterpret_cast<PyCodeObject*>(code.get());
-    const std::size_t cells = static_cast<std::size_t>(names->co_nfreevars);
+    const auto cells = static_cast<std::size_t>(names->co_nfreevars);
     std::vector<Ref> held;
     all_held(it, CallableSort::kFunction, [&](std::size_t, PyObject* inner) {
       held.push_back(Ref::borrow(inner));

@@ -121,6 +121,7 @@ Ref content_of(PyObject* value) {
   if (base == &PyByteArray_Type) return Ref::checked(PyByteArray_FromObject(value));
   // A partial, whose slots are its attributes.
   std::vector<Ref> parts;
+  parts.reserve(3);
   for (std::size_t i = 0; i < 3; ++i) parts.push_back(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
   return tuple_of(std::move(parts));
 }

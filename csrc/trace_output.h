@@ -24,7 +24,8 @@ struct TraceOutput {
   std::vector<OwnStatic> own;
   // For each static value of the spec: its index in `own`, kStored for one that stays as it is, or kTemplate for one
   // with placeholders of some of `own` in it. Empty if all stay.
-  enum : std::int32_t { kStored = -1, kTemplate = -2 };
+  static constexpr std::int32_t kStored = -1;
+  static constexpr std::int32_t kTemplate = -2;
   std::vector<std::int32_t> static_source;
   Ref shardings;  // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
