@@ -850,6 +850,95 @@ make = lambda: lambda x: tick(x) * CONFIG.copy()["lr"]
 def change():
     CONFIG.default_factory = lambda: 3.0
 """,
+    "Counter": """
+import collections
+COUNTS = collections.Counter({"a": 2})
+make = lambda: lambda x: tick(x) * COUNTS["a"]
+def change():
+    COUNTS["a"] += 1
+""",
+    "dict with its own equality": """
+class Own(dict):
+    def __eq__(self, other):
+        return self is other
+    def __hash__(self):
+        return 1
+LR = Own(lr=2.0)
+make = lambda: lambda x: tick(x) * LR["lr"]
+def change():
+    LR["lr"] = 3.0
+""",
+    "list with its own equality": """
+class Own(list):
+    def __eq__(self, other):
+        return self is other
+    def __hash__(self):
+        return 1
+LR = Own([2.0])
+make = lambda: lambda x: tick(x) * LR[0]
+def change():
+    LR[0] = 3.0
+""",
+    "deque with its own equality": """
+import collections
+class Own(collections.deque):
+    def __eq__(self, other):
+        return self is other
+    def __hash__(self):
+        return 1
+LR = Own([2.0])
+make = lambda: lambda x: tick(x) * LR[0]
+def change():
+    LR[0] = 3.0
+""",
+    "float with its own equality": """
+class Own(float):
+    def __eq__(self, other):
+        return float.__eq__(self, other)
+    def __hash__(self):
+        return 1
+LR = Own(2.0)
+make = lambda: lambda x: tick(x) * LR
+def change():
+    global LR
+    LR = Own(3.0)
+""",
+    "tuple with its own equality": """
+class Own(tuple):
+    def __eq__(self, other):
+        return tuple.__eq__(self, other)
+    def __hash__(self):
+        return 1
+LR = Own((2.0,))
+make = lambda: lambda x: tick(x) * LR[0]
+def change():
+    global LR
+    LR = Own((3.0,))
+""",
+    "str with its own equality": """
+class Own(str):
+    def __eq__(self, other):
+        return str.__eq__(self, other)
+    def __hash__(self):
+        return 1
+LR = Own('2')
+make = lambda: lambda x: tick(x) * float(str(LR))
+def change():
+    global LR
+    LR = Own('3')
+""",
+    "frozenset with its own equality": """
+class Own(frozenset):
+    def __eq__(self, other):
+        return frozenset.__eq__(self, other)
+    def __hash__(self):
+        return 1
+LR = Own({2.0})
+make = lambda: lambda x: tick(x) * max(LR)
+def change():
+    global LR
+    LR = Own({3.0})
+""",
     "ChainMap": """
 import collections
 OVER = {}

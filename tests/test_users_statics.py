@@ -249,7 +249,7 @@ METHODS += ["__contains__", "__getitem__", "__call__", "__index__", "__format__"
 
 @pytest.mark.parametrize("explained", [False, True], ids=["", "explained"])
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("method", [*METHODS, "__wrapped__", "__dict__"])
+@pytest.mark.parametrize("method", [*METHODS, "__class__", "__wrapped__", "__dict__"])
 def test_an_object_whose_methods_raise(method: str, error: Any, explained: bool) -> None:
     entry = property(raising(error)) if method in ("__class__", "__wrapped__", "__dict__") else raising(error)
     hostile = type("Hostile", (), {"n": 2.0, method: entry})()
