@@ -1,0 +1,455 @@
+"""Guards the promise that static values of a user's class are compared as the class says, refused with their path where
+they cannot be, and that a result carries the very objects of its own call."""
+
+from __future__ import annotations
+
+import array as c_arrays
+import collections
+import dataclasses
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax.training.train_state import TrainState
+
+import partax
+from conftest import TraceCounter
+from partax import filter_jit
+from trees import array, assert_same
+
+# --- what comes back is this call's own
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: Any
+    note: Any = dataclasses.field(default=None, compare=False)
+
+
+class Equal:
+    """Equal to all of its class, and each its own."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Equal
+
+    def __hash__(self) -> int:
+        return 1
+
+    def method(self) -> None: ...
+
+
+class Module(eqx.Module):
+    weight: Any
+    static: Any = eqx.field(static=True)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Registered:
+    weight: Any
+    static: Any = dataclasses.field(metadata={"static": True})
+
+
+class Node:
+    def __init__(self, weight: Any, static: Any) -> None:
+        self.weight, self.static = weight, static
+
+
+jax.tree_util.register_pytree_node(
+    Node, lambda node: ((node.weight,), node.static), lambda static, children: Node(children[0], static)
+)
+
+
+def text() -> str:
+    return "".join(["a ", "text"])
+
+
+def function() -> Any:
+    held = text()
+    return lambda x: (x, held)[0]
+
+
+# An equal value made anew; what in it must be the very object.
+OWN: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "object": (Equal, lambda v: v),
+    "text": (text, lambda v: v),
+    "function": (function, lambda v: v),
+    "number": (lambda: 10**30 + 1, lambda v: v),
+    "in a tuple": (lambda: (1, (Equal(),)), lambda v: v[1][0]),
+    "tuple": (lambda: (1, (Equal(),)), lambda v: v),
+    "text in a tuple": (lambda: (1, (text(),)), lambda v: v[1][0]),
+    "function in a tuple": (lambda: ((function(),),), lambda v: v[0][0]),
+    "in a NamedTuple": (lambda: Pair(1, Pair(Equal(), 2)), lambda v: v.right.left),
+    "in a frozen dataclass": (lambda: Frozen(Frozen(Equal())), lambda v: v.value.value),
+    "frozen dataclass": (lambda: Frozen(1), lambda v: v),
+    "in a field that does not compare": (lambda: Frozen(1, Equal()), lambda v: v.note),
+    "array in a field that does not compare": (lambda: Frozen(1, np.ones(2)), lambda v: v.note),
+    "in a partial": (lambda: functools.partial(max, Equal(), key=function()), lambda v: [v.args[0], v.keywords["key"]]),
+    "partial": (lambda: functools.partial(max, Equal()), lambda v: v),
+    "partial in a tuple": (lambda: (functools.partial(max, 1),), lambda v: v[0]),
+    "method": (lambda: Equal().method, lambda v: v.__self__),
+    "method in a tuple": (lambda: (Equal().method,), lambda v: v[0].__self__),
+    "frozen dataclass in a tuple in a partial": (lambda: functools.partial(max, (Frozen(Equal()),)), lambda v: v.args),
+}
+CARRIERS: dict[str, Callable[[Any], Any]] = {
+    "Equinox module": lambda static: Module(array(2), static),
+    "registered dataclass": lambda static: Registered(array(2), static),
+    "registered node": lambda static: Node(array(2), static),
+    "nested": lambda static: {"a": [Module(Registered(array(2), static), static)]},
+}
+FIND: dict[str, Callable[[Any], Any]] = {
+    "Equinox module": lambda tree: tree.static,
+    "registered dataclass": lambda tree: tree.static,
+    "registered node": lambda tree: tree.static,
+    "nested": lambda tree: [tree["a"][0].static, tree["a"][0].weight.static],
+}
+
+
+def assert_own(carrier: str, inside: Callable[[Any], Any], given: Any, returned: Any) -> None:
+    for mine, theirs in zip(*(_all(FIND[carrier](tree)) for tree in (given, returned)), strict=True):
+        for ours, owners in zip(_all(inside(theirs)), _all(inside(mine)), strict=True):
+            assert ours is owners
+    assert jax.tree.structure(returned) == jax.tree.structure(given)
+
+
+def _all(value: Any) -> list[Any]:
+    return value if type(value) is list else [value]
+
+
+@pytest.mark.parametrize("carrier", CARRIERS.keys())
+@pytest.mark.parametrize("kind", OWN.keys())
+def test_a_result_carries_the_objects_of_its_own_call(kind: str, carrier: str, traces: TraceCounter) -> None:
+    make, inside = OWN[kind]
+
+    @filter_jit
+    def step(tree: Any) -> Any:
+        traces.tick()
+        return tree
+
+    first, second = CARRIERS[carrier](make()), CARRIERS[carrier](make())
+    for tree in (first, second, first, second, CARRIERS[carrier](make())):
+        assert_own(carrier, inside, tree, step(tree))
+
+
+@pytest.mark.parametrize("kind", OWN.keys())
+def test_lowered_and_evaluated_results_carry_their_own_objects(kind: str) -> None:
+    make, inside = OWN[kind]
+    step = filter_jit(lambda tree: jax.tree.map(lambda x: x + 1, tree))
+    step(Module(array(2), make()))
+    compiled = step.lower(Module(array(2), make())).compile()
+    for _ in range(3):
+        tree = Module(array(2), make())
+        assert_own("Equinox module", inside, tree, step.eval_shape(tree))
+        assert_own("Equinox module", inside, tree, compiled(tree))
+        assert_own("Equinox module", inside, tree, step(tree))
+        tree = Module(array(3), tree.static)  # another shape of the key
+        assert_own("Equinox module", inside, tree, step(tree))
+
+
+@pytest.mark.parametrize("kind", OWN.keys())
+def test_static_leaves_of_a_result_are_the_objects_that_came_in(kind: str) -> None:
+    make, inside = OWN[kind]
+    if isinstance(make(), tuple):
+        pytest.skip("a tuple is a node")
+    step = filter_jit(lambda x, held: ({"held": held, "again": [held]}, x + 1))
+    for _ in range(3):
+        held = make()
+        returned = step(array(2), held)[0]
+        for mine in (returned["held"], returned["again"][0]):
+            for ours, owners in zip(_all(inside(mine)), _all(inside(held)), strict=True):
+                assert ours is owners
+
+
+MUTABLE: dict[str, Callable[[], Any]] = {
+    "list": lambda: [1, [2]],
+    "dict": lambda: {"a": {"b": text()}},
+    "set": lambda: {1, 2},
+    "OrderedDict": lambda: OrderedDict(b=1, a=2),
+    "defaultdict": lambda: defaultdict(list, a=1),
+    "list in a tuple": lambda: (1, [2]),
+    "dict in a frozen dataclass": lambda: Frozen({"a": 1}),
+}
+
+
+@pytest.mark.parametrize("carrier", ["Equinox module", "registered dataclass", "registered node"])
+@pytest.mark.parametrize("kind", MUTABLE.keys())
+def test_containers_in_aux_data_are_those_of_the_call(kind: str, carrier: str) -> None:
+    step = filter_jit(lambda tree: tree)
+    for _ in range(3):
+        tree = CARRIERS[carrier](MUTABLE[kind]())
+        returned = step(tree)
+        assert returned.static is tree.static
+
+
+def test_keys_of_a_dictionary_are_those_of_the_call() -> None:
+    step = filter_jit(lambda tree: tree)
+    for _ in range(3):
+        keys = [("a", text()), ("b", text())]
+        tree = dict.fromkeys(keys, array(2))
+        for mine in step(tree):
+            assert any(mine is key for key in keys)
+
+
+def test_a_train_state_has_its_own_functions() -> None:
+    step = filter_jit(lambda state: state.apply_gradients(grads=state.params))
+    for scale in (1.0, 1.0, 2.0, 1.0):
+
+        def apply_fn(params: Any, x: Any, scale: Any = scale) -> Any:
+            return params["w"] * x * scale
+
+        state = TrainState.create(apply_fn=apply_fn, params={"w": jnp.ones(2)}, tx=optax.adam(1e-3))
+        for _ in range(2):
+            new = step(state)
+            assert new.tx is state.tx and new.apply_fn is state.apply_fn
+            assert jax.tree.structure(new) == jax.tree.structure(state)
+            state = new
+
+
+def test_an_optimiser_in_a_module_is_the_one_that_came_in() -> None:
+    class Trainer(eqx.Module):
+        optimiser: Any = eqx.field(static=True)
+        state: Any
+        mask: Any = eqx.field(static=True)
+
+    step = filter_jit(lambda trainer: trainer)
+    for _ in range(3):
+        optimiser = optax.chain(optax.clip(1.0), optax.adam(1e-3))
+        trainer = Trainer(optimiser, optimiser.init(array(2)), (function(), {"a": function()}))
+        new = step(trainer)
+        assert new.optimiser is optimiser and new.optimiser.update is optimiser.update
+        assert new.mask is trainer.mask and jax.tree.structure(new) == jax.tree.structure(trainer)
+
+
+# --- hostile objects
+
+
+def raising(error: type[BaseException]) -> Any:
+    def method(self: Any, *args: Any) -> Any:
+        raise error("hostile")
+
+    return method
+
+
+ERRORS = [KeyError, ValueError, RuntimeError, TypeError, ZeroDivisionError, StopIteration, AssertionError]
+METHODS = ["__getattr__", "__len__", "items", "__iter__", "__bool__", "__repr__", "__str__", "__dir__", "keys"]
+METHODS += ["__contains__", "__getitem__", "__call__", "__index__", "__format__", "__reduce_ex__", "__array__"]
+
+
+@pytest.mark.parametrize("explained", [False, True], ids=["", "explained"])
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("method", [*METHODS, "__class__", "__wrapped__", "__dict__"])
+def test_an_object_whose_methods_raise(method: str, error: Any, explained: bool) -> None:
+    entry = property(raising(error)) if method in ("__class__", "__wrapped__", "__dict__") else raising(error)
+    hostile = type("Hostile", (), {"n": 2.0, method: entry})()
+    x = array(2)
+
+    def argument(x: Any, held: Any) -> Any:
+        return x * held.n
+
+    def closed(held: Any) -> Any:
+        return lambda x: x * held.n
+
+    globals()["HOSTILE"] = hostile
+    with partax.explain(explained):
+        for _ in range(2):
+            assert_same(filter_jit(argument)(x, hostile), jax.jit(argument, static_argnums=1)(x, hostile))
+            assert_same(filter_jit(closed(hostile))(x), x * 2)
+            assert_same(filter_jit(lambda x: x * HOSTILE.n)(x), x * 2)  # noqa: F821
+            assert_same(filter_jit(lambda x, held=hostile: x * held.n)(x), x * 2)
+
+
+# --- a class that compares itself
+
+
+def comparing(base: type) -> type:
+    def eq(self: Any, other: Any) -> Any:
+        return type(self) is type(other) and self.k == other.k
+
+    return type(f"Own_{base.__name__}", (base,), {"__eq__": eq, "__hash__": lambda self: hash(self.k)})
+
+
+CONTENT: dict[type, tuple[Any, ...]] = {
+    dict: ({"a": 1},),
+    OrderedDict: ({"a": 1},),
+    list: ([1],),
+    set: ({1},),
+    frozenset: ({1},),
+    tuple: ((1,),),
+    int: (1,),
+    str: ("a",),
+    float: (1.0,),
+    complex: (1j,),
+    bytes: (b"a",),
+    bytearray: (b"a",),
+    functools.partial: (max, 1),
+    object: (),
+}
+
+
+@pytest.mark.parametrize("base", CONTENT.keys())
+def test_a_subclass_with_its_own_equality_is_compared_by_it(base: type, traces: TraceCounter) -> None:
+    cls = comparing(base)
+
+    @filter_jit
+    def step(x: Any, held: Any) -> Any:
+        traces.tick()
+        return x * held.k
+
+    def make(k: float, other: float) -> Any:
+        value = cls(*CONTENT[base])
+        value.k, value.other = k, other
+        return value
+
+    for k, other, count in [(2.0, 1, 1), (3.0, 1, 2), (2.0, 2, 2), (3.0, 3, 2), (2, 1, 2)]:
+        assert_same(step(array(2), make(k, other)), array(2) * float(k))
+        assert traces.count == count
+
+
+@pytest.mark.parametrize("slots", [False, True], ids=["", "slots"])
+@pytest.mark.parametrize("base", [base for base in CONTENT if base not in (object, OrderedDict)])
+def test_a_subclass_without_equality_is_compared_by_content_and_attributes(
+    base: type, slots: bool, traces: TraceCounter
+) -> None:
+    if slots and base in (int, tuple, bytes):
+        pytest.skip("such a class has no slots")
+    cls = type("Plain", (base,), {"__slots__": ("k",)} if slots else {})
+
+    @filter_jit
+    def step(x: Any, held: Any) -> Any:
+        traces.tick()
+        return x * held.k
+
+    def make(k: float) -> Any:
+        value = cls(*CONTENT[base])
+        value.k = k
+        return value
+
+    for k, count in [(2.0, 1), (3.0, 2), (2.0, 2), (3.0, 2), (True, 3)]:
+        for _ in range(2):
+            assert_same(step(array(2), make(k)), array(2) * float(k))
+        assert traces.count == count
+
+
+class Odd:
+    def __init__(self, truth: bool) -> None:
+        self.truth = truth
+
+    def __bool__(self) -> bool:
+        return self.truth
+
+
+@pytest.mark.parametrize(
+    "truth", [bool, int, np.bool_, Odd, lambda b: "yes" if b else "", lambda b: [1] if b else [], jnp.asarray]
+)
+def test_an_equality_may_answer_with_any_truth_value(truth: Callable[[bool], Any], traces: TraceCounter) -> None:
+    class Key:
+        def __init__(self, k: float) -> None:
+            self.k = k
+
+        def __eq__(self, other: object) -> Any:
+            return truth(isinstance(other, Key) and self.k == other.k)
+
+        def __hash__(self) -> int:
+            return 1
+
+    @filter_jit
+    def step(x: Any, key: Any) -> Any:
+        traces.tick()
+        return x * key.k
+
+    for k, count in [(2.0, 1), (3.0, 2), (2.0, 2), (3.0, 2)]:
+        assert_same(step(array(2), Key(k)), array(2) * k)
+        assert traces.count == count
+
+
+SOURCES = {
+    "only one field": "return isinstance(other, C) and self.k == other.k",
+    "by its class": "return type(other) is type(self) and (self.k,) == (other.k,)",
+    "by a text": "return repr(self.k) == repr(getattr(other, 'k', None))",
+}
+
+
+@pytest.mark.parametrize("file", ["<string>", "<stdin>", "<ipython-input-1>", "a.py"])
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+def test_a_handwritten_equality_of_a_dataclass_counts(source: str, file: str, traces: TraceCounter) -> None:
+    space: dict[str, Any] = {"dataclasses": dataclasses, "__name__": "__main__"}
+    code = "@dataclasses.dataclass(frozen=True)\nclass C:\n k: float\n other: object\n"
+    code += f" def __eq__(self, other):\n  {source}\n"
+    exec(compile(code + " def __hash__(self): return 1\n", file, "exec"), space)
+
+    @filter_jit
+    def step(x: Any, held: Any) -> Any:
+        traces.tick()
+        return x * held.k
+
+    for k, other, count in [(2.0, [1], 1), (2.0, {}, 1), (3.0, 1, 2), (2.0, np.ones(2), 2)]:
+        assert_same(step(array(2), space["C"](k, other)), array(2) * k)
+        assert traces.count == count
+
+
+@pytest.mark.parametrize("inside", [lambda v: v, lambda v: (v,), lambda v: Frozen(v), lambda v: Pair(1, v)])
+def test_a_field_that_does_not_compare_does_not_count(inside: Callable[[Any], Any], traces: TraceCounter) -> None:
+    @filter_jit
+    def step(tree: Any) -> Any:
+        traces.tick()
+        return tree.weight + 1
+
+    for note in ("a", "b", np.ones(2), {1, 2}, [1], object(), comparing(dict)):
+        assert_same(step(Module(array(2), inside(Frozen(1, note)))), array(2) + 1)
+    assert traces.count == 1
+    step(Module(array(2), inside(Frozen(True))))
+    assert traces.count == 2
+
+
+def test_a_subclass_of_a_frozen_dataclass_has_its_own_rules(traces: TraceCounter) -> None:
+    class Plain(Frozen): ...
+
+    class Own(Frozen):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own)
+
+        def __hash__(self) -> int:
+            return 1
+
+    @dataclasses.dataclass(frozen=True)
+    class More(Frozen):
+        more: float = 1.0
+
+    @filter_jit
+    def step(x: Any, held: Any) -> Any:
+        traces.tick()
+        return x * getattr(held, "more", 1.0)
+
+    counts = []
+    for held in (Plain(1), Plain(1, 2), Plain(2), Own(1), Own(2), More(1, 2, 3.0), More(1, 1, 3.0), More(1, 1, 4.0)):
+        assert_same(step(array(2), held), array(2) * getattr(held, "more", 1.0))
+        counts.append(traces.count)
+    assert counts == [1, 1, 2, 3, 3, 4, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: type("Sub", (OrderedDict,), {})(a=1),
+        lambda: type("Sub", (collections.deque,), {})([1]),
+        lambda: type("Sub", (collections.Counter,), {})([1]),
+        lambda: c_arrays.array("d", [1.0]),
+        lambda: type("Sub", (c_arrays.array,), {})("d"),
+    ],
+)
+def test_state_out_of_reach_without_a_hash_is_refused_with_its_path(make: Callable[[], Any]) -> None:
+    model = Module(array(2), make())
+    with pytest.raises(TypeError, match=r"model\.static"):
+        filter_jit(lambda model: model.weight)(model)
