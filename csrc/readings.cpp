@@ -463,7 +463,8 @@ class ReadingWalk {
 
   bool instance(PyObject* it) {
     // By identity, unless its class says that others may be equal.
-    if (!mark(kInstance) || !a_type(it) || !state(it)) return false;
+    const auto content = [] { return std::string(".<content>"); };
+    if (!mark(kInstance) || !a_type(it) || !part(content_of(it).get(), content) || !state(it)) return false;
     const PyTypeObject* type = Py_TYPE(it);
     const bool is_value =
         type->tp_richcompare != PyBaseObject_Type.tp_richcompare && type->tp_hash != PyObject_HashNotImplemented;

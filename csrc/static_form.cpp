@@ -119,7 +119,7 @@ Ref content_of(PyObject* value) {
     return Ref::checked(PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)));
   }
   if (base == &PyByteArray_Type) return Ref::checked(PyByteArray_FromObject(value));
-  // A partial, whose slots are its attributes.
+  if (!PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(hooks().partial_type.get()))) return {};
   std::vector<Ref> parts;
   parts.reserve(3);
   for (std::size_t i = 0; i < 3; ++i) parts.push_back(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));

@@ -72,7 +72,7 @@ Ref field(PyObject* value, PyObject* name);
 // The items of a dictionary or set as a list, without code of a subclass: pairs of keys and values, in order.
 Ref items_of_dict(PyObject* dict);
 Ref items_of_set(PyObject* set);
-// The built-in content of an instance of a subclass: an object of the built-in type itself.
+// The built-in content of an instance of a subclass: an object of the built-in type itself; empty if there is none.
 Ref content_of(PyObject* value);
 // The state of an instance beside such content: visit(name, value), the dictionary first and then the slots; an empty
 // slot has no value.

@@ -11,6 +11,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import gc
 import logging
+import threading
 from collections.abc import Callable, Iterator
 
 import jax
@@ -40,8 +41,8 @@ class TraceCounter:
     """
 
     def __init__(self) -> None:
-        self.name = f"tests.ticks.{id(self)}"
-        logging.getLogger(self.name).filters = [_Ticks()]  # the name may be that of one that is gone
+        self.name = f"tests.ticks.{threading.Thread().name}"  # a number of its own, which the standard library counts
+        logging.getLogger(self.name).addFilter(_Ticks())
 
     def tick(self) -> None:
         logging.getLogger(self.name).critical("")

@@ -268,13 +268,13 @@ class Snapshotter:
 
     def _too_deep(self, value: Any, kind: type) -> Part:
         label = "function" if callable(value) else "static"
-        if self._by_structure and isinstance(value, _NESTED):  # an equal one must be no cause
+        if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
             return Part(("deep", read(value, "__code__", kind)), label, self._callable_text(value))
         return Part(("address", id(value)), label, self._callable_text(value), _refs(value))
 
     @staticmethod
     def _callable_text(value: Any) -> str:
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:
             return f"{value.__name__} at {file_text(value.__code__.co_filename)}:{value.__code__.co_firstlineno}"
         return str(read(value, "__name__") or type(value).__name__)
 
@@ -282,18 +282,18 @@ class Snapshotter:
         self._met[id(value)] = (len(self._met), value)
 
     def _compound(self, value: Any, kind: type) -> Part:
-        if isinstance(value, types.FunctionType):
+        if issubclass(kind, types.FunctionType):
             return self._function(value)
-        if isinstance(value, types.MethodType):
+        if issubclass(kind, types.MethodType):
             items = (("function", self.value(value.__func__)), ("self", self.value(value.__self__)))
             return self._composite("method", kind, value.__qualname__, items)
-        if isinstance(value, functools.partial):
+        if issubclass(kind, functools.partial):
             return self._partial(value)
-        if isinstance(value, type):
+        if issubclass(kind, type):
             return Part(("address", id(value)), "class", _class_text(value), _refs(value))
-        if isinstance(value, enum.Enum):
+        if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", _refs(kind))
-        if isinstance(value, (jax.Array, Tracer, np.ndarray)):
+        if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
             return Part(("address", id(value)), "array", array_part(value, value).text, _refs(value))
         items = self._items(value, kind)
         if items is not None:
@@ -309,12 +309,12 @@ class Snapshotter:
         Of dictionaries always copies: while an item is looked at, its text or another thread may change them.
         """
         pairs: list[tuple[str, Any]]
-        if isinstance(value, tuple) and len(value) <= _MAX_ITEMS:
+        if issubclass(kind, tuple) and len(value) <= _MAX_ITEMS:
             names = getattr(kind, "_fields", None)
             pairs = [(f".{names[i]}" if names else f"[{i}]", item) for i, item in enumerate(value)]
-        elif isinstance(value, list) and len(value) <= _MAX_ITEMS:
+        elif issubclass(kind, list) and len(value) <= _MAX_ITEMS:
             pairs = [(f"[{i}]", item) for i, item in enumerate(value)]
-        elif isinstance(value, dict) and len(value) <= _MAX_ITEMS:
+        elif issubclass(kind, dict) and len(value) <= _MAX_ITEMS:
             pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
             fields = kind.__dataclass_fields__
@@ -328,7 +328,7 @@ class Snapshotter:
         self._meet(value)
         inner = self.value(wrapped)
         text = f"of {inner.text if inner.label == 'function' else inner}"
-        options = {"options": value._options} if isinstance(value, _core.JitFunction) else jit_options(value)
+        options = {"options": value._options} if type(value) is _core.JitFunction else jit_options(value)
         items = [("function", inner)]
         items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
         if self._by_structure and options is not None:
@@ -409,7 +409,7 @@ class Snapshotter:
         if kind in (str, bytes) and len(value) > _MAX_TEXT:
             value = value[:_MAX_TEXT]
         trusted = kind in _ATOMS or kind.__module__.split(".")[0] in ("builtins", "numpy", "jax", "jaxlib", "pathlib")
-        if isinstance(value, (tuple, list, dict, set, frozenset)):
+        if issubclass(kind, (tuple, list, dict, set, frozenset)):
             if not self._verbose or len(value) > _MAX_ITEMS:
                 return f"of {len(value)}"
         elif not trusted and not self._verbose:
