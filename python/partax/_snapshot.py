@@ -317,7 +317,7 @@ class Snapshotter:
         elif issubclass(kind, dict) and len(value) <= _MAX_ITEMS:
             pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
-            fields = kind.__dataclass_fields__
+            fields: Any = getattr(kind, "__dataclass_fields__", {})
             pairs = [(f".{name}", value.__dict__[name]) for name in fields if name in read(value, "__dict__", {})]
         else:
             return None
