@@ -1337,8 +1337,8 @@ WAYS: dict[str, Callable[[], Call]] = {
     "closed over": call_closed_over,
 }
 # Whether the functions made before are alive makes no difference.
-PLACES = [("direct", True), ("static argument", True), *((way, False) for way in WAYS)]
-FEW_PLACES = [("direct", False), ("static argument", True), ("gradient", False)]
+PLACES = [("direct", False), ("static argument", True), ("partial", False), ("in a static field", False)]
+FEW_PLACES = [("direct", True), ("static argument", False), ("gradient", False), ("closed over", False)]
 
 
 def answers(module: types.ModuleType, call: Call, *, keep: bool) -> list[float]:

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax.training.train_state import TrainState
 
 import partax
 from conftest import TraceCounter
@@ -203,13 +202,14 @@ def test_keys_of_a_dictionary_are_those_of_the_call() -> None:
 
 
 def test_a_train_state_has_its_own_functions() -> None:
+    train_state = pytest.importorskip("flax.training.train_state", reason="Flax is not here")
     step = filter_jit(lambda state: state.apply_gradients(grads=state.params))
     for scale in (1.0, 1.0, 2.0, 1.0):
 
         def apply_fn(params: Any, x: Any, scale: Any = scale) -> Any:
             return params["w"] * x * scale
 
-        state = TrainState.create(apply_fn=apply_fn, params={"w": jnp.ones(2)}, tx=optax.adam(1e-3))
+        state = train_state.TrainState.create(apply_fn=apply_fn, params={"w": jnp.ones(2)}, tx=optax.adam(1e-3))
         for _ in range(2):
             new = step(state)
             assert new.tx is state.tx and new.apply_fn is state.apply_fn

@@ -24,6 +24,7 @@ from partax._differences import (
     unproven_function,
 )
 from partax._explain import RetraceError, RetraceWarning, call_site, explaining, report_line, site_text
+from partax._opaque import warn_of_arrays
 from partax._proofs import read
 from partax._snapshot import Part, Snapshot, Snapshotter
 
@@ -464,6 +465,7 @@ def begin_trace(
     difference: str,
 ) -> Record:
     """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
+    warn_of_arrays(described)
     snapshot = history.take(described, values, tracers)
     _time_flatten_functions(described, arguments)
     if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
