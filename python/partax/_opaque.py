@@ -18,14 +18,14 @@ _warned: set[tuple[str, str, str]] = set()
 
 
 def warn_of_arrays(described: Iterable[tuple[str, int, Any]]) -> None:
-    """Warns once of each place where a static object of a user's class holds an array.
+    """Warns once of each place where an object of a user's class, known by identity, holds an array.
 
     Args:
       described: the parts of a call that is traced, as `_core.describe_call` gives them.
     """
     for path, kind, value in described:
         cls = type(value)
-        if kind != _VALUE or is_installed(cls.__module__):
+        if kind != _VALUE or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
             continue
         place = next(_arrays(path, value, 0), None)
         key = (cls.__module__, cls.__qualname__, place or "")
