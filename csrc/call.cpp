@@ -161,11 +161,11 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   add_own_statics(entry->key, spec, leaves);
   if (entry->value) return entry;
   frame.entry = entry.get();
-  if (const auto [index, reading] = cache.table.difference(spec, frame.call.shape()); !reading.empty()) {
-    entry->difference = static_path(spec, names_of(frame), index) + ": a callable made anew (reads " + reading +
-                        ", which cannot be proven unchanged)";
-  }
   try {
+    if (const auto [index, reading] = cache.table.difference(spec, frame.call.shape()); !reading.empty()) {
+      entry->difference = static_path(spec, names_of(frame), index) + ": a callable made anew (reads " + reading +
+                          ", which cannot be proven unchanged)";
+    }
     is_new = build_target(frame, *entry, leaves);
   } catch (...) {
     cache.table.erase_untraced(*entry);

@@ -61,12 +61,23 @@ bool is_installed(PyObject* module_name) {
          Ref::checked(PyObject_CallOneArg(hooks().is_installed.get(), module_name)).get() == Py_True;
 }
 
-// The module that a dictionary of globals is of, if Python or a library defines it.
+// The value of a name in a dictionary; empty if there is none.
+Ref look_up(PyObject* dict, PyObject* name) {
+  Ref found = Ref::borrow(PyDict_GetItemWithError(dict, name));
+  if (!found && PyErr_Occurred() != nullptr) throw PythonError{};
+  return found;
+}
+
+Ref look_up(PyObject* dict, const char* name) {
+  return look_up(dict, Ref::checked(PyUnicode_InternFromString(name)).get());
+}
+
+// Whether a dictionary of globals is that of a module which Python or a library defines.
 bool is_of_installed_module(PyObject* globals) {
-  PyObject* name = PyDict_GetItemString(globals, "__name__");
-  PyObject* module = name == nullptr ? nullptr : PyDict_GetItemWithError(PyImport_GetModuleDict(), name);
-  if (module == nullptr || !PyModule_Check(module) || PyModule_GetDict(module) != globals) return false;
-  return is_installed(name);
+  const Ref name = look_up(globals, "__name__");
+  const Ref module = name ? look_up(PyImport_GetModuleDict(), name.get()) : Ref();
+  if (!module || !PyModule_Check(module.get()) || PyModule_GetDict(module.get()) != globals) return false;
+  return is_installed(name.get());
 }
 
 bool is_plain_constant(PyObject* value) noexcept {
@@ -394,12 +405,6 @@ class ReadingWalk {
     return part(found.get(), [&] { return "global '" + path + "'"; });
   }
 
-  static Ref look_up(PyObject* dict, PyObject* name) {
-    Ref found = Ref::borrow(PyDict_GetItemWithError(dict, name));
-    if (!found && PyErr_Occurred() != nullptr) throw PythonError{};
-    return found;
-  }
-
   bool callable(PyObject* it, CallableSort sort) {
     if (sort == CallableSort::kJitted) {
       const Ref read = Ref::checked(PyObject_CallOneArg(hooks().jitted_parts.get(), it));
@@ -437,7 +442,9 @@ class ReadingWalk {
     for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(mro.get()); ++i) {
       if (!part(PyTuple_GET_ITEM(mro.get(), i), [] { return std::string(".__mro__"); })) return false;
     }
-    const bool is_enum = Py_TYPE(it) != &PyType_Type && PyObject_HasAttr(it, member_map()) == 1;
+    const Ref members = Py_TYPE(it) == &PyType_Type ? Ref() : maybe_attribute(it, "_member_map_");
+    if (!members) forgive();
+    const bool is_enum = static_cast<bool>(members);
     const Ref dict = attribute(it, "__dict__");
     const Ref items = Ref::checked(PyMapping_Items(dict.get()));
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
@@ -451,14 +458,9 @@ class ReadingWalk {
     return mark(kClass, static_cast<std::size_t>(PyList_GET_SIZE(items.get())));
   }
 
-  static PyObject* member_map() {
-    static PyObject* const name = Ref::checked(PyUnicode_InternFromString("_member_map_")).release();
-    return name;
-  }
-
   static bool is_library_class(PyTypeObject* type) {
-    PyObject* module = PyDict_GetItemString(type->tp_dict, "__module__");
-    return module != nullptr && is_installed(module);
+    const Ref module = look_up(type->tp_dict, "__module__");
+    return module && is_installed(module.get());
   }
 
   bool instance(PyObject* it) {

@@ -57,6 +57,8 @@ def read(value: Any, name: str, default: Any = None) -> Any:
     """An attribute of a user's object; the default where asking for it raises, whatever it is."""
     try:
         return getattr(value, name, default)
+    except MemoryError:
+        raise
     except Exception:
         return default
 
