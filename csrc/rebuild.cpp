@@ -113,6 +113,8 @@ class Rebuilder {
  private:
   static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
 
+  bool has_static(std::size_t index) const { return !spec_.statics[index].absent() || leaves_.gives_static(index); }
+
   Ref static_value(std::size_t index) const {
     Ref value = leaves_.static_value(spec_, index);
     if (!value) {
@@ -208,12 +210,12 @@ class Rebuilder {
       PyObject* names = hooks().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
         const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
-        const Ref value = leaves_.has_static(spec_, index) ? static_value(index) : Ref::borrow(hooks().missing.get());
+        const Ref value = has_static(index) ? static_value(index) : Ref::borrow(hooks().missing.get());
         checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
-      if (!leaves_.has_static(spec_, node.first_static + i)) continue;
+      if (!has_static(node.first_static + i)) continue;
       const Ref value = static_value(node.first_static + i);
       if (value.get() == hooks().missing.get()) continue;
       checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));

@@ -14,8 +14,11 @@ class LeafSource {
   virtual Ref leaf(std::size_t index) = 0;
   // The static value at `index`.
   virtual Ref static_value(const TreeSpec& spec, std::size_t index) { return spec.statics[index].value(); }
-  // Whether there is one: a field may be absent.
-  virtual bool has_static(const TreeSpec& spec, std::size_t index) const { return !spec.statics[index].absent(); }
+  // Whether there is one though the spec holds none: a field may be absent.
+  virtual bool gives_static(std::size_t index) const {
+    (void)index;
+    return false;
+  }
   // Whether it is the one that the spec holds.
   virtual bool is_stored(std::size_t index) const {
     (void)index;

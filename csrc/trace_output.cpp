@@ -109,7 +109,10 @@ PyMethodDef unflatten_method = {"unflatten_output",
 class CallLeaves final : public LeafSource {
  public:
   CallLeaves(const TraceOutput& output, PyObject* results, const LeafBuffer& inputs)
-      : output_(output), results_(results), inputs_(inputs) {}
+      : output_(output),
+        results_(results),
+        inputs_(inputs),
+        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {}
 
   Ref leaf(std::size_t index) override {
     const std::int32_t source = output_.source[index];
@@ -123,17 +126,15 @@ class CallLeaves final : public LeafSource {
     return Ref::checked(PyObject_CallFunctionObjArgs(hooks().to_device.get(), input, inputs.get(), nullptr));
   }
 
-  bool has_static(const TreeSpec& spec, std::size_t index) const override {
-    return (!output_.static_source.empty() && output_.static_source[index] >= 0) || !spec.statics[index].absent();
-  }
+  bool gives_static(std::size_t index) const override { return source_of(index) >= 0; }
 
   bool is_stored(std::size_t index) const override {
-    return output_.static_source.empty() || output_.static_source[index] == TraceOutput::kStored ||
-           (output_.static_source[index] >= 0 && !inputs_.has_own_statics());
+    return are_stored_ || source_of(index) == TraceOutput::kStored ||
+           (source_of(index) >= 0 && !inputs_.has_own_statics());
   }
 
   Ref static_value(const TreeSpec& spec, std::size_t index) override {
-    const std::int32_t source = output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
+    const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
     if (source == TraceOutput::kStored) return LeafSource::static_value(spec, index);
     if (source >= 0) return own(static_cast<std::size_t>(source));
     const Ref filled = spec.statics[index].value();
@@ -143,6 +144,10 @@ class CallLeaves final : public LeafSource {
   }
 
  private:
+  std::int32_t source_of(std::size_t index) const noexcept {
+    return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
+  }
+
   Ref own(std::size_t index) const {
     const OwnStatic& wanted = output_.own[index];
     PyObject* given = inputs_.has_own_statics() ? inputs_.own_static(wanted.index) : nullptr;
@@ -159,6 +164,7 @@ class CallLeaves final : public LeafSource {
   const TraceOutput& output_;
   PyObject* results_;
   const LeafBuffer& inputs_;
+  const bool are_stored_;  // all static values are those of the spec
 };
 
 }  // namespace
@@ -283,6 +289,10 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     any = any || static_source[i] != kStored;
   }
   if (!any) static_source.clear();
+  for (std::size_t i = 0; i < static_source.size(); ++i) {
+    const bool is_held = static_source[i] == kStored || (static_source[i] >= 0 && !spec.statics[i].absent());
+    keys_hold_all = keys_hold_all && is_held;
+  }
   std::size_t next = 0;
   for (const Node& node : spec.nodes) {
     if (node.kind != Kind::kRegistered) continue;

@@ -27,7 +27,8 @@ struct TraceOutput {
   static constexpr std::int32_t kStored = -1;
   static constexpr std::int32_t kTemplate = -2;
   std::vector<std::int32_t> static_source;
-  Ref shardings;  // explicit out_shardings, one for each result, or null
+  bool keys_hold_all = true;  // a call without other objects than its key's gives what the spec holds
+  Ref shardings;              // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 
   // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is
