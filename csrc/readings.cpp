@@ -206,7 +206,7 @@ class ReadingWalk {
       return container(dict.get());
     }
     if (PyModule_Check(it)) return is_installed(attribute(it, "__name__").get()) && object(it);
-    if (is_of_library(it)) return immutable(it);
+    if (known_ == nullptr && is_of_library(it)) return immutable(it);
     if (const CallableSort sort = callable_sort(it); sort != CallableSort::kNone) return callable(it, sort);
     switch (form_of(it)) {
       case Form::kTuple:
@@ -321,8 +321,9 @@ class ReadingWalk {
     const Ref code = Ref::borrow(known->func_code), globals = Ref::borrow(known->func_globals);
     const Ref builtins = Ref::borrow(known->func_builtins);
     const bool library = is_of_installed_module(globals.get());
-    if (library && reads_outside(it)) return false;
-    if (library && is_of_library(it)) return immutable(it);
+    // What is compared with a function that was walked is walked, whoever defines it.
+    if (known_ == nullptr && library && reads_outside(it)) return false;
+    if (known_ == nullptr && library && is_of_library(it)) return immutable(it);
     const bool is_root = kept_.size() == 1;
     if (!mark(kFunction, library ? 1 : 0) || !item(Readings::Item::kCode, 0, code.get())) return false;
     const std::size_t names_at = known_ == nullptr ? record_->items_.size() - 1 : at_ - 1;
