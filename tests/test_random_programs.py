@@ -176,6 +176,11 @@ def own_method(w: World, value: Any) -> None:
     w.held_model.method = lambda: value
 
 
+def another_instance(w: World, value: Any) -> None:
+    w.space["model"] = w.space["Model"](value)
+    w.space["model"].inner = w.space["Model"](value)
+
+
 CHANGES: dict[str, Callable[[World, Any], None]] = {
     "nothing": lambda w, value: None,
     "the cell is run again": lambda w, value: exec(compile(w.source, "<another cell>", "exec"), w.space),
@@ -198,7 +203,7 @@ CHANGES: dict[str, Callable[[World, Any], None]] = {
     "a method of the instance": own_method,
     "an instance": lambda w, value: setattr(w.space["model"], "rate", value),
     "an instance in an instance": lambda w, value: setattr(w.space["model"].inner, "rate", value),
-    "another instance": lambda w, value: w.space.update(model=w.space["Model"](value)),
+    "another instance": another_instance,
     "a slot": lambda w, value: setattr(w.space["slotted"], "rate", value),
     "a frozen dataclass": lambda w, value: w.space.update(frozen=w.space["Frozen"](value)),
     "an attribute of a list": lambda w, value: setattr(w.space["listing"], "extra", value),
