@@ -274,13 +274,14 @@ def test_a_function_made_anew_gives_what_plain_python_gives(
         found, traces = call(fun, X)
         assert text(found) == expected, (name, value, reads)
         again, traces_again = call(fun, X)
-        assert (text(again), traces_again) == (expected, traces), (name, reads)
+        # The count falls where the entry of something that is gone is dropped.
+        assert text(again) == expected and traces_again <= traces, (name, reads)
         if keeps:
             kept.append(fun)
         same = program.make()
         found, traces_again = call(same, X)
         assert text(found) == expected, (name, reads)
-        assert traces_again == traces or not proven, (name, reads, _core.difference(fun, same))
+        assert traces_again <= traces or not proven, (name, reads, _core.difference(fun, same))
 
 
 def test_what_the_programs_read_is_proven() -> None:
