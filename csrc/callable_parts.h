@@ -20,6 +20,9 @@ PyObject* const* partial_names() noexcept;
 // Makes them; before anything else is asked of callables.
 void intern_partial_names();
 
+// What a filter_jit wrapper wraps.
+inline Ref wrapped_callable(PyObject* wrapper) { return attribute(wrapper, "_function"); }
+
 // Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
 template <typename Same>
@@ -46,14 +49,11 @@ bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
     return same(std::size_t{3}, dictionary(_PyObject_GetDictPtr(callable)));  // asking for __dict__ would make one
   }
   if (sort == CallableSort::kWrapper) {
-    const Ref wrapped = attribute(callable, "_function");
+    const Ref wrapped = wrapped_callable(callable);
     return same(std::size_t{0}, wrapped.get());
   }
   return true;
 }
-
-// What a filter_jit wrapper wraps.
-inline Ref wrapped_callable(PyObject* wrapper) { return attribute(wrapper, "_function"); }
 
 // Whether the code of a function writes to its cell `i`, which holds `content`, and does not read it.
 bool is_written_cell(PyObject* code, std::size_t i, PyObject* content);

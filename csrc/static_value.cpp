@@ -527,13 +527,6 @@ void StaticValue::stop_sharing(const std::string& reason) const {
   });
 }
 
-bool StaticValue::is_shared() const noexcept {
-  if (mode_ == Mode::kCallable && composite_->readings && !composite_->readings->proven()) return false;
-  if (mode_ == Mode::kCallable || composite_ == nullptr) return true;
-  const std::vector<StaticValue>& items = composite_->items;
-  return std::all_of(items.begin(), items.end(), [](const StaticValue& item) { return item.is_shared(); });
-}
-
 bool StaticValue::may_wait() const noexcept {
   if (mode_ == Mode::kCallable) {
     if (composite_->readings && (!composite_->readings->proven() || composite_->readings->holds_arrays())) return false;

@@ -49,8 +49,7 @@ class StaticValue {
   void observe(PyObject* other) const;
   // No callable made anew is the same.
   void stop_sharing(const std::string& reason) const;
-  // Whether callables made anew may be the same; and whether a trace may wait for them when all are gone.
-  bool is_shared() const noexcept;
+  // Whether a trace may wait for callables made anew when all of them are gone.
   bool may_wait() const noexcept;
   // What a callable of the same code as these reads otherwise, or what of them is not proven; empty if there is none.
   std::string difference(PyObject* other) const;

@@ -83,10 +83,6 @@ void TreeSpec::stop_sharing(const std::string& reason) const {
   for (const StaticValue& value : statics) value.stop_sharing(reason);
 }
 
-bool TreeSpec::is_shared() const noexcept {
-  return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.is_shared(); });
-}
-
 bool TreeSpec::may_wait() const noexcept {
   return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
 }

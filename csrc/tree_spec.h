@@ -47,7 +47,6 @@ struct TreeSpec {
   bool holds_callables() const noexcept;
   void observe(const TreeSpec& values) const;
   void stop_sharing(const std::string& reason) const;
-  bool is_shared() const noexcept;
   bool may_wait() const noexcept;
   // The index of the first value with a difference, and that; empty if there is none.
   std::pair<std::size_t, std::string> difference(const TreeSpec& values) const;

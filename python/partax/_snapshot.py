@@ -1,6 +1,5 @@
 """Small descriptions of all that a traced program depends on: they compare, they print, and keep nothing alive."""
 
-import dis
 import enum
 import functools
 import struct
@@ -17,11 +16,10 @@ from partax import _core
 from partax._explain import file_text
 from partax._jax_private import configuration, is_committed, jit_options
 from partax._placement import context_text, sharding_text
-from partax._proofs import read
+from partax._proofs import read, written_cells
 
 _ARRAY, _VALUE, _RUN, _NODE = range(4)
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
-_ASSIGNS = {"STORE_DEREF", "DELETE_DEREF"}
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_TEXT = 60
 _MAX_ITEMS = 256
@@ -143,18 +141,6 @@ def _name(kind: type) -> str:
 
 def _class_text(kind: type) -> str:
     return _name(kind) if kind.__module__ == "builtins" else f"{kind.__module__}.{_name(kind)}"
-
-
-def _own_records(code: types.CodeType) -> set[str]:
-    """The free variables that a function sets itself, as it does a counter: they are no cause of a trace."""
-    names: set[str] = set()
-    operations = set(code.co_code[::2])
-    if any(dis.opmap[name] in operations for name in _ASSIGNS):
-        names = {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNS}
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            names |= _own_records(inner)
-    return names.intersection(code.co_freevars)
 
 
 def _refs(value: Any) -> tuple[Any, ...]:
@@ -355,9 +341,9 @@ class Snapshotter:
         attributes = dict(function.__dict__)
         if "__wrapped__" in attributes:  # first, since a change is told where it is met first
             items.append(("attribute '__wrapped__'", self.value(attributes.pop("__wrapped__"))))
-        records = _own_records(code) if code.co_freevars else ()
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            if name in records:
+        cells = zip(code.co_freevars, function.__closure__ or (), written_cells(code), strict=True)
+        for name, cell, written in cells:
+            if written:  # it sets the variable itself, as a counter: that is no cause of a trace
                 continue
             try:
                 contents = cell.cell_contents
