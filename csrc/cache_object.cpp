@@ -89,35 +89,22 @@ PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_metho
 PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(CallCacheObject), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
 
-std::string text_of(PyObject* text) {
-  const char* utf8 = PyUnicode_AsUTF8(text);
-  if (utf8 == nullptr) throw PythonError{};
-  return utf8;
-}
-
 Ref interned(PyObject* name) {
   Py_INCREF(name);
   PyUnicode_InternInPlace(&name);
   return Ref::steal(name);
 }
 
-// (function name, names, optional, positional-only, positional, name of *args, **kwargs?, defaults, and what options
-// call all of *args, all of **kwargs, and what is shown of their values: positional, named, *args, **kwargs) from
-// Python.
-Parameters read_parameters(PyObject* description) {
+// From partax._parameters.CallParameters.
+Parameters read_parameters(Ref description) {
   Parameters parameters;
   const char* function = nullptr;
-  PyObject *names = nullptr, *optional = nullptr;
+  PyObject *names = nullptr, *optional = nullptr, *shown_named = nullptr, *for_names = nullptr;
   Py_ssize_t positional_only = 0, positional = 0;
-  const char* var_positional = nullptr;
-  int var_keyword = 0, live = 0;
-  const char *all_positional = nullptr, *all_keyword = nullptr;
-  PyObject *shown_positional = nullptr, *shown_named = nullptr;
-  const char *shown_var_positional = nullptr, *shown_var_keyword = nullptr;
-  if (!PyArg_ParseTuple(description, "sO!O!nnspissO!O!ss", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
-                        &positional_only, &positional, &var_positional, &var_keyword, &live, &all_positional,
-                        &all_keyword, &PyTuple_Type, &shown_positional, &PyTuple_Type, &shown_named,
-                        &shown_var_positional, &shown_var_keyword)) {
+  int var_positional = 0, var_keyword = 0, live = 0;
+  if (!PyArg_ParseTuple(description.get(), "sO!O!nnppiO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
+                        &positional_only, &positional, &var_positional, &var_keyword, &live, &PyTuple_Type,
+                        &shown_named, &for_names, &for_names)) {
     throw PythonError{};
   }
   parameters.function = function;
@@ -127,20 +114,13 @@ Parameters read_parameters(PyObject* description) {
   }
   parameters.num_positional_only = static_cast<std::size_t>(positional_only);
   parameters.num_positional = static_cast<std::size_t>(positional);
-  parameters.var_positional = *var_positional != '\0';
-  parameters.var_positional_name = var_positional;
+  parameters.var_positional = var_positional != 0;
   parameters.var_keyword = var_keyword != 0;
   parameters.defaults = static_cast<Parameters::Defaults>(live);
-  parameters.all_positional = all_positional;
-  parameters.all_keyword = all_keyword;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shown_positional); ++i) {
-    parameters.shown_positional.push_back(text_of(PyTuple_GET_ITEM(shown_positional, i)));
-  }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shown_named); ++i) {
     parameters.shown_named.push_back(interned(PyTuple_GET_ITEM(shown_named, i)));
   }
-  parameters.shown_var_positional = shown_var_positional;
-  parameters.shown_var_keyword = shown_var_keyword;
+  parameters.description = std::move(description);
   return parameters;
 }
 
@@ -164,8 +144,7 @@ Callables callables_of(PyObject* options) {
 }
 
 Ref make_cache(PyObject* function, PyObject* options) {
-  const Ref description = Ref::checked(PyObject_CallOneArg(hooks().call_parameters.get(), function));
-  Parameters parameters = read_parameters(description.get());
+  Parameters parameters = read_parameters(call_python("call_parameters", function));
   const Ref size = attribute(options, "cache_size");
   const std::size_t max_size = PyLong_AsSize_t(size.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "call_cache.h"
 #include "call_signature.h"
@@ -55,9 +54,8 @@ struct CallFrame {
   bool in_user_code = false;  // what jax does now is not for this call's own target
 };
 
-// The roots of the paths of a call's values.
-using Names = std::vector<std::string>;
-Names names_of(const CallFrame& frame);
+// The roots of the paths of a call's values: a tuple.
+Ref names_of(const CallFrame& frame);
 
 // How the values of a call are flattened.
 FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bool abstract);
@@ -69,17 +67,19 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
   try {
     Flattener(spec, leaves, options).call(values, count);
   } catch (const WalkError& error) {
-    error.raise(names().at(error.origin()));
+    const Ref roots = names();
+    PyObject* root = PyTuple_GetItem(roots.get(), static_cast<Py_ssize_t>(error.origin()));
+    if (root == nullptr) throw PythonError{};
+    error.raise(exact_text(root));
     throw PythonError{};
   }
 }
 
-[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const Names& names);
-
 // The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
-// A target may fail on an argument before it traces. If so, replaces the exception by one with the argument's path.
-void explain_failure(const CallFrame& frame, const LeafBuffer& leaves);
+// A target may fail on an argument before it traces. Then Python may put an exception with the argument's path in the
+// place of the one that is set. The frame must be the innermost.
+void explain_failure(const CallFrame& frame);
 
 }  // namespace partax

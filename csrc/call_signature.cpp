@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tree_path.h"
+#include "node_kind.h"
 
 namespace partax {
 namespace {
@@ -32,7 +32,8 @@ std::string quoted(PyObject* name) {
 }  // namespace
 
 bool CallShape::operator==(const CallShape& other) const {
-  if (!(given == other.given) || num_extra != other.num_extra || keywords.size() != other.keywords.size()) return false;
+  if (left_out != other.left_out || num_extra != other.num_extra || keywords.size() != other.keywords.size())
+    return false;
   for (std::size_t i = 0; i < keywords.size(); ++i) {
     PyObject *a = keywords[i].get(), *b = other.keywords[i].get();
     if (a != b && PyUnicode_Compare(a, b) != 0) return false;
@@ -41,7 +42,8 @@ bool CallShape::operator==(const CallShape& other) const {
 }
 
 std::size_t CallShape::hash() const {
-  std::size_t seed = given.hash() ^ num_extra;
+  std::size_t seed = num_extra;
+  for (const std::uint32_t i : left_out) seed = (seed ^ i) * 0x9E3779B97F4A7C15ull;
   for (const Ref& name : keywords) {
     seed = (seed ^ static_cast<std::size_t>(PyObject_Hash(name.get()))) * 0x9E3779B97F4A7C15ull;
   }
@@ -74,7 +76,6 @@ BoundCall::BoundCall(const Parameters& parameters, PyObject* function, PyObject*
     // Every parameter by position: the caller's own array will do.
     values_ = args;
     size_ = num_args;
-    shape_.given.add_first(named);
     return;
   }
   bind(parameters, function, first, self, args, num_args, keyword_names);
@@ -164,9 +165,11 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
     out[size_++] = first;
   }
   for (std::size_t i = 0; i < named; ++i) {
-    if (slots[i] == nullptr) continue;
-    shape_.given.add(i);
-    out[size_++] = slots[i];
+    if (slots[i] != nullptr) {
+      out[size_++] = slots[i];
+    } else {
+      shape_.left_out.push_back(static_cast<std::uint32_t>(i));
+    }
   }
   shape_.num_extra = static_cast<std::uint32_t>(extra.size());
   for (PyObject* value : extra) out[size_++] = value;
@@ -176,74 +179,28 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
   }
 }
 
-std::vector<std::string> value_names(const Parameters& parameters, const CallShape& shape, bool has_callable) {
-  std::vector<std::string> result;
-  if (has_callable) result.push_back(parameters.function);
-  for (std::size_t i = 0; i < parameters.names.size(); ++i) {
-    if (!shape.given.has(i)) continue;
-    const char* utf8 = PyUnicode_AsUTF8(parameters.names[i].get());
-    if (utf8 == nullptr) throw PythonError{};
-    result.emplace_back(utf8);
-  }
-  for (std::size_t i = 0; i < shape.num_extra; ++i) {
-    const std::size_t shown = parameters.shown_positional.size();
-    const auto is_shown = [&](const Ref& keyword) {
-      return PyUnicode_CompareWithASCIIString(keyword.get(), parameters.shown_positional[i].c_str()) == 0;
-    };
-    if (i < shown && !parameters.shown_positional[i].empty() &&
-        std::none_of(shape.keywords.begin(), shape.keywords.end(), is_shown)) {
-      result.push_back(parameters.shown_positional[i]);
-    } else if (i >= shown && !parameters.shown_var_positional.empty()) {
-      result.push_back(parameters.shown_var_positional + index_segment(static_cast<Py_ssize_t>(i - shown)));
-    } else {
-      result.push_back(parameters.var_positional_name + index_segment(static_cast<Py_ssize_t>(i)));
-    }
-  }
-  for (const Ref& name : shape.keywords) {
-    const char* utf8 = PyUnicode_AsUTF8(name.get());
-    if (utf8 == nullptr) throw PythonError{};
-    result.emplace_back(utf8);
-  }
-  return result;
+Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable) {
+  std::vector<Ref> left_out;
+  for (const std::uint32_t i : shape.left_out) left_out.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
+  return Ref::checked(Py_BuildValue("(OOnOO)", parameters.description.get(), tuple_of(std::move(left_out)).get(),
+                                    static_cast<Py_ssize_t>(shape.num_extra), tuple_of(shape.keywords).get(),
+                                    has_callable ? Py_True : Py_False));
 }
 
-OptionNames option_names(const Parameters& parameters, const CallShape& shape, bool has_callable) {
-  OptionNames result;
-  if (has_callable) result.emplace_back();
-  const std::vector<std::string> names = value_names(parameters, shape, has_callable);
-  const std::size_t num_named = names.size() - shape.num_extra - shape.keywords.size();
-  const auto add = [&](const std::string& name) {
-    if (!name.empty()) result.back().push_back(name);
-  };
-  for (std::size_t i = result.size(); i < names.size(); ++i) {
-    result.emplace_back();
-    if (i < num_named) {
-      add(names[i]);
-    } else if (i < num_named + shape.num_extra) {
-      const std::size_t extra = i - num_named, shown = parameters.shown_positional.size();
-      if (extra < shown) add(parameters.shown_positional[extra]);
-      if (extra >= shown) add(parameters.shown_var_positional);
-      add(parameters.all_positional);
-    } else {
-      PyObject* keyword = shape.keywords[i - num_named - shape.num_extra].get();
-      add(names[i]);
-      if (parameters.shown_index_of(keyword) == parameters.shown_named.size()) add(parameters.shown_var_keyword);
-      add(parameters.all_keyword);
-    }
-  }
-  return result;
+Ref value_names(const Parameters& parameters, const CallShape& shape, bool has_callable) {
+  return call_python("value_names", shape_data(parameters, shape, has_callable));
 }
 
 Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,
               std::size_t first_value) {
   std::vector<PyObject*> positional, by_keyword;
   std::vector<Ref> names;
-  bool gap = false;
+  auto left_out = shape.left_out.begin();
   std::size_t at = first_value;
   for (std::size_t i = 0; i < parameters.names.size(); ++i) {
-    if (!shape.given.has(i)) {
-      gap = true;
-    } else if (i < parameters.num_positional && !gap) {
+    if (left_out != shape.left_out.end() && *left_out == i) {
+      ++left_out;
+    } else if (i < parameters.num_positional && left_out == shape.left_out.begin()) {
       positional.push_back(values[at++].get());
     } else {
       names.push_back(parameters.names[i]);
@@ -255,13 +212,7 @@ Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* ca
     names.push_back(name);
     by_keyword.push_back(values[at++].get());
   }
-  Ref keyword_names;
-  if (!names.empty()) {
-    keyword_names = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(names.size())));
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      PyTuple_SET_ITEM(keyword_names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(names[i].get()));
-    }
-  }
+  const Ref keyword_names = names.empty() ? Ref() : tuple_of(std::move(names));
   const std::size_t num_positional = positional.size();
   positional.insert(positional.end(), by_keyword.begin(), by_keyword.end());
   return Ref::checked(PyObject_Vectorcall(callable, positional.data(), num_positional, keyword_names.get()));

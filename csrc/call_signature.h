@@ -7,47 +7,11 @@
 
 namespace partax {
 
-// Which parameters have a value. Without an allocation for the first 64.
-class GivenParameters {
- public:
-  bool has(std::size_t i) const noexcept {
-    if (i < kWord) return (first_ >> i & 1) != 0;
-    return i / kWord <= more_.size() && (more_[i / kWord - 1] >> i % kWord & 1) != 0;
-  }
-  void add(std::size_t i) {
-    if (i < kWord) {
-      first_ |= std::uint64_t{1} << i;
-      return;
-    }
-    if (i / kWord > more_.size()) more_.resize(i / kWord);
-    more_[i / kWord - 1] |= std::uint64_t{1} << i % kWord;
-  }
-  void add_first(std::size_t count) {
-    if (count < kWord) {
-      first_ = (std::uint64_t{1} << count) - 1;
-    } else {
-      first_ = ~std::uint64_t{0};
-      for (std::size_t i = kWord; i < count; ++i) add(i);
-    }
-  }
-  bool operator==(const GivenParameters& other) const { return first_ == other.first_ && more_ == other.more_; }
-  std::size_t hash() const noexcept {
-    std::size_t seed = first_ * 0x9E3779B97F4A7C15ull;
-    for (const std::uint64_t word : more_) seed = (seed ^ word) * 0x9E3779B97F4A7C15ull;
-    return seed;
-  }
-
- private:
-  static constexpr std::size_t kWord = 64;
-  std::uint64_t first_ = 0;
-  std::vector<std::uint64_t> more_;
-};
-
 // Which arguments a call gave: with the values, all that tells one way of calling from another.
 struct CallShape {
-  GivenParameters given;
-  std::uint32_t num_extra = 0;  // values taken by *args
-  std::vector<Ref> keywords;    // names of the values taken by **kwargs, in an order that does not depend on the call
+  std::vector<std::uint32_t> left_out;  // the parameters without a value, in order; most often none
+  std::uint32_t num_extra = 0;          // values taken by *args
+  std::vector<Ref> keywords;  // names of the values taken by **kwargs, in an order that does not depend on the call
   bool operator==(const CallShape& other) const;
   std::size_t hash() const;
 };
@@ -63,12 +27,8 @@ struct Parameters {
   std::size_t num_positional = 0;
   bool var_positional = true;
   bool var_keyword = true;
-  std::string var_positional_name = "args";
-  std::string all_positional;  // what options call all values in *args; empty if another one has the name
-  std::string all_keyword;     // the same of **kwargs
-  std::vector<std::string> shown_positional;  // of the values in *args, from the first; empty where it has no name
-  std::vector<Ref> shown_named;               // of the values in **kwargs, in order
-  std::string shown_var_positional, shown_var_keyword;  // of those that are neither
+  std::vector<Ref> shown_named;  // the values in **kwargs that the callable shows by name, in order
+  Ref description;               // all of it as Python has it: partax._parameters.CallParameters
   enum class Defaults : std::uint8_t { kUnknown, kOfFunction, kOfCallMethod };
   Defaults defaults = Defaults::kUnknown;  // where the defaults are read at each call
 
@@ -104,13 +64,11 @@ class BoundCall {
   bool has_callable_ = false;
 };
 
-// The root of each value's path in messages: `model`, `args[0]`, `kwargs` by their own names.
-std::vector<std::string> value_names(const Parameters& parameters, const CallShape& shape, bool has_callable);
-
-// By which names options (`donate`, `trace`) may mean each value: `args` means each of `args[0]`, `args[1]`. The
-// callable itself has none.
-using OptionNames = std::vector<std::vector<std::string>>;
-OptionNames option_names(const Parameters& parameters, const CallShape& shape, bool has_callable);
+// Which values a call has, for Python, which names them: (parameters, indices of those that were left out, number
+// of values taken by *args, names of those taken by **kwargs, whether the callable is the first value).
+Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable);
+// The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
+Ref value_names(const Parameters& parameters, const CallShape& shape, bool has_callable);
 
 // Calls `callable` with rebuilt values in the form that `shape` describes.
 Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "cache_object.h"
+#include "described.h"
 #include "forwarded.h"
 #include "shared_caches.h"
 #include "trace_output.h"
@@ -55,7 +56,7 @@ Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject*
     frame.in_user_code = true;
     if (entry) {
       cache.table.erase_untraced(*entry);
-      explain_failure(frame, leaves);
+      explain_failure(frame);
     }
     throw;
   }
@@ -324,7 +325,7 @@ Ref find_cache(JitFunction& jit) {
   } catch (const WalkError& error) {
     // Where the callable could not be looked at, the walk over it and the options says why.
     if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-    raise_at_static(error, spec, {"fun", "options"});
+    raise_at_static(error, spec, root_names());
   }
 }
 

@@ -1,7 +1,10 @@
 // Registration only: what partax._core exposes.
+#include <algorithm>
+
 #include "binding.h"
 #include "cache_object.h"
 #include "compiled_call.h"
+#include "described.h"
 #include "flatten.h"
 #include "jit_function.h"
 #include "match.h"
@@ -35,26 +38,13 @@ void configure(const py::kwargs& given) {
       {"default_dict", &Hooks::default_dict},
       {"registry", &Hooks::registry},
       {"one_level", &Hooks::one_level},
-      {"treedef_of", &Hooks::treedef_of},
       {"jax_array", &Hooks::jax_array},
       {"jax_array_type", &Hooks::jax_array_type},
       {"treedef_type", &Hooks::treedef_type},
       {"missing", &Hooks::missing},
       {"wrapper_names", &Hooks::wrapper_names},
       {"registered", &Hooks::registered},
-      {"is_inexact", &Hooks::is_inexact},
-      {"traced_function", &Hooks::traced_function},
-      {"build_target", &Hooks::build_target},
-      {"to_device", &Hooks::to_device},
-      {"out_shardings", &Hooks::out_shardings},
-      {"misplaced_leaf", &Hooks::misplaced_leaf},
-      {"call_parameters", &Hooks::call_parameters},
-      {"new_history", &Hooks::new_history},
-      {"begin_trace", &Hooks::begin_trace},
-      {"end_trace", &Hooks::end_trace},
       {"filter", &Hooks::filter},
-      {"simple_key", &Hooks::simple_key},
-      {"wrong_keys", &Hooks::wrong_keys},
       {"partial_type", &Hooks::partial_type},
       {"jitted_type", &Hooks::jitted_type},
       {"jitted_parts", &Hooks::jitted_parts},
@@ -66,15 +56,16 @@ void configure(const py::kwargs& given) {
       {"written_cells", &Hooks::written_cells},
       {"reads_outside", &Hooks::reads_outside},
   };
+  if (!hooks().functions) hooks().functions = Ref::checked(PyDict_New());
   for (const auto& [key, value] : given) {
     const auto name = py::cast<std::string>(key);
-    bool known = false;
-    for (const auto& [slot, member] : slots) {
-      if (name != slot) continue;
-      hooks().*member = Ref::borrow(value.ptr());
-      known = true;
+    const auto* const slot =
+        std::find_if(std::begin(slots), std::end(slots), [&](const auto& known) { return name == known.first; });
+    if (slot != std::end(slots)) {
+      hooks().*slot->second = Ref::borrow(value.ptr());
+    } else {
+      checked_int(PyDict_SetItem(hooks().functions.get(), key.ptr(), value.ptr()));
     }
-    if (!known) throw py::value_error("unknown hook " + name);
   }
 }
 
@@ -118,7 +109,8 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
       .def_property("num_nodes", [](const Spec& spec) { return number(spec.loose.num_nodes()); })
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def_property("num_static", [](const Spec& spec) { return number(spec.loose.num_static_leaves()); })
-      .def("dynamic_paths", &dynamic_paths)
+      .def("dynamic_paths",
+           [](const Spec& spec) { return give(call_python("leaf_paths", described(spec.loose, root_of(spec.root)))); })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })
@@ -128,7 +120,7 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
             try {
               return spec.sealed.equals(other.loose);
             } catch (const WalkError& error) {
-              raise_at_static(error, other.loose, other.root);
+              raise_at_static(error, other.loose, root_of(other.root));
             }
           },
           py::is_operator())
@@ -244,20 +236,13 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
       "call_under_way", [] { return give(call_under_way()); },
       "(history, record) of the call whose target jax works on now in this thread, or None.");
   module.def(
-      "option_names",
+      "call_shape",
       [] {
         const CallFrame* frame = CallFrame::innermost();
         if (frame == nullptr) throw std::runtime_error("partax: no call is under way");
-        py::list values;
-        for (const std::vector<std::string>& names :
-             option_names(frame->cache.parameters, frame->call.shape(), frame->call.has_callable())) {
-          py::list texts;
-          for (const std::string& name : names) texts.append(give(exact_unicode(name)));
-          values.append(py::tuple(texts));
-        }
-        return values;
+        return give(shape_data(frame->cache.parameters, frame->call.shape(), frame->call.has_callable()));
       },
-      "For each value of the call under way, all names by which options may mean it.");
+      "Which values the call under way has.");
   module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
   module.def(
       "describe_call", [] { return give(describe_call()); },
@@ -268,7 +253,7 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
         LeafBuffer leaves;
         const std::string name = exact_text(root.ptr());
         const TreeSpec spec = flatten_tree(tree.ptr(), name, leaves);
-        return py::make_tuple(give(describe(spec, {name})), as_list(leaves));
+        return py::make_tuple(give(described(spec, root_of(name))), as_list(leaves));
       },
       "(parts, array leaves) of a tree.", py::arg("tree"), py::arg("root"));
   module.def("caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
@@ -317,12 +302,11 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
           "compiled",
           [](const PreparedCall& call, const py::object& executable) { return give(call.compiled(executable.ptr())); },
           py::arg("executable"))
-      .def("dynamic_paths", [](const PreparedCall& call) { return give(call.dynamic_paths()); })
-      .def("static_items", [](const PreparedCall& call) { return give(call.static_items()); })
+      .def("described", [](const PreparedCall& call) { return give(call.described()); })
       .def(
-          "static_items_of",
+          "described_of",
           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
-            return give(call.static_items_of(args.ptr(), kwargs.ptr()));
+            return give(call.described_of(args.ptr(), kwargs.ptr()));
           },
           py::arg("args"), py::arg("kwargs"));
 

@@ -25,6 +25,15 @@ Immortal<Hooks> all_hooks;
 
 Hooks& hooks() { return all_hooks.value; }
 
+Ref call_python_with(const char* name, PyObject* const* arguments, std::size_t count) {
+  const Ref function = Ref::borrow(PyDict_GetItemString(hooks().functions.get(), name));
+  if (!function) {
+    PyErr_Format(PyExc_SystemError, "partax: nobody has told the native stages of `%s`", name);
+    throw PythonError{};
+  }
+  return Ref::checked(PyObject_Vectorcall(function.get(), arguments, count, nullptr));
+}
+
 struct TypeTable::Impl {
   std::unordered_map<PyTypeObject*, TypeInfoPtr> types;
   std::unordered_map<PyObject*, PyTypeObject*> by_weakref;

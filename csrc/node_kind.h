@@ -68,32 +68,20 @@ struct TypeInfo {
 };
 using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 
-// What C++ needs from Python and jax; filled once by partax._families.
+// What the stages need from Python and jax; filled by partax._families when partax is imported.
 struct Hooks {
+  Ref functions;        // a dictionary of what they call by name: see call_python
   Ref describe;         // (object) -> description of its type
   Ref default_dict;     // collections.defaultdict
   Ref registry;         // jax.tree_util.default_registry
   Ref one_level;        // (node) -> one-level treedef, with `unflatten`
-  Ref treedef_of;       // (type, aux data, number of children) -> one-level treedef
   Ref jax_array;        // jax.Array
   Ref jax_array_type;   // the type of concrete arrays
   Ref treedef_type;     // jax.tree_util.PyTreeDef
   Ref missing;          // Equinox's marker of an absent field, or null
   Ref wrapper_names;    // tuple of names that Equinox keeps on wrapped modules
   Ref registered;       // jax's dictionary of registered node types, or null where jax has none
-  Ref is_inexact;       // (dtype) -> bool
-  Ref traced_function;  // makes the function that jax traces for an entry
-  Ref build_target;     // makes the jax.jit target of an entry
-  Ref to_device;        // puts a forwarded NumPy input on the device
-  Ref out_shardings;    // (prefix, result) -> sharding of each array leaf
-  Ref misplaced_leaf;   // (options, names, values, ...) -> (index, what is wrong) of a leaf
-  Ref call_parameters;  // (fun) -> parameters of a call
-  Ref new_history;      // (fun, options) -> the traces of a callable
-  Ref begin_trace;      // (history, parts, ...) -> the record of a trace that begins
-  Ref end_trace;        // (record, failed)
   Ref filter;           // the class of filters that are described: partax._filters.Filter
-  Ref simple_key;       // (key entry of a path) -> its text without punctuation
-  Ref wrong_keys;       // (paths, dictionaries) -> the exception that tells how they differ
   Ref partial_type;     // functools.partial
   Ref jitted_type;      // the type of what jax.jit returns
   Ref jitted_parts;     // (jitted function) -> (function, *options), or None where they cannot be read
@@ -106,6 +94,16 @@ struct Hooks {
   Ref reads_outside;    // (callable of a library) -> whether what it gives depends on more than its arguments
 };
 Hooks& hooks();
+
+// Calls a function of Python's by its name among the hooks.
+Ref call_python_with(const char* name, PyObject* const* arguments, std::size_t count);
+inline PyObject* as_argument(PyObject* object) noexcept { return object; }
+inline PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
+template <typename... Arguments>
+Ref call_python(const char* name, const Arguments&... arguments) {
+  PyObject* const given[] = {as_argument(arguments)...};
+  return call_python_with(name, given, sizeof...(arguments));
+}
 
 class TypeTable {
  public:

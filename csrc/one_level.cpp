@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+
+#include "described.h"
 
 namespace partax {
 
@@ -69,128 +72,12 @@ bool are_equal(const StaticValue& a, const StaticValue& b) {
                                                   "something else there");
 }
 
-bool has_statics(const Node& node) {
-  switch (node.kind) {
-    case Kind::kModule:
-    case Kind::kDataclass:
-      return node.has_wrapper_fields || !node.info->static_names.empty();
-    case Kind::kDict:
-    case Kind::kOrderedDict:
-      return node.arity > 0;
-    case Kind::kDefaultDict:
-    case Kind::kRegistered:
-    case Kind::kStatic:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// The node that a static value belongs to.
-std::size_t owner_of(const TreeSpec& spec, std::size_t index) {
-  std::size_t owner = 0;
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
-    // Leaves and nodes without static values have the same beginning as what follows them.
-    if (spec.nodes[i].first_static <= index && has_statics(spec.nodes[i])) owner = i;
-  }
-  return owner;
-}
-
-// The segment of a static value below its node; empty for keys, and for a node that is its own.
-std::string static_segment(const Node& node, std::size_t index) {
-  const std::size_t place = index - node.first_static;
-  switch (node.kind) {
-    case Kind::kRegistered:
-      return ".<aux data>";
-    case Kind::kDefaultDict:
-      return place == 0 ? ".default_factory" : "";
-    case Kind::kModule:
-    case Kind::kDataclass: {
-      const std::vector<Ref>& names = node.info->static_names;
-      if (place < names.size()) return attribute_segment(names[place].get());
-      return attribute_segment(
-          PyTuple_GET_ITEM(hooks().wrapper_names.get(), static_cast<Py_ssize_t>(place - names.size())));
-    }
-    default:
-      return "";
-  }
-}
-
-bool is_dict(Kind kind) noexcept {
-  return kind == Kind::kDict || kind == Kind::kOrderedDict || kind == Kind::kDefaultDict;
-}
-
-// The segment of a child; `names` are those of the children of a registered node.
-std::string segment_of(const TreeSpec& spec, const Node& node, std::size_t child,
-                       const std::vector<std::string>& names) {
-  switch (node.kind) {
-    case Kind::kModule:
-    case Kind::kDataclass:
-    case Kind::kNamedTuple:
-      if (child < node.info->child_names.size()) return attribute_segment(node.info->child_names[child].get());
-      break;
-    case Kind::kDict:
-    case Kind::kOrderedDict:
-    case Kind::kDefaultDict:
-      return key_segment(spec.statics[first_key(node) + child].value().get());
-    case Kind::kRegistered:
-      if (child < names.size()) return names[child];
-      return "[<flat index " + std::to_string(child) + ">]";
-    default:
-      break;
-  }
-  return index_segment(static_cast<Py_ssize_t>(child));
-}
-
-// The segments that lead to a node, outermost first.
-std::vector<std::string> path_to(const TreeSpec& spec, std::size_t target) {
-  std::vector<std::string> path;
-  std::size_t at = 0, registered = 0;  // how many registered nodes are before this one
-  while (at != target) {
-    const Node& node = spec.nodes[at];
-    const std::vector<std::string> names =
-        node.kind == Kind::kRegistered ? spec.segments.at(registered) : std::vector<std::string>();
-    std::size_t child = 0, next = at + 1;
-    for (; next + spec.nodes[next].extent <= target; next += spec.nodes[next].extent) ++child;
-    path.push_back(segment_of(spec, node, child, names));
-    for (; at != next; ++at) {
-      if (spec.nodes[at].kind == Kind::kRegistered) ++registered;
-    }
-  }
-  return path;
-}
-
-// A node for messages.
-std::string described(const TreeSpec& spec, const Node& node, bool with_size) {
-  if (node.info == nullptr) return "None";
-  std::string type = std::string("a `") + node.info->type->tp_name + "`";
-  if (is_dict(node.kind)) {
-    const Ref keys = Ref::checked(PyList_New(0));
-    for (std::size_t i = 0; i < node.arity; ++i) {
-      checked_int(PyList_Append(keys.get(), spec.statics[first_key(node) + i].value().get()));
-    }
-    return type + " with the keys " + shown(keys.get());
-  }
-  if (!with_size) return type;
-  return type + " with " + std::to_string(node.arity) + (node.arity == 1 ? " child" : " children") +
-         (node.has_wrapper_fields ? " whose attributes are not just its fields" : "");
-}
-
-std::string shown_static(const StaticValue& value) { return value.absent() ? "no value" : shown(value.value().get()); }
-
-WalkError difference(const TreeSpec& expected, const TreeSpec& found, std::size_t index, const std::string& what) {
-  const Node& node = found.nodes[owner_of(found, index)];
-  if (is_dict(node.kind) && index >= first_key(node)) {
-    const Node& other = expected.nodes[owner_of(expected, index)];
-    return WalkError::diagnosed(PyExc_ValueError, "found " + described(found, node, true) + ", expected " +
-                                                      described(expected, other, true) + ", as " + what +
-                                                      " has here; make both alike");
-  }
-  const std::string text = shown_static(found.statics[index]), other_text = shown_static(expected.statics[index]);
-  return WalkError::diagnosed(PyExc_ValueError,
-                              "found " + text + ", expected " + other_text + ", as " + what + " has here" +
-                                  (text == other_text ? " (they look alike, but are not equal)" : "") +
-                                  "; static parts of trees side by side must be equal by `==`");
+// The same tree once more, with the names that jax gives the children of registered nodes.
+TreeSpec with_names(PyObject* tree, FlattenOptions options) {
+  Flat named;
+  options.keyed = true;
+  flatten_into(named, tree, options);
+  return std::move(named.spec);
 }
 
 }  // namespace
@@ -198,49 +85,48 @@ WalkError difference(const TreeSpec& expected, const TreeSpec& found, std::size_
 void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
                          const std::string& what) {
   for (std::size_t i = 0; i < found.statics.size(); ++i) {
+    std::exception_ptr failed;
     try {
-      if (!are_equal(expected.statics[i], found.statics[i])) throw difference(expected, found, i, what);
+      if (are_equal(expected.statics[i], found.statics[i])) continue;
+    } catch (const WalkError&) {
+      failed = std::current_exception();
+    }
+    const TreeSpec named = with_names(tree, options);
+    const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
+    const Ref index = Ref::checked(PyLong_FromSize_t(i));
+    const Ref told = call_python("unequal_statics", described(expected, root_of("")), described(shown, root_of("")),
+                                 index, exact_unicode(what));
+    PyObject *path = nullptr, *message = nullptr;
+    if (PyArg_ParseTuple(told.get(), "UU", &path, &message) == 0) throw PythonError{};
+    try {
+      if (failed) std::rethrow_exception(failed);
+      throw WalkError::diagnosed(PyExc_ValueError, exact_text(message));
     } catch (WalkError& error) {
-      const std::size_t owner = owner_of(found, i);
-      error.prepend(static_segment(found.nodes[owner], i));
-      if (owner != 0) {
-        Flat named;  // once more, with the names that jax gives the children of registered nodes
-        FlattenOptions keyed = options;
-        keyed.keyed = true;
-        flatten_into(named, tree, keyed);
-        const bool is_as_before = named.spec.nodes.size() == found.nodes.size();
-        std::vector<std::string> path;
-        if (is_as_before) path = path_to(named.spec, owner);
-        for (auto segment = path.rbegin(); segment != path.rend(); ++segment) error.prepend(*segment);
-      }
+      error.prepend(exact_text(path));
       throw;
     }
   }
 }
 
 void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::string& what) {
-  const Node& node = prefix.spec.nodes[0];
-  std::string found = "a `" + type_name(object) + "`";
-  if (object != Py_None && is_node(object)) {
-    const FlattenOptions options = children_only();
-    flatten_into(level, object, options);
-    if (have_like_nodes(prefix.spec, level.spec)) {
-      check_equal_statics(prefix.spec, level.spec, object, options, what);
-      return;
-    }
-    const Node& other = level.spec.nodes[0];
-    found = described(level.spec, other, other.info == node.info);
+  const FlattenOptions options = children_only();
+  const bool opens = object != Py_None && is_node(object);
+  if (opens) flatten_into(level, object, options);
+  if (opens && have_like_nodes(prefix.spec, level.spec)) {
+    check_equal_statics(prefix.spec, level.spec, object, options, what);
+    return;
   }
-  const std::string expected = described(prefix.spec, node, true);
-  throw WalkError::diagnosed(PyExc_ValueError, "found " + found + ", expected the structure of " + what +
-                                                   ", which has " + expected + " here; make both alike");
+  const Ref root = root_of("");
+  const Ref found = opens ? described(level.spec, root) : Ref::borrow(Py_None);
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  const Ref message = call_python("unlike_nodes", described(prefix.spec, root), found, type, exact_unicode(what));
+  throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
 }
 
-std::string child_segment(const Flat& level, PyObject* node, std::size_t child) {
-  const Node& opened = level.spec.nodes[0];
-  std::vector<std::string> names;
-  if (opened.kind == Kind::kRegistered) names = registered_segments(node, opened.arity);
-  return segment_of(level.spec, opened, child, names);
+std::string child_segment(PyObject* node, std::size_t child) {
+  const Ref paths = call_python("leaf_paths", described(with_names(node, children_only()), root_of("")));
+  const auto index = static_cast<Py_ssize_t>(child);
+  return index < PyList_GET_SIZE(paths.get()) ? exact_text(PyList_GET_ITEM(paths.get(), index)) : index_segment(index);
 }
 
 }  // namespace partax

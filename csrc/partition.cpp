@@ -78,7 +78,7 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
     try {
       children.push_back(present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1));
     } catch (WalkError& error) {
-      error.prepend(child_segment(level, first.tree, i));
+      error.prepend(child_segment(first.tree, i));
       throw;
     }
   }
@@ -134,7 +134,7 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
     try {
       broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1);
     } catch (WalkError& error) {
-      error.prepend(child_segment(level, tree, i));
+      error.prepend(child_segment(tree, i));
       throw;
     }
   }

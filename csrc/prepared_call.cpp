@@ -2,6 +2,7 @@
 
 #include "cache_object.h"
 #include "compiled_call.h"
+#include "described.h"
 #include "match.h"
 #include "trace_output.h"
 
@@ -25,7 +26,6 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
   call_ = std::make_unique<BoundCall>(cache.parameters, function.function,
                                       function.callable_is_tree ? function.function : nullptr, function.self,
                                       borrowed_.data(), num_args, keyword_names_.get());
-  names_ = value_names(cache.parameters, call_->shape(), call_->has_callable());
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
@@ -64,7 +64,7 @@ Ref PreparedCall::run(PyObject* callable) const {
   record_ = frame.record;
   if (!returned) {
     cache.table.erase_untraced(*entry_);
-    explain_failure(frame, *leaves_);
+    explain_failure(frame);
     throw PythonError{};
   }
   return returned;
@@ -83,53 +83,21 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   return user_result(returned, others);
 }
 
-namespace {
-
-Ref items_of(const TreeSpec& spec, const Names& names) {
-  struct Collector {
-    const TreeSpec& spec;
-    Ref list;
-  } collector{spec, Ref::checked(PyList_New(0))};
-  each_static(
-      spec, names,
-      [](void* context, const std::string& path, std::ptrdiff_t index) {
-        auto* to = static_cast<Collector*>(context);
-        const Ref value = to->spec.statics[static_cast<std::size_t>(index)].value();
-        const Ref pair = Ref::checked(PyTuple_Pack(2, unicode(path).get(), value ? value.get() : Py_None));
-        checked_int(PyList_Append(to->list.get(), pair.get()));
-      },
-      &collector);
-  return collector.list;
-}
-
-}  // namespace
-
-TreeSpec PreparedCall::keyed_spec() const {
+Ref PreparedCall::described() const {
+  const CallCache& cache = cache_in(cache_.get());
   TreeSpec spec;
   LeafBuffer leaves;
-  FlattenOptions options = flatten_options(cache_in(cache_.get()), *call_, abstract_);
+  FlattenOptions options = flatten_options(cache, *call_, abstract_);
   options.keyed = true;
-  flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names_; });
-  return spec;
+  const Ref names = value_names(cache.parameters, call_->shape(), call_->has_callable());
+  flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names; });
+  return partax::described(spec, names);
 }
 
-Ref PreparedCall::static_items() const { return items_of(keyed_spec(), names_); }
-
-Ref PreparedCall::dynamic_paths() const {
-  const Ref paths = Ref::checked(PyList_New(0));
-  each_leaf(
-      keyed_spec(), names_,
-      [](void* list, const std::string& path, std::ptrdiff_t index) {
-        if (index < 0) checked_int(PyList_Append(static_cast<PyObject*>(list), unicode(path).get()));
-      },
-      paths.get());
-  return paths;
-}
-
-Ref PreparedCall::static_items_of(PyObject* args, PyObject* kwargs) const {
+Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {
   PreparedCall other(jit_.get(), ready_cache(as_jit(jit_.get())), false);
   other.bind(args, kwargs);
-  return other.static_items();
+  return other.described();
 }
 
 void PreparedCall::detach() noexcept {

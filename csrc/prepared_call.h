@@ -16,12 +16,10 @@ class PreparedCall {
 
   // The same program's call with other arguments, or null if their static part differs.
   std::unique_ptr<PreparedCall> rebind(PyObject* args, PyObject* kwargs) const;
-  // [(path, value)] of every static value of this call, or of one with other arguments.
-  Ref static_items() const;
-  Ref static_items_of(PyObject* args, PyObject* kwargs) const;
-  // The paths of the arrays of this call.
-  Ref dynamic_paths() const;
-  // Lets go of the arguments; only `rebind` and `static_items_of` may follow.
+  // What this call, or one with other arguments, is flattened to: see `described`.
+  Ref described() const;
+  Ref described_of(PyObject* args, PyObject* kwargs) const;
+  // Lets go of the arguments; only `rebind` and `described_of` may follow.
   void detach() noexcept;
 
   // The record of the trace that `run` made, or None.
@@ -38,7 +36,6 @@ class PreparedCall {
  private:
   PreparedCall(PyObject* jit, Ref cache, bool abstract);
   void bind(PyObject* args, PyObject* kwargs);
-  TreeSpec keyed_spec() const;
 
   Ref jit_;
   Ref cache_;  // of the wrapper, by now perhaps of an earlier state of its callable
@@ -50,7 +47,6 @@ class PreparedCall {
   EntryPtr entry_;
   Ref leaf_tuple_;
   mutable Ref record_;
-  std::vector<std::string> names_;
   bool abstract_;
 };
 

@@ -1,5 +1,7 @@
 #include "shared_caches.h"
 
+#include "described.h"
+
 namespace partax {
 
 struct SharedCaches::Owned {
@@ -61,6 +63,8 @@ void SharedCaches::wait(const EntryPtr& entry) noexcept {
   if (dropped) table_.erase(*dropped);
 }
 
+Ref root_names() { return Ref::checked(Py_BuildValue("(ss)", "fun", "options")); }
+
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
   const Ref key = attribute(options, "key");
   TreeSpec spec;
@@ -68,7 +72,7 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
   FlattenOptions flatten_options;
   flatten_options.callables = callables == Callables::kByStructure ? Callables::kWrapped : callables;
   PyObject* const values[] = {function, key.get()};
-  flatten_call(spec, leaves, flatten_options, values, 2, [] { return Names{"fun", "options"}; });
+  flatten_call(spec, leaves, flatten_options, values, 2, root_names);
   return spec;
 }
 
@@ -79,7 +83,7 @@ bool is_known(PyObject* function, const CallCache& cache) {
   try {
     return root->key.equals(spec);
   } catch (const WalkError& error) {
-    raise_at_static(error, spec, {"fun", "options"});
+    raise_at_static(error, spec, root_names());
   }
 }
 

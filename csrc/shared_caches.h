@@ -49,8 +49,10 @@ class SharedCaches {
   std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 
-// The static part by which the cache of a callable is found; and whether it is found by that of `function`.
+// The static part by which the cache of a callable is found, the roots of its paths; and whether it is found by that of
+// `function`.
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
+Ref root_names();
 bool is_known(PyObject* function, const CallCache& cache);
 
 }  // namespace partax

@@ -184,7 +184,7 @@ class Splitter final : public WalkObserver {
       try {
         below.push_back(reader_.read(prefix.leaves[i]));
       } catch (WalkError& error) {
-        error.prepend(child_segment(level, object, i));
+        error.prepend(child_segment(object, i));
         throw;
       }
     }

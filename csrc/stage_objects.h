@@ -3,6 +3,7 @@
 
 #include "binding.h"
 #include "call_cache.h"
+#include "described.h"
 #include "flatten.h"
 #include "match.h"
 #include "rebuild.h"
@@ -78,25 +79,9 @@ inline py::object rebuild_tree(const Spec& spec, const py::object& leaves) {
   return give(rebuild(spec.loose, source));
 }
 
-inline py::list dynamic_paths(const Spec& spec) {
-  py::list paths;
-  each_leaf(
-      spec.loose, {spec.root},
-      [](void* context, const std::string& path, std::ptrdiff_t index) {
-        if (index < 0) static_cast<py::list*>(context)->append(path);
-      },
-      &paths);
-  return paths;
-}
-
 inline std::string spec_repr(const Spec& spec) {
   return "TreeSpec(" + std::to_string(spec.loose.num_nodes()) + " nodes, " + std::to_string(spec.loose.num_dynamic) +
          " dynamic and " + std::to_string(spec.loose.num_static_leaves()) + " static leaves)";
-}
-
-[[noreturn]] inline void raise_at_static(const WalkError& error, const TreeSpec& spec, const std::string& root) {
-  error.raise(static_path(spec, {root}, error.origin()));
-  throw PythonError{};
 }
 
 // A table of Python objects by static part, as a call cache has it.
@@ -115,7 +100,7 @@ class ObjectTable {
       const EntryPtr entry = table_.find_or_insert(spec, CallShape());
       entry->value = Ref::borrow(value.ptr());
     } catch (const WalkError& error) {
-      raise_at_static(error, spec, "tree");
+      raise_at_static(error, spec, root_of("tree"));
     }
   }
   py::object size() const { return number(table_.size()); }
@@ -126,7 +111,7 @@ class ObjectTable {
     try {
       return table_.find(spec, CallShape());
     } catch (const WalkError& error) {
-      raise_at_static(error, spec, "tree");
+      raise_at_static(error, spec, root_of("tree"));
     }
   }
 

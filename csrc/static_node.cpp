@@ -5,12 +5,12 @@
 #include <memory>
 #include <unordered_set>
 
+#include "described.h"
 #include "rebuild.h"
 #include "split.h"
 #include "static_value.h"
 #include "tree_path.h"
 #include "tree_spec.h"
-#include "tree_text.h"
 
 namespace partax {
 namespace {
@@ -79,7 +79,7 @@ void node_dealloc(PyObject* self) noexcept {
 }
 
 [[noreturn]] void raise_at(const WalkError& error, PyObject* self, std::size_t index) {
-  error.raise(static_path(part_of(self).tree, {root_name(self)}, index));
+  error.raise(static_path(part_of(self).tree, root_of(root_name(self)), index));
   throw PythonError{};
 }
 
@@ -169,7 +169,9 @@ Py_hash_t node_hash(PyObject* self) noexcept {
 PyObject* node_repr(PyObject* self) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const char* name = Py_TYPE(self) == static_type ? "Static(" : "FlatSpec(";
-    return exact_unicode(name + tree_text(part_of(self).tree) + ")").release();
+    return exact_unicode(name + exact_text(call_python("tree_text", described(part_of(self).tree, root_of(""))).get()) +
+                         ")")
+        .release();
   });
 }
 
@@ -372,7 +374,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
   }
   if (!right) {
     const Ref paths = attribute(spec, "paths");
-    const Ref error = Ref::checked(PyObject_CallFunctionObjArgs(hooks().wrong_keys.get(), paths.get(), dicts, nullptr));
+    const Ref error = call_python("wrong_keys", paths, dicts);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
     throw PythonError{};
   }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "call.h"
+#include "described.h"
 #include "rebuild.h"
 #include "shared_caches.h"
 #include "static_node.h"
@@ -56,7 +57,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
     if (i >= entry.through_xla.size() || entry.through_xla[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
-  Ref shardings = Ref::checked(PyObject_CallFunctionObjArgs(hooks().out_shardings.get(), options, result, nullptr));
+  Ref shardings = call_python("out_shardings", options, result);
   Ref kept_shardings;
   if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
 
@@ -124,7 +125,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   FlattenOptions options = flatten_options(frame->cache, frame->call, frame->abstract);
   options.rebuildable = true;
   options.keyed = true;
-  const auto names = [&] { return names_of(*frame); };
+  const auto names = [frame] { return names_of(*frame); };
   flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
   const auto observe = [](const TreeSpec& known, const TreeSpec& now) { known.observe(now); };
   each_static_part(*frame, spec, observe);

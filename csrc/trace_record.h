@@ -6,10 +6,6 @@
 
 namespace partax {
 
-// [(path, kind, value)] in order, where the value by kind is: 0 an array, None; 1 a static value, itself; 2 static
-// leaves in a row, (index of the first, values); 3 a node, (family, type, number of children or an OrderedDict's keys).
-Ref describe(const TreeSpec& spec, const Names& roots);
-
 // Tells Python of a trace: of its beginning, which Python may refuse by an exception, and of its end.
 class TraceRecorder {
  public:
@@ -35,7 +31,7 @@ class TraceRecorder {
 Ref call_under_way();
 // What the innermost call, which has not traced, is compiled for.
 void set_record(PyObject* record) noexcept;
-// The (parts, array leaves) of the innermost call.
+// The innermost call: (what it is flattened to, as `described` gives it, array leaves).
 Ref describe_call();
 
 }  // namespace partax

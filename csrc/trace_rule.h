@@ -1,6 +1,7 @@
 // Which leaves beside arrays are traced: filter_jit's option `trace`.
 #pragma once
 
+#include "node_kind.h"
 #include "predicates.h"
 #include "python_api.h"
 
@@ -13,8 +14,17 @@ class TraceRule {
   explicit TraceRule(PyObject* option);
 
   bool any() const noexcept { return kind_ != Kind::kArrays; }
-  // For each value of a call, given all names by which options may mean it, whether the rule applies to it.
-  std::vector<bool> values(const std::vector<std::vector<std::string>>& names) const;
+  // For each of `count` values of a call, whether the rule applies to it; `shape()` gives their `shape_data`.
+  template <typename Shape>
+  std::vector<bool> values(std::size_t count, Shape&& shape) const {
+    std::vector<bool> applies(count, true);
+    if (!names_) return applies;
+    const Ref meant = call_python("values_meant", names_, shape());
+    for (std::size_t i = 0; i < count; ++i) {
+      applies[i] = PyTuple_GetItem(meant.get(), static_cast<Py_ssize_t>(i)) == Py_True;
+    }
+    return applies;
+  }
   // Whether a leaf is traced that is no array. Raises a WalkError.
   bool holds(PyObject* leaf) const;
 
@@ -24,8 +34,7 @@ class TraceRule {
   Kind kind_ = Kind::kArrays;
   Predicate native_ = Predicate::kIsArrayLike;
   Ref predicate_;
-  bool by_name_ = false;
-  std::vector<std::string> names_;
+  Ref names_;  // of the values that it applies to; empty if to all
 };
 
 }  // namespace partax

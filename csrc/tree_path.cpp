@@ -6,7 +6,6 @@ namespace partax {
 namespace {
 
 constexpr std::size_t kShownSegments = 24;
-constexpr Py_ssize_t kShownCharacters = 200;
 
 std::string repr_or_placeholder(PyObject* object) {
   Ref text = Ref::steal(PyObject_Repr(object));
@@ -61,18 +60,6 @@ void WalkError::raise(const std::string& root) const {
     PyException_SetCause(raised.get(), cause.release());
     restore_exception(std::move(raised));
   }
-}
-
-std::string shown(PyObject* value) {
-  Ref text = Ref::steal(PyObject_Repr(value));
-  const bool cut = text && PyUnicode_GET_LENGTH(text.get()) > kShownCharacters;
-  if (cut) text = Ref::steal(PyUnicode_Substring(text.get(), 0, kShownCharacters));
-  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  if (utf8 == nullptr) {
-    forgive();
-    return "a `" + type_name(value) + "`";
-  }
-  return cut ? std::string(utf8) + "..." : utf8;
 }
 
 std::string attribute_segment(PyObject* name) {

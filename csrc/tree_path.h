@@ -42,9 +42,6 @@ auto with_path(const char* root, Body&& body) {
   }
 }
 
-// The repr of a value for a message: its beginning where it is long, its type where it has none.
-std::string shown(PyObject* value);
-
 // Path segments.
 std::string attribute_segment(PyObject* name);
 std::string index_segment(Py_ssize_t index);

@@ -67,29 +67,4 @@ inline std::size_t first_key(const Node& node) noexcept {
   return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
 }
 
-// Visits every leaf in order: visit(path, static index or -1 for a dynamic leaf). `roots` names the children of a
-// kCall.
-using LeafVisitor = void (*)(void* context, const std::string& path, std::ptrdiff_t static_index);
-void each_leaf(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
-// Visits every static value in order: leaves, and fields, keys and aux data with the path of their node.
-void each_static(const TreeSpec& spec, const std::vector<std::string>& roots, LeafVisitor visit, void* context);
-
-// Visits all that a static key tells apart, node by node in order: for descriptions.
-class TreeVisitor {
- public:
-  TreeVisitor() = default;
-  TreeVisitor(const TreeVisitor&) = delete;
-  TreeVisitor& operator=(const TreeVisitor&) = delete;
-  virtual ~TreeVisitor() = default;
-  virtual void node(const std::string& path, const Node& node) = 0;
-  virtual void array(const std::string& path) = 0;
-  virtual void value(const std::string& path, std::size_t index) = 0;
-  // Many static leaves in a row of one list or tuple, whose path this is: from item `first`, with consecutive indices.
-  virtual void run(const std::string& path, std::size_t first, std::size_t count, std::size_t index) = 0;
-};
-void each_part(const TreeSpec& spec, const std::vector<std::string>& roots, TreeVisitor& visitor);
-
-// The path of one static value.
-std::string static_path(const TreeSpec& spec, const std::vector<std::string>& roots, std::size_t index);
-
 }  // namespace partax

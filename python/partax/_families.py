@@ -5,8 +5,6 @@ import dataclasses
 import functools
 import inspect
 import sys
-import types
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._described import leaf_paths, static_path, tree_text, unequal_statics, unlike_nodes
 from partax._filters import Filter
 from partax._jax_private import concrete_array_type, jit_parts, ref_types, registered_nodes
 from partax._proofs import (
@@ -51,7 +50,8 @@ def _equinox() -> Any:
     return sys.modules.get("equinox")
 
 
-def _is_module(cls: type) -> bool:
+def is_module(cls: type) -> bool:
+    """Whether a class is an Equinox module."""
     module = getattr(_equinox(), "Module", None)
     return module is not None and issubclass(cls, module)
 
@@ -138,7 +138,7 @@ def _is_native_dataclass(cls: type) -> bool:
 
 
 def _describe_node(obj: Any) -> _Fields:
-    native = _describe_module(obj) if _is_module(type(obj)) else _describe_dataclass(obj)
+    native = _describe_module(obj) if is_module(type(obj)) else _describe_dataclass(obj)
     return native or ("registered", (), ())
 
 
@@ -190,136 +190,6 @@ def _is_inexact(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
-def _display_name(fun: Any) -> str:
-    name = getattr(fun, "__name__", None)
-    return name if isinstance(name, str) else type(fun).__name__
-
-
-_Kinds = inspect.Parameter
-_POSITIONAL = (_Kinds.POSITIONAL_ONLY, _Kinds.POSITIONAL_OR_KEYWORD)
-
-
-def _bare(fun: Any) -> Callable[..., Any] | None:
-    """A callable with the parameters by which `fun` is really called, or None where nobody knows them.
-
-    `__wrapped__` and `__signature__` only say what `fun` shows: a wrapper may add, drop, rename and reorder parameters.
-    """
-    if isinstance(fun, types.FunctionType):
-        bare = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)
-        bare.__kwdefaults__ = fun.__kwdefaults__
-        return bare
-    if isinstance(fun, _core.JitFunction) or _is_called_as_wrapped(fun):
-        return _bare(fun.__wrapped__)
-    if isinstance(fun, types.MethodType) or _is_bound_method_of_module(fun):
-        return _bound(_bare(fun.__func__))
-    if isinstance(fun, functools.partial):
-        inner = _bare(fun.func) if type(fun).__call__ is functools.partial.__call__ else None
-        return None if inner is None else functools.partial(inner, *fun.args, **fun.keywords)
-    if isinstance(fun, type):
-        plain = type(fun).__call__ is type.__call__ and fun.__new__ is object.__new__
-        return _bound(_bare(fun.__init__)) if plain and isinstance(fun.__init__, types.FunctionType) else None
-    call = _call_method(fun)
-    return None if call is None else _bound(_bare(call))
-
-
-def _is_called_as_wrapped(fun: Any) -> bool:
-    """Whether `fun` is an object of partax that calls what it wraps with the arguments as they are."""
-    return getattr(type(fun), "_is_called_as_wrapped", False) is True
-
-
-def _is_bound_method_of_module(fun: Any) -> bool:
-    """Whether `fun` is what Equinox makes of a method that is looked up: a module called as the method is."""
-    return _is_module(type(fun)) and type(fun).__name__ == "BoundMethod" and hasattr(fun, "__func__")
-
-
-def _call_method(obj: Any) -> Any:
-    """The function that calling an object calls with the object as its first argument, or None."""
-    if isinstance(inspect.getattr_static(type(obj), "__call__", None), (staticmethod, classmethod)):
-        return None
-    method = getattr(type(obj), "__call__", None)  # noqa: B004 - not whether there is one, but which
-    known = isinstance(method, (types.FunctionType, _core.JitFunction)) or _is_called_as_wrapped(method)
-    return method if known else None
-
-
-def _bound(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    return None if function is None else types.MethodType(function, function)
-
-
-def _parameters(fun: Any) -> list[inspect.Parameter] | None:
-    try:
-        return list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return None
-
-
-def _real_and_shown(fun: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    """The parameters by which `fun` is called, and those that its signature shows."""
-    bare = _bare(fun)
-    real = None if bare is None else _parameters(bare)
-    if real is None:
-        real = [_Kinds("args", _Kinds.VAR_POSITIONAL), _Kinds("kwargs", _Kinds.VAR_KEYWORD)]
-    shown = _parameters(fun)
-    return real, real if shown is None else shown
-
-
-def _name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
-    return next((p.name for p in parameters if p.kind is kind), "")
-
-
-def _shown_names(real: list[inspect.Parameter], shown: list[inspect.Parameter]) -> tuple[Any, ...]:
-    """What options and messages call the values that `*args` and `**kwargs` take."""
-    by_position, by_name = _name_of(real, _Kinds.VAR_POSITIONAL), _name_of(real, _Kinds.VAR_KEYWORD)
-    own = {p.name for p in real if p.name not in (by_position, by_name)}
-    num_positional = sum(p.kind in _POSITIONAL for p in real)
-    positional = [p.name for p in shown if p.kind in _POSITIONAL][num_positional:] if by_position else []
-    named = [p.name for p in shown if p.kind in (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)] if by_name else []
-    taken = {*positional, *named}
-    return (
-        "" if by_position in taken else by_position,
-        "" if by_name in taken else by_name,
-        tuple("" if name in own else name for name in positional),
-        tuple(named),
-        _name_of(shown, _Kinds.VAR_POSITIONAL) if by_position else "",
-        _name_of(shown, _Kinds.VAR_KEYWORD) if by_name else "",
-    )
-
-
-def argument_names(fun: Any) -> tuple[list[str], bool]:
-    """The names by which options may mean arguments of `fun`, and whether its `**kwargs` may have others."""
-    real, shown = _real_and_shown(fun)
-    all_positional, all_named, positional, named, *others = _shown_names(real, shown)
-    own = [p.name for p in real if p.kind not in (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD)]
-    names = dict.fromkeys((*own, *positional, *named, *others, all_positional, all_named))
-    return [name for name in names if name], bool(_name_of(real, _Kinds.VAR_KEYWORD))
-
-
-def call_parameters(fun: Any) -> tuple[Any, ...]:
-    """Describes how `fun` is called, for the native binding of arguments."""
-    real, shown = _real_and_shown(fun)
-    named = [p for p in real if p.kind in _POSITIONAL] + [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
-    return (
-        _display_name(fun),
-        tuple(p.name for p in named),
-        tuple(p.default is not _Kinds.empty for p in named),
-        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in named),
-        sum(p.kind in _POSITIONAL for p in named),
-        _name_of(real, _Kinds.VAR_POSITIONAL),
-        bool(_name_of(real, _Kinds.VAR_KEYWORD)),
-        _live_defaults(fun),
-        *_shown_names(real, shown),
-    )
-
-
-def _live_defaults(fun: Any) -> int:
-    """Whose `__defaults__` the parameters have: 1 the callable's, 2 those of its class's `__call__`, 0 unknown."""
-    if isinstance(fun, types.FunctionType):
-        return 1
-    others = isinstance(fun, (_core.JitFunction, types.MethodType, functools.partial, type))
-    if others or _is_bound_method_of_module(fun) or _is_called_as_wrapped(fun):
-        return 0
-    return 2 if isinstance(_call_method(fun), types.FunctionType) else 0
-
-
 def _identity(x: Any) -> Any:
     return x
 
@@ -336,7 +206,11 @@ def install() -> None:
         jax_array_type=concrete_array_type(),
         treedef_type=jax.tree_util.PyTreeDef,
         is_inexact=_is_inexact,
-        call_parameters=call_parameters,
+        leaf_paths=leaf_paths,
+        static_path=static_path,
+        tree_text=tree_text,
+        unequal_statics=unequal_statics,
+        unlike_nodes=unlike_nodes,
         filter=Filter,
         simple_key=_simple_key,
         partial_type=functools.partial,

@@ -9,9 +9,10 @@ import jax
 
 from partax import _core, _stages
 from partax._core import JitFunction
-from partax._families import argument_names
+from partax._failures import explain_failure
 from partax._options import DonateMode, Options, check_donate, check_trace
-from partax._shardings import leaf_out_shardings, misplaced_leaf
+from partax._parameters import argument_names, call_parameters, value_names, values_meant
+from partax._shardings import leaf_out_shardings
 from partax._target import build_target, names_of, to_device, traced_function
 
 _P = ParamSpec("_P")
@@ -212,7 +213,10 @@ def install() -> None:
         build_target=build_target,
         to_device=to_device,
         out_shardings=leaf_out_shardings,
-        misplaced_leaf=misplaced_leaf,
+        explain_failure=explain_failure,
+        call_parameters=call_parameters,
+        value_names=value_names,
+        values_meant=values_meant,
         wrapper_type=JitFunction,
         new_history=_new_history,
     )

@@ -10,6 +10,7 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
+from partax._described import details
 
 if TYPE_CHECKING:
     from partax._records import Record
@@ -112,7 +113,7 @@ def _record_of_call() -> "Record | None":
         return record
     # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
     described, values = _core.describe_call()
-    snapshot = history.take(described, values, values)
+    snapshot = history.take(details(described), values, values)
     if any(isinstance(value, Tracer) for value in values):  # a transformation has made another program of it
         record = history.traced_like(snapshot)
     else:

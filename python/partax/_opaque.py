@@ -7,25 +7,25 @@ from typing import Any
 import jax
 import numpy as np
 
+from partax._described import VALUE, Detail
 from partax._explain import call_site
 from partax._proofs import is_installed, read
 
-_VALUE = 1  # the kind of a static value in a description
 _MAX_DEPTH = 3
 _MAX_ITEMS = 100
 
 _warned: set[tuple[str, str, str]] = set()
 
 
-def warn_of_arrays(described: Iterable[tuple[str, int, Any]]) -> None:
+def warn_of_arrays(described: Iterable[Detail]) -> None:
     """Warns once of each place where an object of a user's class, known by identity, holds an array.
 
     Args:
-      described: the parts of a call that is traced, as `_core.describe_call` gives them.
+      described: the details of a call that is traced.
     """
     for path, kind, value in described:
         cls = type(value)
-        if kind != _VALUE or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
+        if kind != VALUE or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
             continue
         place = next(_arrays(path, value, 0), None)
         key = (cls.__module__, cls.__qualname__, place or "")

@@ -1,6 +1,6 @@
 """The options of filter_jit, checked and comparable."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import jax
@@ -62,15 +62,15 @@ class Options:
         """Whether jax's warning about donated buffers that it could not use is kept from the user."""
         return self.donate not in ("none", "warn", "warn-except-first")
 
-    def traces(self, names: Sequence[str], leaf: Any) -> bool:
+    def traces(self, names: set[str], leaf: Any) -> bool:
         """Whether a leaf is traced in a value that options may mean by these names."""
         if is_traced_array(leaf):
             return True
         if isinstance(self.trace, tuple):
-            return not set(self.trace).isdisjoint(names) and _core.is_array_like(leaf)
+            return not names.isdisjoint(self.trace) and _core.is_array_like(leaf)
         return self.trace is not None and bool(self.trace(leaf))
 
-    def donated_values(self, names: Sequence[Sequence[str]], has_callable: bool) -> set[int]:
+    def donated_values(self, names: list[set[str]], has_callable: bool) -> set[int]:
         """The indices of the values of a call whose arrays are donated, given by which names options may mean each."""
         everything = set(range(len(names)))
         first = 1 if has_callable else 0
@@ -80,7 +80,7 @@ class Options:
             return everything
         if self.donate in ("all-except-first", "warn-except-first"):
             return everything - {first}
-        return {i for i, own in enumerate(names) if not set(self.donate).isdisjoint(own)}
+        return {i for i, own in enumerate(names) if not own.isdisjoint(self.donate)}
 
 
 def check_donate(donate: Any) -> str | tuple[str, ...]:

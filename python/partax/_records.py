@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from partax import _core
+from partax._described import NODE, Data, Detail, details
 from partax._differences import (
     Difference,
     changed_callable,
@@ -145,7 +146,7 @@ class History:
         self._cleared_at = self.count
         self.live = 0
 
-    def take(self, described: Iterable[tuple[str, int, Any]], values: Sequence[Any], traced: Sequence[Any]) -> Snapshot:
+    def take(self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any]) -> Snapshot:
         """The snapshot of a call."""
         like = self.records[-1].snapshot if self.records else None
         verbose = explaining() or self.max_traces is not None or forbidden.get()
@@ -368,8 +369,8 @@ def flatten_microseconds(kind: type) -> float:
     return _flatten_costs.get(kind, 0.0)
 
 
-def _time_flatten_functions(described: list[tuple[str, int, Any]], arguments: tuple[Any, ...]) -> None:
-    kinds = {value[1] for _, kind, value in described if kind == 3 and value[0] == "registered"}
+def _time_flatten_functions(described: list[Detail], arguments: tuple[Any, ...]) -> None:
+    kinds = {value[1] for _, kind, value in described if kind == NODE and value[0] == "registered"}
     for kind in [kind for kind in kinds if kind not in _flatten_costs]:  # not by iterating over what others may add to
         nodes = jax.tree.leaves(arguments, is_leaf=lambda node, kind=kind: type(node) is kind)
         node = next((node for node in nodes if type(node) is kind), None)
@@ -455,7 +456,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
 
 def begin_trace(
     history: History,
-    described: list[tuple[str, int, Any]],
+    described: Data,
     arguments: tuple[Any, ...],
     values: tuple[Any, ...],
     tracers: tuple[Any, ...],
@@ -465,9 +466,10 @@ def begin_trace(
     difference: str,
 ) -> Record:
     """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
-    warn_of_arrays(described)
-    snapshot = history.take(described, values, tracers)
-    _time_flatten_functions(described, arguments)
+    found = list(details(described))
+    warn_of_arrays(found)
+    snapshot = history.take(found, values, tracers)
+    _time_flatten_functions(found, arguments)
     if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False

@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from partax import _core
 from partax._jax_private import is_committed
 from partax._options import Options, is_traced_array
+from partax._parameters import option_names, value_names
 
 
 def _is_sharding_leaf(prefix: Any) -> bool:
@@ -26,11 +27,13 @@ def array_shardings(
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
-def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[Any], has_callable: bool) -> list[Any]:
-    """The explicit sharding of each input leaf of a call, or None."""
+def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
+    """The explicit sharding of each input leaf of the call under way, or None."""
     prefix = options.in_shardings
+    call = _core.call_shape()
+    names, has_callable = value_names(call), call[-1]
     first = 1 if has_callable else 0
-    traces = [functools.partial(options.traces, own) for own in _core.option_names()]
+    traces = [functools.partial(options.traces, own) for own in option_names(call)]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not _is_sharding_leaf(prefix):
         given = list(prefix)
@@ -55,21 +58,14 @@ def leaf_in_shardings(options: Options, names: Sequence[str], values: Sequence[A
 
 
 def misplaced_leaf(
-    options: Options,
-    names: Sequence[str],
-    values: Sequence[Any],
-    leaves: Sequence[Any],
-    has_callable: bool,
-    error: ValueError,
+    options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
 ) -> tuple[int, str] | None:
-    """The first array leaf that `in_shardings` do not fit. Called by the native wrapper when jax has refused a call.
+    """The first array leaf that `in_shardings` do not fit, of the call under way, which jax has refused.
 
     Args:
       options: the wrapper's.
-      names: the name of each value of the call.
-      values: the values; the first is the callable itself if `has_callable`.
+      values: of the call.
       leaves: the array leaves.
-      has_callable: whether the callable is a tree whose arrays are traced.
       error: what jax has raised.
 
     Returns:
@@ -79,7 +75,7 @@ def misplaced_leaf(
         return None
     from partax._file_format import described  # here, to import partax sooner
 
-    shardings = leaf_in_shardings(options, names, values, has_callable)
+    shardings = leaf_in_shardings(options, values)
     for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
         array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
         if isinstance(sharding, Sharding) and not _fits(array, sharding):

@@ -13,12 +13,12 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._described import ARRAY, NODE, VALUE, Detail
 from partax._explain import file_text
 from partax._jax_private import configuration, is_committed, jit_options
 from partax._placement import context_text, sharding_text
 from partax._proofs import read, written_cells
 
-_ARRAY, _VALUE, _RUN, _NODE = range(4)
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_TEXT = 60
@@ -166,12 +166,12 @@ class Snapshotter:
         self._functions = 0  # that are open: what they hold need not be a static value
 
     def snapshot(
-        self, described: Iterable[tuple[str, int, Any]], values: Sequence[Any], traced: Sequence[Any], like: Any = None
+        self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any], like: Any = None
     ) -> Snapshot:
         """All of one call.
 
         Args:
-          described: its parts, as `_core.describe_tree` gives them.
+          described: its details.
           values: its array leaves.
           traced: what the program sees of them.
           like: an earlier snapshot, whose equal parts are used again.
@@ -183,12 +183,12 @@ class Snapshotter:
         paths: list[str] = []
         parts: list[Part] = []
         for path, kind, value in described:
-            if kind == _ARRAY:
+            if kind == ARRAY:
                 leaf, seen = next(arrays)
                 parts.append(array_part(leaf, seen))
-            elif kind == _VALUE:
+            elif kind == VALUE:
                 parts.append(self.value(value))
-            elif kind == _NODE:
+            elif kind == NODE:
                 family, node_type, children = value
                 parts.append(self._node(family, node_type, children))
             else:

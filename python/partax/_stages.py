@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
+from partax._described import leaf_paths, static_values
 from partax._donation_warnings import donation_warnings
 from partax._jax_private import direct_call
 from partax._monitor import attributed
@@ -24,9 +25,10 @@ class _Program:
     def __init__(self, wrapper: Any, call: _core.PreparedCall):
         self.wrapper = wrapper
         self.call = call
-        self.statics: dict[str, Any] = dict(call.static_items())
+        described = call.described()
+        self.statics = static_values(described)
         self.record = call.record
-        self.paths: list[str] = call.dynamic_paths()
+        self.paths = leaf_paths(described)
 
 
 class Traced:
@@ -177,7 +179,8 @@ class Compiled:
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
         call = self._program.call.rebind(args, kwargs)
         if call is None:
-            return _static_difference(self._program.statics, dict(self._program.call.static_items_of(args, kwargs)))
+            now = static_values(self._program.call.described_of(args, kwargs))
+            return _static_difference(self._program.statics, now)
         return self._array_difference(call.leaves)
 
     def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:

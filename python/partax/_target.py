@@ -3,7 +3,7 @@
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,10 +11,11 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from partax import _core
+from partax._described import leaf_owners, leaf_paths
 from partax._donation_warnings import donation_warnings
-from partax._families import argument_names
 from partax._jax_private import is_committed
 from partax._options import Options
+from partax._parameters import argument_names, option_names
 from partax._proofs import read, unwrapped
 from partax._shardings import leaf_in_shardings
 
@@ -74,7 +75,7 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callab
 
 def _check_names(options: Options, fun: Any) -> None:
     """A name in an option that is no parameter is one that this call passes to `**kwargs`, or an error."""
-    given = {name for names in _core.option_names() for name in names}
+    given = {name for names in option_names(_core.call_shape()) for name in names}
     for option, names in (("donate", options.donate), ("trace", options.trace)):
         for name in names if isinstance(names, tuple) else ():
             if name in given or name in argument_names(fun)[0]:
@@ -85,35 +86,38 @@ def _check_names(options: Options, fun: Any) -> None:
             )
 
 
-_TracedFunction = tuple[Callable[..., Any], dict[str, Any]]
+class TracedFunction(NamedTuple):
+    """What jax traces for a static key.
+
+    Attributes:
+      function: of the array leaves.
+      keywords: options of its jax.jit.
+      donatable: the leaves that the options donate, if they do not come back as they are.
+    """
+
+    function: Callable[..., Any]
+    keywords: dict[str, Any]
+    donatable: frozenset[int]
 
 
 def traced_function(
-    options: Options,
-    fun: Any,
-    names: tuple[str, ...],
-    values: tuple[Any, ...],
-    leaves: tuple[Any, ...],
-    has_callable: bool,
-    paths: list[str],
-) -> tuple[_TracedFunction, bytes]:
+    options: Options, fun: Any, values: tuple[Any, ...], leaves: tuple[Any, ...], has_callable: bool
+) -> tuple[TracedFunction, bytes]:
     """Makes the function that jax traces for a new static key. Called by the native wrapper, in the first call.
 
     Args:
       options: the wrapper's.
       fun: the wrapped callable.
-      names: the name of each value of the call: parameters, `args[i]`, keywords.
-      values: the values; the first is the callable itself if `has_callable`.
+      values: of the call; the first is the callable itself if `has_callable`.
       leaves: the array leaves.
       has_callable: whether the callable is a tree whose arrays are traced.
-      paths: the paths of the array leaves, from the user's arguments.
 
     Returns:
-      The function of the leaves with options of jax.jit, and for each leaf a byte that is 1 where it must not be
-      forwarded.
+      The function, and for each leaf a byte that is 1 where it must not be forwarded.
     """
     _check_names(options, fun)
-    function = _new_target_function(fun, options.silences_warnings, paths)
+    described, _ = _core.describe_call()
+    function = _new_target_function(fun, options.silences_warnings, leaf_paths(described))
     keywords: dict[str, Any] = {}
     if options.inline:
         keywords["inline"] = True
@@ -123,49 +127,41 @@ def traced_function(
         keywords["compiler_options"] = options.compiler_options
     sharded = bytearray(len(leaves))
     if options.in_shardings is not None:
-        shardings = leaf_in_shardings(options, names, values, has_callable)
+        shardings = leaf_in_shardings(options, values)
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
             sharded[i] = sharding is not None
-    return (function, keywords), bytes(sharded)
+    donated_values = options.donated_values(option_names(_core.call_shape()), has_callable)
+    owners = leaf_owners(described)[: len(leaves)]
+    donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
+    function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
+    return TracedFunction(function, keywords, donatable), bytes(sharded)
 
 
 def build_target(
-    options: Options,
-    traced: _TracedFunction,
-    names: tuple[str, ...],
-    owners: list[int],
-    leaves: tuple[Any, ...],
-    has_callable: bool,
-    kept: bytes,
+    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...]
 ) -> tuple[Callable[..., Any], bytes]:
     """Makes the jax.jit target of a new static key. Called by the native wrapper, maybe by several threads at once.
 
     Args:
       options: the wrapper's.
       traced: what `traced_function` has made; all threads have the same one, so that jax traces it once.
-      names: the name of each value of the call.
-      owners: for each array leaf, the index of its value.
       leaves: the array leaves.
-      has_callable: whether the callable is a tree whose arrays are traced.
-      kept: for each leaf, 1 where some thread has traced that it is returned as it came.
+      kept: the leaves that some thread has traced to come back as they are.
 
     Returns:
       The jitted function of the leaves, and for each leaf a byte that is 1 where it is donated.
     """
-    function, keywords = traced[0], dict(traced[1])
+    function, keywords = traced.function, dict(traced.keywords)
     given = bytearray(len(leaves))
-    donated_values = options.donated_values(_core.option_names(), has_callable)
-    donated = {i for i, owner in enumerate(owners) if owner in donated_values}
-    function.to_donate = donated.copy()  # type: ignore[attr-defined]  # for errors
-    if not donated and options.out_shardings is None:
+    if not traced.donatable and options.out_shardings is None:
         return jax.jit(function, **keywords), bytes(given)
 
     # What to donate and how the outputs are sharded depends on the result; jax shares this trace with the target below,
     # because it is a trace of the same function object.
     node = jax.jit(function, **keywords).trace(*leaves).out_info
     forwarded, out_shardings = _core.output_info(node)
-    donated -= {*forwarded, *(i for i, keep in enumerate(kept) if keep)}
+    donated = traced.donatable - {*forwarded, *kept}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
         for i in donated:

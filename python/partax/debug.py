@@ -11,6 +11,7 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
+from partax._described import VALUE, Detail, details
 from partax._jax_private import under_trace
 from partax._monitor import watching_traces
 from partax._records import History, forbidden, limited
@@ -152,14 +153,15 @@ def _is_traced(arguments: Any) -> bool:
 
 
 def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Snapshot:
-    described: list[tuple[str, int, Any]] = []
+    described: list[Detail] = []
     values: list[Any] = []
     for name, value in _named(fun, args, kwargs):
         try:
-            parts, leaves = _core.describe_tree(value, name)
+            data, leaves = _core.describe_tree(value, name)
         except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
-            parts, leaves = [(name, 1, type(value))], []
-        described += parts
+            described.append((name, VALUE, type(value)))
+            continue
+        described += details(data)
         values += leaves
     return history.take(described, values, values)
 

@@ -14,6 +14,7 @@ from checks import all_same, equals, same, says
 
 import trees
 from partax import _core
+from partax._described import details
 
 
 def everything() -> Any:
@@ -146,7 +147,7 @@ def _() -> Case:
     expected = _core.describe_tree(tree, "model")
 
     def check(value: Any) -> None:
-        assert [part[:2] for part in value[0]] == [part[:2] for part in expected[0]]
+        assert [detail[:2] for detail in details(value[0])] == [detail[:2] for detail in details(expected[0])]
         all_same(value[1], expected[1])
 
     return Case(lambda: _core.describe_tree(tree, "model"), check, watched=(tree,))
