@@ -138,6 +138,16 @@ Ref names_of(const CallFrame& frame) {
   return value_names(frame.cache.parameters, frame.call.shape(), frame.call.has_callable());
 }
 
+Ref described_call(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves) {
+  TreeSpec spec;
+  FlattenOptions options = flatten_options(cache, call, abstract);
+  options.hashed = false;
+  options.keyed = true;
+  const Ref names = value_names(cache.parameters, call.shape(), call.has_callable());
+  flatten_call(spec, leaves, options, call.values(), call.size(), [&] { return Ref::borrow(names.get()); });
+  return described(spec, names);
+}
+
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   CallCache& cache = frame.cache;
   const auto matches = [&](const Entry& entry) {

@@ -75,6 +75,9 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
   }
 }
 
+// What the values of a call are flattened to, as Python takes it: see `described`.
+Ref described_call(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves);
+
 // The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 

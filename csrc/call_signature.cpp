@@ -181,6 +181,7 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
 
 Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable) {
   std::vector<Ref> left_out;
+  left_out.reserve(shape.left_out.size());
   for (const std::uint32_t i : shape.left_out) left_out.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
   return Ref::checked(Py_BuildValue("(OOnOO)", parameters.description.get(), tuple_of(std::move(left_out)).get(),
                                     static_cast<Py_ssize_t>(shape.num_extra), tuple_of(shape.keywords).get(),

@@ -2,7 +2,6 @@
 
 #include "cache_object.h"
 #include "compiled_call.h"
-#include "described.h"
 #include "match.h"
 #include "trace_output.h"
 
@@ -84,14 +83,8 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
 }
 
 Ref PreparedCall::described() const {
-  const CallCache& cache = cache_in(cache_.get());
-  TreeSpec spec;
   LeafBuffer leaves;
-  FlattenOptions options = flatten_options(cache, *call_, abstract_);
-  options.keyed = true;
-  const Ref names = value_names(cache.parameters, call_->shape(), call_->has_callable());
-  flatten_call(spec, leaves, options, call_->values(), call_->size(), [&] { return names; });
-  return partax::described(spec, names);
+  return described_call(cache_in(cache_.get()), *call_, abstract_, leaves);
 }
 
 Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {

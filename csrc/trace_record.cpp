@@ -79,14 +79,9 @@ Ref describe_call() {
     PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
     throw PythonError{};
   }
-  TreeSpec spec;
   LeafBuffer leaves;
-  FlattenOptions options = flatten_options(frame->cache, frame->call, frame->abstract);
-  options.hashed = false;
-  options.keyed = true;
-  const Ref names = names_of(*frame);
-  flatten_call(spec, leaves, options, frame->call.values(), frame->call.size(), [&] { return names; });
-  return Ref::checked(PyTuple_Pack(2, described(spec, names).get(), leaves.tuple().get()));
+  const Ref described = described_call(frame->cache, frame->call, frame->abstract, leaves);
+  return Ref::checked(PyTuple_Pack(2, described.get(), leaves.tuple().get()));
 }
 
 }  // namespace partax
