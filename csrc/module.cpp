@@ -47,14 +47,8 @@ void configure(const py::kwargs& given) {
       {"filter", &Hooks::filter},
       {"partial_type", &Hooks::partial_type},
       {"jitted_type", &Hooks::jitted_type},
-      {"jitted_parts", &Hooks::jitted_parts},
       {"wrapper_type", &Hooks::wrapper_type},
-      {"cached_property", &Hooks::cached_property},
-      {"is_installed", &Hooks::is_installed},
-      {"global_names", &Hooks::global_names},
-      {"is_of_library", &Hooks::is_of_library},
       {"written_cells", &Hooks::written_cells},
-      {"reads_outside", &Hooks::reads_outside},
   };
   if (!hooks().functions) hooks().functions = Ref::checked(PyDict_New());
   for (const auto& [key, value] : given) {
@@ -140,6 +134,13 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
         return with_path("value", [&] { return number(static_hash(value.ptr(), Unhashable::kRefuse)); });
       },
       py::arg("value"));
+  module.def(
+      "parts_of",
+      [](const py::object& value, int parts, const py::object& argument, const py::object& absent) {
+        return give(Readings::parts_of(value.ptr(), static_cast<Readings::Parts>(parts), argument.ptr(), absent.ptr()));
+      },
+      "What is read next of a value: see readings.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
+      py::arg("absent"));
   module.def(
       "unproven",
       [](const py::object& callable) {

@@ -84,14 +84,8 @@ struct Hooks {
   Ref filter;           // the class of filters that are described: partax._filters.Filter
   Ref partial_type;     // functools.partial
   Ref jitted_type;      // the type of what jax.jit returns
-  Ref jitted_parts;     // (jitted function) -> (function, *options), or None where they cannot be read
   Ref wrapper_type;     // the type of what filter_jit returns
-  Ref cached_property;  // functools.cached_property
-  Ref is_installed;     // (name of a module) -> whether Python or an installed library defines it
-  Ref global_names;     // (code) -> (chains of global names and attributes that it reads, what else it reads or None)
   Ref written_cells;    // (code) -> for each closure cell: True if the code assigns it, None if it may only add to it
-  Ref is_of_library;    // (callable) -> whether an installed library defines it
-  Ref reads_outside;    // (callable of a library) -> whether what it gives depends on more than its arguments
 };
 Hooks& hooks();
 

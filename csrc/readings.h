@@ -9,17 +9,34 @@
 
 namespace partax {
 
-// What is written down, in one order; what cannot be proven unchanged ends it.
-//   constants     values of immutable built-in types, dtypes, shardings, ...: compared by value
-//   objects       arrays, classes, instances, modules: by identity; of users' classes and instances also their state
-//   containers    exact lists, dicts, sets and tuples, by what they hold now
-//   functions     code, closure cells, defaults, attributes, and the globals that the code and code inside it names;
-//                 those that Python or an installed library defines are constants
-// Each callable, class and instance is written down where it is met first.
+// partax._code_reads writes it down, as a list of checks of one value each: what must be true of the value, and how
+// those that come next are found in it. Here the checks are made. The two enumerations are known by number there.
 class Readings {
  public:
+  enum Expected : std::uint8_t {
+    kAnything,
+    kThere,  // there is one
+    kNew,    // an object that was not met before
+    kMet,    // the one that was met as that number
+    kAbsent,
+    kEqual,    // by the rules of static values
+    kObject,   // that one, held weakly
+    kCode,     // the same code
+    kAddress,  // the object that was there, which another check keeps alive
+  };
+  enum Parts : std::uint8_t {
+    kNone,
+    kItems,     // the type and the items of a container, or the function and the object of a method
+    kState,     // the type, the built-in content, and names and values of attributes
+    kFunction,  // code, cells, defaults, attributes, names, and the globals that are named, or the dictionary of them
+    kClass,     // the metaclass, the bases in their order, and names and values of entries
+    kAsked,     // what a function of Python finds, as a tuple
+  };
+
   // `bare`: without the function's defaults, which are arguments of each call.
   static std::shared_ptr<Readings> of(PyObject* callable, bool bare);
+  // The parts of a value as a tuple, with `absent` for one that is not there.
+  static Ref parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject* absent);
 
   // Whether nothing was out of reach, and no trace has begun since with anything else.
   bool proven() const noexcept { return unproven_.empty(); }
@@ -35,17 +52,19 @@ class Readings {
   bool match(PyObject* callable, std::string* difference = nullptr) const;
 
  private:
-  friend class ReadingWalk;
-  struct Item {
-    enum Kind : std::uint8_t { kMark, kConstant, kObject, kCode } kind;
-    std::size_t number;  // kMark
-    Ref object;          // weak of kObject
-    Ref names;           // kCode: what it names
+  struct Check {
+    Expected expected;
+    Parts parts;
+    Ref object;  // that is expected, or its number
+    Ref argument;
+    std::size_t count;  // of the parts
   };
-  std::vector<Item> items_;
+  bool all(PyObject* callable, std::size_t& at) const;
+
+  std::vector<Check> checks_;
+  Ref place_;  // (number of a check) -> what it is, as text
   std::string unproven_;
   bool holds_arrays_ = false;
-  bool bare_ = false;
 };
 
 }  // namespace partax

@@ -13,18 +13,11 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._code_reads import written_down
 from partax._described import leaf_paths, static_path, tree_text, unequal_statics, unlike_nodes
 from partax._filters import Filter
-from partax._jax_private import concrete_array_type, jit_parts, ref_types, registered_nodes
-from partax._proofs import (
-    Traits,
-    global_names,
-    is_installed,
-    is_of_library,
-    reads_outside,
-    traits,
-    written_cells,
-)
+from partax._jax_private import concrete_array_type, ref_types, registered_nodes
+from partax._proofs import Traits, traits, written_cells
 
 # (kind, names of the children, names of the static fields, traits of the type)
 Description = tuple[str, tuple[str, ...], tuple[str, ...], Traits]
@@ -215,12 +208,7 @@ def install() -> None:
         simple_key=_simple_key,
         partial_type=functools.partial,
         jitted_type=type(jax.jit(_identity)),
-        jitted_parts=jit_parts,
-        cached_property=functools.cached_property,
-        is_installed=is_installed,
-        global_names=global_names,
-        is_of_library=is_of_library,
-        reads_outside=reads_outside,
+        written_down=written_down,
         written_cells=written_cells,
     )
     registered = registered_nodes()

@@ -73,6 +73,25 @@ def unwrapped(fun: Any) -> Any:
     return fun
 
 
+_Asked = TypeVar("_Asked")
+_Result = TypeVar("_Result")
+
+
+def _asked_once(function: Callable[[_Asked], _Result]) -> Callable[[_Asked], _Result]:
+    """Asks once of each object, by identity, as long as it lives."""
+    known: dict[int, tuple[weakref.ref[_Asked], _Result]] = {}
+
+    @functools.wraps(function)
+    def ask(it: _Asked) -> _Result:
+        found = known.get(id(it))
+        if found is None or found[0]() is not it:
+            place = id(it)
+            found = known[place] = (weakref.ref(it, lambda _: known.pop(place, None)), function(it))
+        return found[1]
+
+    return ask
+
+
 class Traits(NamedTuple):
     """What a type tells of its instances.
 
@@ -106,6 +125,22 @@ def traits(cls: type, module_class: type | None) -> Traits:
     constant = installed and any(map(_is_constant, cls.__mro__))
     is_enum = isinstance(read(cls, "_member_map_"), dict)
     return Traits(_compared(cls, module_class), _slots(cls), installed, constant, is_enum)
+
+
+class Facts(NamedTuple):
+    """What `Traits` says of a type, without the descriptors, which would keep it alive."""
+
+    installed: bool
+    constant: bool
+    enum: bool
+    in_reach: bool
+
+
+@_asked_once
+def facts(cls: type) -> Facts:
+    """What the readings ask of a type again and again."""
+    known = traits(cls, None)
+    return Facts(known.installed, known.constant, known.enum, known.slots is not None)
 
 
 def _is_constant(cls: type) -> bool:
@@ -200,25 +235,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
-_Result = TypeVar("_Result")
 
 
-def _of_code(function: Callable[[types.CodeType], _Result]) -> Callable[[types.CodeType], _Result]:
-    """Asks once of each code object, by identity, as long as it lives."""
-    known: dict[int, tuple[weakref.ref[types.CodeType], _Result]] = {}
-
-    @functools.wraps(function)
-    def ask(code: types.CodeType) -> _Result:
-        found = known.get(id(code))
-        if found is None or found[0]() is not code:
-            place = id(code)
-            found = known[place] = (weakref.ref(code, lambda _: known.pop(place, None)), function(code))
-        return found[1]
-
-    return ask
-
-
-@_of_code
+@_asked_once
 def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str | None]:
     """The global names that a code object and the code inside it read.
 
@@ -251,7 +270,7 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
     return tuple(found), unknown
 
 
-@_of_code
+@_asked_once
 def written_cells(code: types.CodeType) -> tuple[bool | None, ...]:
     """Which closure cells a code object and the code inside it write to.
 
