@@ -25,7 +25,7 @@ bool is_as_seen(const JitFunction& jit) {
     ~Used() { release(seen); }
   } const used{jit.seen};
   ++used.seen->uses;
-  return used.seen->value.is_plainly(jit.function) || is_self_changing(jit.function);
+  return used.seen->value.is_still(jit.function) || is_self_changing(jit.function);
 }
 
 // Both at once, and only then lets go of what was there, which may run Python.
@@ -318,7 +318,7 @@ Ref find_cache(JitFunction& jit) {
     }
     jit.callable_is_tree = is_tree;
     // Where another thread has changed the callable since it was seen, the next call looks again.
-    const bool is_seen = seen.callable == nullptr || seen.callable->value.is_plainly(jit.function);
+    const bool is_seen = seen.callable == nullptr || seen.callable->value.is_still(jit.function);
     if (!is_seen && !is_self_changing(jit.function)) return cache;
     set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
     return cache;

@@ -86,10 +86,7 @@ class Matcher {
 
   bool static_value(std::size_t index, PyObject* object) {
     if (object == identity_[index]) return true;
-    if (!statics_[index].is_plainly(object)) {
-      const StaticValue value = statics_[index];  // user code in == may drop the spec's entry, not this copy
-      if (!value.equals(object)) return false;
-    }
+    if (!statics_[index].equals(object)) return false;
     if (!statics_[index].is_object(object)) leaves_.add_own_static(index, object);
     return true;
   }

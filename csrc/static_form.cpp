@@ -8,13 +8,15 @@ namespace {
 
 thread_local int static_depth = 0;
 
-// The built-in type whose content an instance has, or null.
+// The built-in type whose content an instance has, or null. It is among the bases that the layout comes from.
 PyTypeObject* content_type(PyObject* value) noexcept {
   PyTypeObject* const bases[] = {&PyTuple_Type,     &PyList_Type,    &PyDict_Type,      &PySet_Type,
                                  &PyFrozenSet_Type, &PyLong_Type,    &PyByteArray_Type, &PyFloat_Type,
                                  &PyComplex_Type,   &PyUnicode_Type, &PyBytes_Type};
-  for (PyTypeObject* base : bases) {
-    if (PyObject_TypeCheck(value, base)) return base;
+  for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
+    for (PyTypeObject* base : bases) {
+      if (type == base) return base;
+    }
   }
   return nullptr;
 }
@@ -45,10 +47,14 @@ bool is_one_leaf(PyObject* treedef) {
 
 }  // namespace
 
+void refuse_depth() {
+  throw WalkError::diagnosed(PyExc_RecursionError, "a static value is nested too deeply or contains itself");
+}
+
 DepthGuard::DepthGuard() {
   if (++static_depth > kMaxDepth || !stack_reserve().is_free()) {
     --static_depth;
-    throw WalkError::diagnosed(PyExc_RecursionError, "a static value is nested too deeply or contains itself");
+    refuse_depth();
   }
 }
 

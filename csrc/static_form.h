@@ -35,6 +35,7 @@ enum class Form : std::uint8_t {
 };
 Form form_of(PyObject* value);
 
+[[noreturn]] void refuse_depth();
 // Counts how deep static values nest; raises a WalkError where they nest too deeply.
 class DepthGuard {
  public:
@@ -115,12 +116,24 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       if (Py_TYPE(value) == reinterpret_cast<PyTypeObject*>(hooks().default_dict.get())) {
         located(attribute(value, "default_factory"), [] { return std::string(".default_factory"); });
       }
+      const auto pair = [&](const Ref& key, const Ref& item) {
+        const auto segment = [&] { return key_segment(key.get()); };
+        located(key, segment);
+        located(item, segment);
+      };
+      if (PyDict_CheckExact(value)) {
+        const Py_ssize_t size = PyDict_GET_SIZE(value);  // user code may add to it
+        PyObject *key, *item;
+        Py_ssize_t at = 0;
+        while (PyDict_GET_SIZE(value) == size && PyDict_Next(value, &at, &key, &item) != 0) {
+          pair(Ref::borrow(key), Ref::borrow(item));
+        }
+        break;
+      }
       const Ref items = items_of_dict(value);
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-        PyObject* pair = PyList_GET_ITEM(items.get(), i);
-        const auto segment = [&] { return key_segment(PyTuple_GET_ITEM(pair, 0)); };
-        located(Ref::borrow(PyTuple_GET_ITEM(pair, 0)), segment);
-        located(Ref::borrow(PyTuple_GET_ITEM(pair, 1)), segment);
+        PyObject* both = PyList_GET_ITEM(items.get(), i);
+        pair(Ref::borrow(PyTuple_GET_ITEM(both, 0)), Ref::borrow(PyTuple_GET_ITEM(both, 1)));
       }
       break;
     }

@@ -293,10 +293,16 @@ StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool re
 }
 
 bool StaticValue::equals(PyObject* other) const {
-  return locating([&] { return equals_value(other); });
+  return identity() == other || locating([&] { return equals_value(other, stack_reserve()); });
 }
 
-bool StaticValue::equals_value(PyObject* other) const {
+bool StaticValue::is_still(PyObject* other) const {
+  const Ref keep = Ref::borrow(other);
+  return attempt([&] { return equals_value(other, stack_reserve()); }, [] { return false; });
+}
+
+// It is no deeper than could be sealed, but the stack may have less room now.
+bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const {
   switch (mode_) {
     case Mode::kAbsent:
       return false;
@@ -306,141 +312,75 @@ bool StaticValue::equals_value(PyObject* other) const {
       return held_.get() == other;
     case Mode::kHeld:
       if (held_.get() == other && !mutable_) return true;
-      if (composite_ == nullptr) {
-        if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
-        return equal_atoms(held_.get(), other, form_of(other), hash_);
-      }
-      return equals_items(other);
+      if (composite_ != nullptr) return equals_items(other, stack);
+      return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
     case Mode::kComposite:
-      return equals_items(other);
+      return (held_ && held_.get() == other) || equals_items(other, stack);
     case Mode::kCallable:
-      return equals_callable(other);
+      return equals_callable(other, stack);
   }
   return false;
 }
 
-bool StaticValue::equals_items(PyObject* other) const {
+bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
   if (Py_TYPE(other) != composite_->type) return false;
-  const std::shared_ptr<const Composite> composite = composite_;  // user code below may drop this value
-  const DepthGuard guard;
+  if (!stack.is_free()) refuse_depth();
   const Form form = form_of(other);
-  const std::vector<StaticValue>& items = composite->items;
+  if (is_unordered(form)) return equals_set(other, form, stack);
+  const std::vector<StaticValue>& items = composite_->items;
   std::size_t seen = 0;
   bool equal = true;
-  std::vector<bool> taken(is_unordered(form) ? items.size() : 0, false);
   each_item(other, form, [&](const Ref& item) {
     const std::size_t i = seen++;
-    if (!equal) return;
-    if (!is_unordered(form)) {
-      equal = i < items.size() && (item ? items[i].equals_value(item.get()) : items[i].absent());
-      return;
-    }
-    equal = false;
-    const auto range =
-        composite->by_hash.equal_range(hash_of(item.get(), Unhashable::kCompare, Callables::kByStructure));
-    for (auto it = range.first; it != range.second && !equal; ++it) {
-      if (taken[it->second] || !items[it->second].equals_value(item.get())) continue;
-      taken[it->second] = equal = true;
-    }
+    equal = equal && i < items.size() &&
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
   });
   return equal && seen == items.size();
 }
 
-// One that changes what it holds while it is traced is known by identity alone.
-bool StaticValue::equals_callable(PyObject* other) const {
-  const std::shared_ptr<const Composite> composite = composite_;  // user code below may drop this value
-  const DepthGuard guard;
-  if (is_object(other) && (is_self_changing(other) || holds_the_same(other))) return true;
-  return Py_TYPE(other) == composite->type && !is_self_changing(other) && composite->readings &&
-         composite->readings->match(other);
+bool StaticValue::equals_set(PyObject* other, Form form, const StackReserve& stack) const {
+  const std::vector<StaticValue>& items = composite_->items;
+  std::vector<bool> taken(items.size(), false);
+  std::size_t found = 0, seen = 0;
+  each_item(other, form, [&](const Ref& item) {
+    if (found < seen++) return;
+    const std::size_t hash = hash_of(item.get(), Unhashable::kCompare, Callables::kByStructure);
+    const auto range = composite_->by_hash.equal_range(hash);
+    for (auto it = range.first; it != range.second && found < seen; ++it) {
+      if (taken[it->second] || !items[it->second].equals_value(item.get(), stack)) continue;
+      taken[it->second] = true;
+      ++found;
+    }
+  });
+  return found == seen && seen == items.size();
 }
 
-bool StaticValue::holds_the_same(PyObject* callable) const {
-  const std::shared_ptr<const Composite> composite = composite_;
+// One that changes what it holds while it is traced is known by identity alone.
+bool StaticValue::equals_callable(PyObject* other, const StackReserve& stack) const {
+  if (!stack.is_free()) refuse_depth();
+  if (is_object(other) && (is_self_changing(other) || holds_the_same(other, stack))) return true;
+  return composite_->readings && Py_TYPE(other) == composite_->type && !is_self_changing(other) &&
+         composite_->readings->match(other);
+}
+
+bool StaticValue::holds_the_same(PyObject* callable, const StackReserve& stack) const {
+  const Composite& known = *composite_;
   const CallableSort sort = callable_sort(callable);
-  if (sort == CallableSort::kFunction && !is_same_code(composite->code.get(), PyFunction_GET_CODE(callable))) {
-    return false;
-  }
-  const auto same = [&](std::size_t i, PyObject* part) {
-    if (i >= composite->items.size()) return false;
-    if (composite->is_left_out(i)) return true;
+  if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), PyFunction_GET_CODE(callable))) return false;
+  return all_held(callable, sort, [&](std::size_t i, PyObject* part) {
+    if (i >= known.items.size()) return false;
+    if (known.is_left_out(i)) return true;
+    if (part == nullptr) return known.items[i].absent();
     const Ref keep = Ref::borrow(part);
-    const StaticValue& item = composite->items[i];
-    if (part == nullptr) return item.absent();
-    return attempt([&] { return item.equals_value(part); }, [] { return false; });
-  };
-  return all_held(callable, sort, same);
+    return attempt([&] { return known.items[i].equals_value(part, stack); }, [] { return false; });
+  });
 }
 
 bool StaticValue::equals(const StaticValue& other) const {
   if (absent() || other.absent()) return absent() && other.absent();
   const Ref value = other.value_for_comparison();
-  return value && equals(value.get());
-}
-
-// Reading the parts of a partial, or the fields of a dataclass, may run Python, which may drop the object that is asked
-// about: the two that look into it hold it.
-bool StaticValue::is_plainly(PyObject* other) const {
-  switch (mode_) {
-    case Mode::kHeld:
-      return held_.get() == other && !mutable_;
-    case Mode::kPointer:
-      return held_.get() == other;
-    case Mode::kWeak:
-      return weakly_is(held_.get(), other);
-    case Mode::kComposite:
-    case Mode::kCallable: {
-      if (mode_ == Mode::kComposite && held_ && held_.get() == other) return true;
-      if (mode_ == Mode::kCallable && !is_object(other)) return false;
-      const Ref keep = Ref::borrow(other);
-      return attempt([&] { return mode_ == Mode::kComposite ? has_plain_items(other) : has_plain_state(other); },
-                     [] { return false; });
-    }
-    default:
-      return false;
-  }
-}
-
-bool StaticValue::has_plain_items(PyObject* container) const {
-  const std::vector<StaticValue>& items = composite_->items;
-  if (Py_TYPE(container) != composite_->type) return false;
-  if (PyTuple_CheckExact(container) || PyList_CheckExact(container)) {
-    if (PySequence_Fast_GET_SIZE(container) != static_cast<Py_ssize_t>(items.size())) return false;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(container)) return false;  // it has shrunk meanwhile
-      if (!items[i].is_plainly(PySequence_Fast_ITEMS(container)[i])) return false;
-    }
-    return true;
-  }
-  if (TypeTable::instance().find(container).is_frozen_dataclass) {
-    const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(container));
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const Ref part = field(container, info->compared[i].get());
-      if (part ? !items[i].is_plainly(part.get()) : !items[i].absent()) return false;
-    }
-    return true;
-  }
-  if (!PyDict_CheckExact(container) || 2 * PyDict_GET_SIZE(container) != static_cast<Py_ssize_t>(items.size())) {
-    return false;
-  }
-  PyObject *key, *value;
-  Py_ssize_t position = 0;
-  for (std::size_t i = 0; i + 1 < items.size() && PyDict_Next(container, &position, &key, &value) != 0; i += 2) {
-    const Ref keep = Ref::borrow(value);
-    if (!items[i].is_plainly(key) || !items[i + 1].is_plainly(value)) return false;
-  }
-  return true;
-}
-
-bool StaticValue::has_plain_state(PyObject* callable) const {
-  const Composite& known = *composite_;
-  const CallableSort sort = callable_sort(callable);
-  if (sort == CallableSort::kFunction && PyFunction_GET_CODE(callable) != known.code.get()) return false;
-  return all_held(callable, sort, [&](std::size_t i, PyObject* part) {
-    if (i >= known.items.size()) return false;
-    if (known.is_left_out(i)) return true;
-    return part == nullptr ? known.items[i].absent() : known.items[i].is_plainly(part);
-  });
+  const StaticValue keep = *this;  // user code may drop this one
+  return value && keep.equals(value.get());
 }
 
 // ---- Callables in a value, over the life of their traces.
@@ -518,7 +458,7 @@ bool StaticValue::mark_changed(PyObject* other, bool& found) const {
     });
     return changed || i != composite->items.size();
   }
-  return !attempt([&] { return equals_value(other); }, [] { return false; });
+  return !is_still(other);
 }
 
 void StaticValue::stop_sharing(const std::string& reason) const {

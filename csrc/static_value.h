@@ -7,6 +7,7 @@
 #include "callable_parts.h"
 #include "python_api.h"
 #include "readings.h"
+#include "stack_room.h"
 #include "static_form.h"
 #include "tree_path.h"
 
@@ -35,11 +36,12 @@ class StaticValue {
   // Takes a snapshot of mutable built-in containers, so that nobody else can change the value.
   void own();
 
-  // True if `other` is the same static value. May run user code; raises WalkError.
+  // True if `other` is the same static value. May run user code, while somebody keeps this and `other`; raises
+  // WalkError.
   bool equals(PyObject* other) const;
   bool equals(const StaticValue& other) const;
-  // True if `other` is surely this value, found without code of users' `==` and without an allocation.
-  bool is_plainly(PyObject* other) const;
+  // The same where nobody asks why not: false where comparing raises.
+  bool is_still(PyObject* other) const;
 
   // Of the callables in here, and `other` is what this value is of a call:
   bool holds_callables() const noexcept;
@@ -89,12 +91,11 @@ class StaticValue {
   struct Composite;
   friend class Sealer;
 
-  bool equals_value(PyObject* other) const;
-  bool equals_items(PyObject* other) const;
-  bool equals_callable(PyObject* other) const;
-  bool holds_the_same(PyObject* callable) const;
-  bool has_plain_items(PyObject* container) const;
-  bool has_plain_state(PyObject* callable) const;
+  bool equals_value(PyObject* other, const StackReserve& stack) const;
+  bool equals_items(PyObject* other, const StackReserve& stack) const;
+  bool equals_set(PyObject* other, Form form, const StackReserve& stack) const;
+  bool equals_callable(PyObject* other, const StackReserve& stack) const;
+  bool holds_the_same(PyObject* callable, const StackReserve& stack) const;
   bool mark_changed(PyObject* other, bool& found) const;
   Ref value_for_comparison() const;
   template <typename Visit>
