@@ -47,6 +47,10 @@ _OUTSIDE = {
     "builtins": "open input eval exec compile globals locals vars __import__",
     "io": "open",
     "_io": "open",
+    # What is handed to these reads what it holds when the program runs.
+    "jax._src.callback": "pure_callback io_callback",
+    "jax._src.debugging": "debug_callback",
+    "equinox._callback": "filter_pure_callback",
 }
 
 
