@@ -2,8 +2,9 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <cstring>
-#include <unordered_map>
+#include <iterator>
 
 #include "tree_path.h"
 
@@ -34,15 +35,10 @@ Ref call_python_with(const char* name, PyObject* const* arguments, std::size_t c
   return Ref::checked(PyObject_Vectorcall(function.get(), arguments, count, nullptr));
 }
 
-struct TypeTable::Impl {
-  std::unordered_map<PyTypeObject*, TypeInfoPtr> types;
-  std::unordered_map<PyObject*, PyTypeObject*> by_weakref;
-};
-
 namespace {
 
-PyObject* on_type_death(PyObject*, PyObject* weakref) {
-  TypeTable::instance().forget(weakref);
+PyObject* on_type_death(PyObject* address, PyObject* weakref) {
+  TypeTable::instance().forget(static_cast<PyTypeObject*>(PyLong_AsVoidPtr(address)), weakref);
   Py_RETURN_NONE;
 }
 
@@ -60,15 +56,27 @@ void append_interned(std::vector<Ref>& to, PyObject* names) {
 struct Named {
   const char* name;
   Kind kind;
-  LeafSort sort;
+  LeafSort sort = LeafSort::kOther;
 };
 
+// The first of a kind is its name; Python uses those from named_tuple on.
 constexpr Named kNamed[] = {
-    {"named_tuple", Kind::kNamedTuple, LeafSort::kOther},
-    {"module", Kind::kModule, LeafSort::kOther},
-    {"dataclass", Kind::kDataclass, LeafSort::kOther},
-    {"registered", Kind::kRegistered, LeafSort::kOther},
-    {"static", Kind::kStatic, LeafSort::kOther},
+    {"dynamic_leaf", Kind::kDynamicLeaf},
+    {"dynamic_leaf", Kind::kDynamicRun},
+    {"static_leaf", Kind::kStaticLeaf},
+    {"static_leaf", Kind::kStaticRun},
+    {"none", Kind::kNone},
+    {"tuple", Kind::kTuple},
+    {"list", Kind::kList},
+    {"dict", Kind::kDict},
+    {"ordered_dict", Kind::kOrderedDict},
+    {"default_dict", Kind::kDefaultDict},
+    {"call", Kind::kCall},
+    {"named_tuple", Kind::kNamedTuple},
+    {"module", Kind::kModule},
+    {"dataclass", Kind::kDataclass},
+    {"registered", Kind::kRegistered},
+    {"static", Kind::kStatic},
     {"jax_array", Kind::kStaticLeaf, LeafSort::kJaxArray},
     {"tracer", Kind::kStaticLeaf, LeafSort::kTracer},
     {"numpy_array", Kind::kStaticLeaf, LeafSort::kNumpyArray},
@@ -77,7 +85,7 @@ constexpr Named kNamed[] = {
     {"abstract", Kind::kStaticLeaf, LeafSort::kAbstract},
     {"int", Kind::kStaticLeaf, LeafSort::kBoolOrInt},
     {"float", Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
-    {"other", Kind::kStaticLeaf, LeafSort::kOther},
+    {"other", Kind::kStaticLeaf},
 };
 
 bool truth(PyObject* value) noexcept { return value == Py_True; }
@@ -117,35 +125,36 @@ void describe(PyObject* object, TypeInfo& info) {
 
 // Exact built-in types, which nobody can register otherwise.
 bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
-  info.is_installed = true;
-  if (type == Py_TYPE(Py_None)) {
-    info.kind = Kind::kNone;
-  } else if (type == &PyTuple_Type) {
-    info.kind = Kind::kTuple;
-  } else if (type == &PyList_Type) {
-    info.kind = Kind::kList;
-  } else if (type == &PyDict_Type) {
-    info.kind = Kind::kDict;
-  } else if (type == &PyODict_Type) {
-    info.kind = Kind::kOrderedDict;
-  } else if (reinterpret_cast<PyObject*>(type) == hooks().default_dict.get()) {
-    info.kind = Kind::kDefaultDict;
-  } else if (type == &PyBool_Type || type == &PyLong_Type) {
-    info.sort = LeafSort::kBoolOrInt;
-  } else if (type == &PyFloat_Type || type == &PyComplex_Type) {
-    info.sort = LeafSort::kFloatOrComplex;
-  } else if (type == &PyUnicode_Type || type == &PyFunction_Type || type == &PyType_Type || type == &PyBytes_Type) {
-    info.sort = LeafSort::kOther;
-  } else {
-    info.is_installed = false;  // as far as is known here
-    return false;
+  const struct {
+    PyTypeObject* type;
+    Kind kind;
+    LeafSort sort = LeafSort::kOther;
+  } known[] = {
+      {Py_TYPE(Py_None), Kind::kNone},
+      {&PyTuple_Type, Kind::kTuple},
+      {&PyList_Type, Kind::kList},
+      {&PyDict_Type, Kind::kDict},
+      {&PyODict_Type, Kind::kOrderedDict},
+      {reinterpret_cast<PyTypeObject*>(hooks().default_dict.get()), Kind::kDefaultDict},
+      {&PyBool_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+      {&PyLong_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+      {&PyFloat_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+      {&PyComplex_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+      {&PyUnicode_Type, Kind::kStaticLeaf},
+      {&PyFunction_Type, Kind::kStaticLeaf},
+      {&PyType_Type, Kind::kStaticLeaf},
+      {&PyBytes_Type, Kind::kStaticLeaf},
+  };
+  for (const auto& builtin : known) {
+    if (builtin.type != type) continue;
+    info.kind = builtin.kind;
+    info.sort = builtin.sort;
+    return info.is_installed = true;
   }
-  return true;
+  return false;
 }
 
 }  // namespace
-
-TypeTable::TypeTable() : impl_(new Impl()) {}
 
 TypeTable& TypeTable::instance() {
   static auto* const table = new TypeTable();
@@ -154,60 +163,43 @@ TypeTable& TypeTable::instance() {
 
 const TypeInfo& TypeTable::find_slow(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  auto known = impl_->types.find(type);
-  if (known == impl_->types.end()) {
+  auto known = types_.find(type);
+  if (known == types_.end()) {
     // Python code may run and re-enter here, so the table is changed only afterwards.
     auto info = std::make_shared<TypeInfo>();
     info->type = type;
     if (!describe_builtin(type, *info)) describe(object, *info);
-    Ref callback = Ref::checked(PyCFunction_New(&type_death_method, nullptr));
+    const Ref address = Ref::checked(PyLong_FromVoidPtr(type));
+    const Ref callback = Ref::checked(PyCFunction_New(&type_death_method, address.get()));
     info->weak_type = Ref::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()));
-    known = impl_->types.find(type);
-    if (known == impl_->types.end()) {
-      const auto indexed = impl_->by_weakref.emplace(info->weak_type.get(), type).first;
-      try {
-        known = impl_->types.emplace(type, std::move(info)).first;
-      } catch (...) {
-        impl_->by_weakref.erase(indexed);
-        throw;
-      }
-    }
+    known = types_.emplace(type, std::move(info)).first;
   }
   recent_[slot(type)] = known->second.get();
   return *known->second;
 }
 
 TypeInfoPtr TypeTable::shared(const TypeInfo& info) const {
-  auto known = impl_->types.find(info.type);
-  if (known == impl_->types.end() || known->second.get() != &info) {
+  auto known = types_.find(info.type);
+  if (known == types_.end() || known->second.get() != &info) {
     PyErr_SetString(PyExc_RuntimeError, "partax: a type changed while it was being read");
     throw PythonError{};
   }
   return known->second;
 }
 
-void TypeTable::forget(PyObject* weak_type) noexcept {
-  auto by_weakref = impl_->by_weakref.find(weak_type);
-  if (by_weakref == impl_->by_weakref.end()) return;
-  auto known = impl_->types.find(by_weakref->second);
-  recent_[slot(by_weakref->second)] = nullptr;
-  TypeInfoPtr dropped = std::move(known->second);  // destroyed after the erase
-  impl_->types.erase(known);
-  impl_->by_weakref.erase(by_weakref);
-}
-
-void TypeTable::clear() noexcept {
-  std::unordered_map<PyTypeObject*, TypeInfoPtr> types;
-  types.swap(impl_->types);
-  impl_->by_weakref.clear();
-  std::memset(recent_, 0, sizeof(recent_));
+void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
+  auto known = types_.find(type);
+  if (known == types_.end() || known->second->weak_type.get() != weak_type) return;
+  recent_[slot(type)] = nullptr;
+  const TypeInfoPtr dropped = std::move(known->second);  // destroyed after the erase
+  types_.erase(known);
 }
 
 void TypeTable::refresh_registrations() {
   registrations_ = PyDict_GET_SIZE(hooks().registered.get());
   // Asking the dictionary may run a metaclass's __hash__, so the table is left alone until that is over.
   std::vector<Ref> leaves;
-  for (const auto& [type, info] : impl_->types) {
+  for (const auto& [type, info] : types_) {
     const bool may_change = info->kind == Kind::kStaticLeaf || info->kind == Kind::kNamedTuple;
     if (may_change) leaves.push_back(info->weak_type);
   }
@@ -215,46 +207,15 @@ void TypeTable::refresh_registrations() {
   for (const Ref& weak_type : leaves) {
     Ref type = weak_target(weak_type.get());
     if (!type || checked_int(PyDict_Contains(hooks().registered.get(), type.get())) == 0) continue;
-    forget(weak_type.get());
+    forget(reinterpret_cast<PyTypeObject*>(type.get()), weak_type.get());
     outdated = true;
   }
   if (outdated) ++epoch_;
 }
 
 const char* kind_name(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::kDynamicLeaf:
-    case Kind::kDynamicRun:
-      return "dynamic_leaf";
-    case Kind::kStaticLeaf:
-    case Kind::kStaticRun:
-      return "static_leaf";
-    case Kind::kNone:
-      return "none";
-    case Kind::kTuple:
-      return "tuple";
-    case Kind::kList:
-      return "list";
-    case Kind::kDict:
-      return "dict";
-    case Kind::kOrderedDict:
-      return "ordered_dict";
-    case Kind::kDefaultDict:
-      return "default_dict";
-    case Kind::kNamedTuple:
-      return "named_tuple";
-    case Kind::kModule:
-      return "module";
-    case Kind::kDataclass:
-      return "dataclass";
-    case Kind::kRegistered:
-      return "registered";
-    case Kind::kStatic:
-      return "static";
-    case Kind::kCall:
-      return "call";
-  }
-  return "unknown";
+  return std::find_if(std::begin(kNamed), std::end(kNamed), [&](const Named& named) { return named.kind == kind; })
+      ->name;
 }
 
 }  // namespace partax

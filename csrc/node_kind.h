@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 
 #include "python_api.h"
 
@@ -109,8 +110,8 @@ class TypeTable {
     return cached != nullptr && cached->type == type ? *cached : find_slow(object);
   }
   TypeInfoPtr shared(const TypeInfo& info) const;
-  void forget(PyObject* weak_type) noexcept;
-  void clear() noexcept;
+  // Of the type that this weak reference of the table's was made for.
+  void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
   // Counts the registrations that turned a known leaf type into a node: older keys are void.
   std::uint64_t epoch() {
     if (hooks().registered && PyDict_GET_SIZE(hooks().registered.get()) != registrations_) refresh_registrations();
@@ -118,8 +119,7 @@ class TypeTable {
   }
 
  private:
-  struct Impl;
-  TypeTable();
+  TypeTable() = default;
   static std::size_t slot(PyTypeObject* type) noexcept {
     return (reinterpret_cast<std::uintptr_t>(type) >> 4) % kRecent;
   }
@@ -130,7 +130,7 @@ class TypeTable {
   const TypeInfo* recent_[kRecent] = {};
   Py_ssize_t registrations_ = 0;
   std::uint64_t epoch_ = 0;
-  Impl* impl_;
+  std::unordered_map<PyTypeObject*, TypeInfoPtr> types_;
 };
 
 // True for leaves that filter_jit traces: arrays of jax and NumPy, tracers, refs; `abstract` adds ShapeDtypeStruct.
