@@ -104,7 +104,6 @@ bool FilterReader::read_type(PyObject* object, Filter& filter) {
     return false;
   }
   filter.op = Filter::Op::kType;
-  filter.has_type = true;
   filter.atom = num_atoms_++;
   return true;
 }
@@ -130,7 +129,6 @@ void FilterReader::read_described(PyObject* object, Filter& filter) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argument); ++i) {
       filter.members.push_back(read(PyTuple_GET_ITEM(argument, i)));
       filter.has_prefix = filter.has_prefix || filter.members.back()->has_prefix;
-      filter.has_type = filter.has_type || filter.members.back()->has_type;
     }
   }
   --depth_;

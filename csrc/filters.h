@@ -24,7 +24,6 @@ struct Filter {
   std::size_t atom = 0;                       // kType, kGlob: a number of its own
   std::vector<FilterPtr> members;             // kAny, kAll, kNot
   bool has_prefix = false;                    // itself or a member is a prefix tree
-  bool has_type = false;                      // itself or a member is a type
 };
 
 // Reads filters, and numbers their types and globs.

@@ -20,7 +20,7 @@ void PathText::pop() {
     levels_[depth_ + 1].entries.reset();
   }
   if (written_ <= depth_) return;
-  for (Text* text : {&keystr_, &joined_, &slashed_}) {
+  for (Text* text : {&key_, &slashed_}) {
     if (text->ends.size() > depth_) text->ends.resize(depth_);
   }
   written_ = depth_;
@@ -57,8 +57,6 @@ const std::string& PathText::segment(std::size_t index) {
       break;
     case Kind::kModule:
     case Kind::kDataclass:
-      level.segment = exact_text(step.info->child_names[step.index].get());
-      break;
     case Kind::kNamedTuple:
       level.segment = step.index < step.info->child_names.size() ? exact_text(step.info->child_names[step.index].get())
                                                                  : std::to_string(step.index);
@@ -78,6 +76,7 @@ const std::string& PathText::segment(std::size_t index) {
 
 void PathText::append_keystr(std::size_t index, std::string& text) {
   const Step& step = levels_[index].step;
+  bool has_name = false;
   switch (step.kind) {
     case Kind::kDict:
     case Kind::kOrderedDict:
@@ -86,51 +85,35 @@ void PathText::append_keystr(std::size_t index, std::string& text) {
       text += exact_text(Ref::checked(PyObject_Repr(step.key)).get());
       text += ']';
       return;
-    case Kind::kModule:
-    case Kind::kDataclass:
-      text += '.';
-      text += segment(index);
-      return;
-    case Kind::kNamedTuple:
-      if (step.index < step.info->child_names.size()) {
-        text += '.';
-        text += segment(index);
-        return;
-      }
-      break;
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
-      if (entry != nullptr) {
-        text += exact_text(Ref::checked(PyObject_Str(entry)).get());
-      } else {
-        text += "[<flat index " + std::to_string(step.index) + ">]";
-      }
+      text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"
+                               : exact_text(Ref::checked(PyObject_Str(entry)).get());
       return;
     }
+    case Kind::kModule:
+    case Kind::kDataclass:
+    case Kind::kNamedTuple:
+      has_name = step.index < step.info->child_names.size();
+      break;
     default:
       break;
   }
-  text += '[';
+  text += has_name ? '.' : '[';
   text += segment(index);
-  text += ']';
+  if (!has_name) text += ']';
 }
 
-const std::string& PathText::keystr() {
-  written_ = depth_;
-  keystr_.text.resize(keystr_.ends.empty() ? 0 : keystr_.ends.back());
-  for (std::size_t level = keystr_.ends.size(); level < depth_; ++level) {
-    append_keystr(level, keystr_.text);
-    keystr_.ends.push_back(keystr_.text.size());
-  }
-  return keystr_.text;
-}
-
-const std::string& PathText::join(Text& text, const std::string& separator) {
+const std::string& PathText::extended(Text& text, const std::string* separator) {
   written_ = depth_;
   text.text.resize(text.ends.empty() ? 0 : text.ends.back());
   for (std::size_t level = text.ends.size(); level < depth_; ++level) {
-    if (level > 0) text.text += separator;
-    text.text += segment(level);
+    if (separator == nullptr) {
+      append_keystr(level, text.text);
+    } else {
+      if (level > 0) text.text += *separator;
+      text.text += segment(level);
+    }
     text.ends.push_back(text.text.size());
   }
   return text.text;

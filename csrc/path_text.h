@@ -13,16 +13,17 @@ class PathText {
  public:
   void push(const Step& step);
   void pop();
-  std::size_t depth() const noexcept { return depth_; }
   // The step that led to the level below `level`.
   const Step& step(std::size_t level) const noexcept { return levels_[level].step; }
 
   // The segment from `level` to the next, without punctuation: as jax.tree_util.keystr(simple=True) writes it.
   const std::string& segment(std::size_t level);
-  // The whole path: in the form of keystr, or segments joined by a separator (always the same one) or by a slash.
-  const std::string& keystr();
-  const std::string& joined(const std::string& separator) { return join(joined_, separator); }
-  const std::string& slashed() { return join(slashed_, "/"); }
+  // The whole path: in the form of keystr or, with a separator (always the same one), joined by it; and by a slash.
+  const std::string& key(const std::string* separator) { return extended(key_, separator); }
+  const std::string& slashed() {
+    static const std::string slash = "/";
+    return extended(slashed_, &slash);
+  }
 
  private:
   struct Level {
@@ -38,12 +39,13 @@ class PathText {
   };
 
   PyObject* key_entry(std::size_t level);
-  const std::string& join(Text& text, const std::string& separator);
+  // The text as far as the path goes now; without a separator in the form of keystr.
+  const std::string& extended(Text& text, const std::string* separator);
   void append_keystr(std::size_t level, std::string& text);
 
   std::vector<Level> levels_;
   std::size_t depth_ = 0;
-  Text keystr_, joined_, slashed_;
+  Text key_, slashed_;
   std::size_t written_ = 0;  // no text covers more levels
 };
 

@@ -27,7 +27,6 @@ bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tra
 
 // The object's `__jax_array__`, or empty. An error other than its absence is raised.
 Ref array_conversion(PyObject* object) {
-  if (PyUnicode_CheckExact(object) || object == Py_None) return {};
   Ref found = maybe_attribute(object, "__jax_array__");
   if (found) return found;
   if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw PythonError{};
@@ -64,18 +63,19 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-bool holds(Predicate predicate, PyObject* object) {
-  const TypeInfo& info = TypeTable::instance().find(object);
+bool holds(Predicate predicate, PyObject* object, bool& by_type) {
   const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
   const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
-  switch (info.sort) {
+  switch (TypeTable::instance().find(object).sort) {
     case LeafSort::kTracer:
-      if (!is_jax_array(object)) return false;
-      return !inexact || has_inexact_dtype(object);
+      by_type = false;
+      return is_jax_array(object) && (!inexact || has_inexact_dtype(object));
     case LeafSort::kJaxArray:
     case LeafSort::kNumpyArray:
     case LeafSort::kNumpyScalar:
-      return !inexact || has_inexact_dtype(object);
+      if (!inexact) return true;
+      by_type = false;
+      return has_inexact_dtype(object);
     case LeafSort::kBoolOrInt:
       return like && !inexact;
     case LeafSort::kFloatOrComplex:
@@ -85,31 +85,16 @@ bool holds(Predicate predicate, PyObject* object) {
     case LeafSort::kOther:
       break;
   }
-  if (!like) return false;
+  if (!like || PyUnicode_CheckExact(object) || object == Py_None) return false;
+  by_type = false;  // it may have `__jax_array__` or not
   const Ref conversion = array_conversion(object);
   if (!conversion || !inexact) return static_cast<bool>(conversion);
   return has_inexact_dtype(Ref::checked(PyObject_CallNoArgs(conversion.get())).get());
 }
 
-bool is_decided_by_type(Predicate predicate, PyObject* object) {
-  const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
-  const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
-  switch (TypeTable::instance().find(object).sort) {
-    case LeafSort::kTracer:
-      return false;
-    case LeafSort::kJaxArray:
-    case LeafSort::kNumpyArray:
-    case LeafSort::kNumpyScalar:
-      return !inexact;
-    case LeafSort::kBoolOrInt:
-    case LeafSort::kFloatOrComplex:
-      return true;
-    case LeafSort::kRef:
-    case LeafSort::kAbstract:
-    case LeafSort::kOther:
-      break;
-  }
-  return !like || PyUnicode_CheckExact(object);  // else it may have `__jax_array__` or not
+bool holds(Predicate predicate, PyObject* object) {
+  bool by_type = true;
+  return holds(predicate, object, by_type);
 }
 
 Ref predicate_functions() {

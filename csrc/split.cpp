@@ -70,10 +70,7 @@ class Splitter final : public WalkObserver {
     const bool is_dynamic = part != count_ || !options_.rest_is_static;
     if (is_dynamic) {
       result_.part.push_back(part);
-      if (options_.keyed) {
-        result_.keys.push_back(
-            exact_unicode(options_.separator == nullptr ? path_.keystr() : path_.joined(*options_.separator)));
-      }
+      if (options_.keyed) result_.keys.push_back(exact_unicode(path_.key(options_.separator)));
     }
     if (has_path_ && depth_ > 0) path_.pop();
     --depth_;
@@ -161,13 +158,12 @@ class Splitter final : public WalkObserver {
     for (auto& copy : copies) {
       copy = std::make_shared<Filter>(*filter);
       copy->members.clear();
-      copy->has_prefix = copy->has_type = false;
+      copy->has_prefix = false;
     }
     for (const FilterPtr& member : filter->members) {
       const std::vector<FilterPtr> below = narrowed(member, object);
       for (std::size_t i = 0; i < arity; ++i) {
         copies[i]->has_prefix = copies[i]->has_prefix || below.at(i)->has_prefix;
-        copies[i]->has_type = copies[i]->has_type || below.at(i)->has_type;
         copies[i]->members.push_back(below.at(i));
       }
     }
@@ -292,8 +288,7 @@ class Splitter final : public WalkObserver {
       case Filter::Op::kBool:
         return if_true(filter.value);
       case Filter::Op::kBuiltin:
-        by_type_ = by_type_ && is_decided_by_type(filter.predicate, object);
-        return if_true(holds(filter.predicate, object));
+        return if_true(holds(filter.predicate, object, by_type_));
       case Filter::Op::kCallable:
         by_type_ = false;
         return if_true(is_truthy(filter.object.get(), object, "asking the filter about"));
