@@ -31,7 +31,8 @@ Ref present(Ref value) { return value.get() == hooks().missing.get() ? Ref() : s
 
 }  // namespace
 
-Ref sorted_keys(PyObject* dict) {
+Ref keys_in_order(PyObject* dict, Kind kind) {
+  if (kind == Kind::kOrderedDict) return Ref::checked(PySequence_List(dict));
   Ref keys = Ref::checked(PyDict_Keys(dict));
   if (PyList_Sort(keys.get()) < 0) {
     throw WalkError::diagnosed(PyExc_TypeError,
@@ -56,7 +57,7 @@ OneLevel flatten_registered(PyObject* node) {
 
 void Flattener::tree(PyObject* root) {
   TypeTable::instance().epoch();  // classes may have been registered since the last walk
-  walk(root, nullptr);
+  reading([&] { walk(root, nullptr); });
 }
 
 void Flattener::call(PyObject* const* values, std::size_t count) {
@@ -64,12 +65,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   const std::size_t index = open(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
     try {
-      try {
-        traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
-        walk(values[i], nullptr);
-      } catch (const PythonError&) {
-        throw WalkError::from_user_code("reading");
-      }
+      traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
+      reading([&] { walk(values[i], nullptr); });
     } catch (WalkError& error) {
       error.set_origin(i);
       throw;
@@ -180,6 +177,28 @@ void Flattener::find_cycle(PyObject* object) {
   if (depth_ == kFirstMilestone << (last + 1)) milestones_.at(last + 1) = object;
 }
 
+// Walks the child that `get` gives, an owned reference.
+template <typename Get>
+void Flattener::child(const Step& step, Get&& get) {
+  const auto segment = [&] {
+    switch (step.kind) {
+      case Kind::kRegistered:
+        return registered_segment(step.parent, static_cast<Py_ssize_t>(step.index));
+      case Kind::kDict:
+      case Kind::kOrderedDict:
+      case Kind::kDefaultDict:
+        return key_segment(step.key);
+      default:
+        return step.index < step.info->child_names.size() ? attribute_segment(step.info->child_names[step.index].get())
+                                                          : index_segment(static_cast<Py_ssize_t>(step.index));
+    }
+  };
+  below(segment, [&] {
+    const Ref owned = get();
+    walk(owned.get(), &step);
+  });
+}
+
 // Walks `count` children; consecutive leaves of one kind become one run.
 template <typename Item>
 void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index) {
@@ -190,21 +209,7 @@ void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::
   Kind run_kind = Kind::kStaticRun;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = spec_.nodes.size();
-    try {
-      const Ref owned = item(i);
-      const Step step{kind, info, parent, i, nullptr};
-      walk(owned.get(), &step);
-    } catch (WalkError& error) {
-      const Node& node = spec_.nodes[index];
-      if (node.kind == Kind::kRegistered) {
-        error.prepend(registered_segment(parent, static_cast<Py_ssize_t>(i)));
-      } else if (node.kind == Kind::kNamedTuple && i < node.info->child_names.size()) {
-        error.prepend(attribute_segment(node.info->child_names[i].get()));
-      } else {
-        error.prepend(index_segment(static_cast<Py_ssize_t>(i)));
-      }
-      throw;
-    }
+    child(Step{kind, info, parent, i, nullptr}, [&] { return item(i); });
     const Kind leaf_kind = spec_.nodes[at].kind;
     const bool is_dynamic = leaf_kind == Kind::kDynamicLeaf && options_.dynamic_runs;
     const Kind next_kind = is_dynamic ? Kind::kDynamicRun : Kind::kStaticRun;
@@ -245,12 +250,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDict:
     case Kind::kDefaultDict:
     case Kind::kOrderedDict: {
-      Ref keys;
-      if (info.kind == Kind::kOrderedDict) {
-        keys = Ref::checked(PySequence_List(object));
-      } else {
-        keys = sorted_keys(object);
-      }
+      const Ref keys = keys_in_order(object, info.kind);
       open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
         add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
@@ -276,18 +276,12 @@ void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index)
   for (Py_ssize_t i = 0; i < size; ++i) add_static(Ref::borrow(PyList_GET_ITEM(keys, i)), Unhashable::kRefuse);
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
-    try {
-      const Ref child = Ref::borrow(PyDict_GetItemWithError(dict, key));
-      if (!child) {
-        if (PyErr_Occurred() != nullptr) throw WalkError::from_user_code("looking up a key of");
-        changed_while_walking();
-      }
-      const Step step{kind, info, dict, static_cast<std::size_t>(i), key};
-      walk(child.get(), &step);
-    } catch (WalkError& error) {
-      error.prepend(key_segment(key));
-      throw;
-    }
+    child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
+      Ref value = Ref::borrow(PyDict_GetItemWithError(dict, key));
+      if (!value && PyErr_Occurred() != nullptr) throw WalkError::from_user_code("looking up a key of");
+      if (!value) changed_while_walking();
+      return value;
+    });
   }
   if (PyDict_GET_SIZE(dict) != size) changed_while_walking();
 }
@@ -303,14 +297,10 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
     for (std::size_t i = 0; i < borrowed.size(); ++i) values[i] = Ref::borrow(borrowed[i]);
   }
   open(info.kind, children, &info);
-  for (std::size_t i = 0; i < statics; ++i) {
-    try {
-      add_static(present(values[children + i]), Unhashable::kRefuse);
-    } catch (WalkError& error) {
-      error.prepend(attribute_segment(info.static_names[i].get()));
-      throw;
-    }
-  }
+  const auto add_field = [&](PyObject* name, Ref value) {
+    below([&] { return attribute_segment(name); }, [&] { add_static(present(value), Unhashable::kRefuse); });
+  };
+  for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), values[children + i]);
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
   if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
     spec_.nodes[index].has_wrapper_fields = true;
@@ -319,25 +309,14 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
       PyObject* name = PyTuple_GET_ITEM(names, i);
       PyObject* value = PyDict_GetItemWithError(reader.dict(), name);
       if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-      try {
-        add_static(present(Ref::borrow(value)), Unhashable::kRefuse);
-      } catch (WalkError& error) {
-        error.prepend(attribute_segment(name));
-        throw;
-      }
+      add_field(name, Ref::borrow(value));
     }
   }
   for (std::size_t i = 0; i < children; ++i) {
-    try {
-      if (!values[i] && !hooks().missing) {
-        throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
-      }
-      const Step step{info.kind, &info, object, i, nullptr};
-      walk(values[i] ? values[i].get() : hooks().missing.get(), &step);
-    } catch (WalkError& error) {
-      error.prepend(attribute_segment(info.child_names[i].get()));
-      throw;
-    }
+    child(Step{info.kind, &info, object, i, nullptr}, [&] {
+      if (!values[i] && !hooks().missing) throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
+      return values[i] ? values[i] : hooks().missing;
+    });
   }
 }
 
@@ -346,12 +325,7 @@ void Flattener::registered(PyObject* object, std::size_t index) {
   const OneLevel level = flatten_registered(object);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
   open(Kind::kRegistered, count, &info);
-  try {
-    add_static(level.aux, Unhashable::kCompare);
-  } catch (WalkError& error) {
-    error.prepend(".<aux data>");
-    throw;
-  }
+  below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   if (options_.rebuildable) {
     Ref treedef = Ref::steal(PyObject_CallOneArg(hooks().one_level.get(), object));
     if (!treedef) throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");

@@ -57,6 +57,8 @@ class Flattener {
   std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);
+  template <typename Get>
+  void child(const Step& step, Get&& get);
   template <typename Item>
   void sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index);
 
@@ -69,8 +71,8 @@ class Flattener {
   std::array<PyObject*, 5> milestones_ = {};  // the nodes above at the depths 64, 128, ..., 1024; borrowed
 };
 
-// dict keys in jax's order: sorted.
-Ref sorted_keys(PyObject* dict);
+// The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.
+Ref keys_in_order(PyObject* dict, Kind kind);
 
 // The children and the aux data of a node that is flattened by a registered function.
 struct OneLevel {

@@ -187,12 +187,7 @@ class Matcher {
       ++i;
     }
     if (i == node.arity) return true;
-    Ref ordered;
-    if (node.kind == Kind::kOrderedDict) {
-      ordered = Ref::checked(PySequence_List(object));
-    } else {
-      ordered = sorted_keys(object);
-    }
+    const Ref ordered = keys_in_order(object, node.kind);
     if (PyList_GET_SIZE(ordered.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
     for (std::size_t j = 0; j < node.arity; ++j) {
       if (!static_value(keys + j, PyList_GET_ITEM(ordered.get(), j))) return false;

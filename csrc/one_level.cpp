@@ -9,11 +9,7 @@
 namespace partax {
 
 void flatten_into(Flat& flat, PyObject* tree, const FlattenOptions& options) {
-  try {
-    Flattener(flat.spec, flat.leaves, options).tree(tree);
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("reading");
-  }
+  Flattener(flat.spec, flat.leaves, options).tree(tree);
 }
 
 FlattenOptions every_leaf(PyObject* is_leaf) {

@@ -175,16 +175,12 @@ class Splitter final : public WalkObserver {
     Flat prefix, level;
     flatten_into(prefix, filter.object.get(), children_only());
     open_alike(prefix, object, level, "the filter");
-    std::vector<FilterPtr> below;
+    std::vector<FilterPtr> filters;
     for (std::size_t i = 0; i < prefix.leaves.size(); ++i) {
-      try {
-        below.push_back(reader_.read(prefix.leaves[i]));
-      } catch (WalkError& error) {
-        error.prepend(child_segment(object, i));
-        throw;
-      }
+      filters.push_back(
+          below([&] { return child_segment(object, i); }, [&] { return reader_.read(prefix.leaves[i]); }));
     }
-    return below;
+    return filters;
   }
 
   // ---- Types.
@@ -402,15 +398,13 @@ class Splitter final : public WalkObserver {
 }  // namespace
 
 void split(SplitTree& result, PyObject* tree, PyObject* filters, const SplitOptions& options) {
-  try {
+  reading([&] {
     Splitter splitter(result, filters, options);
     FlattenOptions flatten_options = every_leaf(nullptr);
     flatten_options.dynamic_runs = true;
     flatten_options.observer = &splitter;
     Flattener(result.spec, result.leaves, flatten_options).tree(tree);
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("reading");
-  }
+  });
 }
 
 }  // namespace partax

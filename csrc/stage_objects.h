@@ -41,16 +41,7 @@ inline TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer
   FlattenOptions options;
   options.rebuildable = true;
   options.keyed = true;
-  try {
-    try {
-      Flattener(spec, leaves, options).tree(tree);
-    } catch (const PythonError&) {
-      throw WalkError::from_user_code("reading");
-    }
-  } catch (const WalkError& error) {
-    error.raise(root);
-    throw PythonError{};
-  }
+  with_path(root.c_str(), [&] { Flattener(spec, leaves, options).tree(tree); });
   return spec;
 }
 

@@ -40,16 +40,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   FlattenOptions flatten_options;
   flatten_options.hashed = false;
   flatten_options.rebuildable = true;
-  try {
-    try {
-      Flattener(spec, arrays, flatten_options).tree(result);
-    } catch (const PythonError&) {
-      throw WalkError::from_user_code("reading");
-    }
-  } catch (const WalkError& error) {
-    error.raise("the result");
-    throw PythonError{};
-  }
+  with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
 
   auto output = std::make_shared<TraceOutput>();
   std::unordered_map<PyObject*, std::size_t> forwardable;

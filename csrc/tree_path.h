@@ -42,6 +42,27 @@ auto with_path(const char* root, Body&& body) {
   }
 }
 
+// Runs what may throw a WalkError one step further down; `segment()` is that step.
+template <typename Segment, typename Body>
+auto below(Segment&& segment, Body&& body) {
+  try {
+    return body();
+  } catch (WalkError& error) {
+    error.prepend(segment());
+    throw;
+  }
+}
+
+// Runs what reads a tree: an error without a place gets one.
+template <typename Body>
+auto reading(Body&& body) {
+  try {
+    return body();
+  } catch (const PythonError&) {
+    throw WalkError::from_user_code("reading");
+  }
+}
+
 // Path segments.
 std::string attribute_segment(PyObject* name);
 std::string index_segment(Py_ssize_t index);
