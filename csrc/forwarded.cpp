@@ -16,47 +16,6 @@ bool is_deleted(PyObject* leaf) {
   return checked_int(PyObject_IsTrue(answer.get())) == 1;
 }
 
-// The objects at some leaves: hashed by address, without an allocation for up to kInline / 2 of them.
-class Objects {
- public:
-  Objects(const std::vector<std::uint8_t>& chosen, const LeafBuffer& leaves) {
-    std::size_t count = 0;
-    for (const std::uint8_t one : chosen) count += one != 0 ? 1 : 0;
-    std::size_t size = kInline;
-    while (size < 2 * count) size *= 2;
-    if (size > kInline) {
-      heap_.resize(size);
-      slots_ = heap_.data();
-    }
-    mask_ = size - 1;
-    for (std::size_t i = 0; i < chosen.size() && i < leaves.size(); ++i) {
-      if (chosen[i] != 0) *find(leaves[i]) = leaves[i];
-    }
-  }
-  Objects(const Objects&) = delete;
-  Objects& operator=(const Objects&) = delete;
-  bool contains(PyObject* object) noexcept { return *find(object) != nullptr; }
-
- private:
-  PyObject** find(PyObject* object) noexcept {
-    std::size_t at = (reinterpret_cast<std::uintptr_t>(object) >> 4) * 0x9E3779B97F4A7C15ull >> 32;
-    while (slots_[at & mask_] != nullptr && slots_[at & mask_] != object) ++at;
-    return &slots_[at & mask_];
-  }
-
-  static constexpr std::size_t kInline = 64;
-  PyObject* inline_[kInline] = {};
-  std::vector<PyObject*> heap_;
-  PyObject** slots_ = inline_;
-  std::size_t mask_ = 0;
-};
-
-// The Python that raises is imported only where a call may fail.
-Ref raiser(const char* name) {
-  const Ref module = Ref::checked(PyImport_ImportModule("partax._forwarded"));
-  return attribute(module.get(), name);
-}
-
 Ref bytes_of(const std::vector<std::uint8_t>& flags) {
   return Ref::checked(
       PyBytes_FromStringAndSize(reinterpret_cast<const char*>(flags.data()), static_cast<Py_ssize_t>(flags.size())));
@@ -66,19 +25,30 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
 
 bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   if (entry.donated.empty() || entry.forwarded.empty()) return false;
-  Objects donated(entry.donated, leaves);
+  // The donated leaves, hashed by address.
+  std::size_t mask = 15;
+  while (mask < 2 * leaves.size()) mask = 2 * mask + 1;
+  std::vector<PyObject*> donated(mask + 1);
+  const auto place_of = [&](PyObject* leaf) -> PyObject*& {
+    std::size_t at = (reinterpret_cast<std::uintptr_t>(leaf) >> 4) * 0x9E3779B97F4A7C15ull >> 32;
+    while (donated[at & mask] != nullptr && donated[at & mask] != leaf) ++at;
+    return donated[at & mask];
+  };
+  for (std::size_t i = 0; i < entry.donated.size() && i < leaves.size(); ++i) {
+    if (entry.donated[i] != 0) place_of(leaves[i]) = leaves[i];
+  }
   std::size_t next = 0;
   while (next < entry.forwarded.size()) {  // asking runs Python, and another thread may trace
     const std::size_t i = entry.forwarded[next++];
-    if (i < leaves.size() && (donated.contains(leaves[i]) || is_deleted(leaves[i]))) return true;
+    if (i < leaves.size() && (place_of(leaves[i]) != nullptr || is_deleted(leaves[i]))) return true;
   }
   return false;
 }
 
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   const Ref target = entry.value;
-  Ref::checked(PyObject_CallFunctionObjArgs(raiser("refuse_lost").get(), target.get(), leaves.tuple().get(),
-                                            bytes_of(entry.donated).get(), nullptr));
+  Ref::checked(PyObject_CallFunctionObjArgs(from_python("partax._forwarded", "refuse_lost").get(), target.get(),
+                                            leaves.tuple().get(), bytes_of(entry.donated).get(), nullptr));
 }
 
 void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
@@ -90,8 +60,8 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = Ref::checked(PyLong_FromSize_t(i));
-    Ref::checked(PyObject_CallFunctionObjArgs(raiser("raise_lost").get(), target.get(), leaves.tuple().get(),
-                                              bytes_of(entry.donated).get(), index.get(),
+    Ref::checked(PyObject_CallFunctionObjArgs(from_python("partax._forwarded", "raise_lost").get(), target.get(),
+                                              leaves.tuple().get(), bytes_of(entry.donated).get(), index.get(),
                                               were_there ? Py_True : Py_False, nullptr));
     return;
   }

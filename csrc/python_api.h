@@ -189,6 +189,11 @@ inline Ref attribute(PyObject* object, const char* name) {
   return found;
 }
 
+// What a module of partax defines for cases that are rare: imported when one comes.
+inline Ref from_python(const char* module, const char* name) {
+  return attribute(Ref::checked(PyImport_ImportModule(module)).get(), name);
+}
+
 // A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.
 inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
   const Ref method = Ref::checked(PyUnicode_InternFromString(name));

@@ -21,7 +21,7 @@ PyTypeObject* static_type = nullptr;
 // What both types hold. It never changes, but for what is computed when it is first asked for.
 struct StaticPart {
   TreeSpec tree;                           // holds its values: it rebuilds the tree
-  std::vector<Ref> keys;                   // FlatSpec: the path of each dynamic leaf
+  Ref keys;                                // FlatSpec: the path of each dynamic leaf, a tuple
   Ref separator;                           // FlatSpec: of the keys, or None
   std::unique_ptr<const TreeSpec> sealed;  // what comparisons take, once made
   std::size_t hash = 0;
@@ -127,22 +127,16 @@ const TreeSpec& sealed_of(PyObject* self) {
   return *part_of(self).sealed;
 }
 
-bool same_keys(const StaticPart& a, const StaticPart& b) {
-  if (a.keys.size() != b.keys.size()) return false;
-  const bool separators = a.separator && b.separator;
-  if (separators && checked_int(PyObject_RichCompareBool(a.separator.get(), b.separator.get(), Py_EQ)) == 0) {
-    return false;
-  }
-  for (std::size_t i = 0; i < a.keys.size(); ++i) {
-    if (a.keys[i].get() == b.keys[i].get()) continue;
-    if (checked_int(PyObject_RichCompareBool(a.keys[i].get(), b.keys[i].get(), Py_EQ)) == 0) return false;
-  }
-  return true;
+bool are_alike(const Ref& a, const Ref& b) {
+  return a.get() == b.get() || checked_int(PyObject_RichCompareBool(a.get(), b.get(), Py_EQ)) == 1;
 }
 
 bool equal_nodes(PyObject* a, PyObject* b) {
   if (a == b) return true;
-  if (hash_of(a) != hash_of(b) || !same_keys(part_of(a), part_of(b))) return false;
+  if (hash_of(a) != hash_of(b)) return false;
+  if (!are_alike(part_of(a).separator, part_of(b).separator) || !are_alike(part_of(a).keys, part_of(b).keys)) {
+    return false;
+  }
   const TreeSpec& sealed = sealed_of(a);
   try {
     return sealed.equals(part_of(b).tree);
@@ -180,55 +174,35 @@ PyObject* node_copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self)
 // ---- FlatSpec.
 
 PyObject* spec_paths(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const std::vector<Ref>& keys = part_of(self).keys;
-    Ref paths = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(keys.size())));
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      PyTuple_SET_ITEM(paths.get(), static_cast<Py_ssize_t>(i), Py_NewRef(keys[i].get()));
-    }
-    return paths.release();
-  });
+  return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(part_of(self).keys.get()); });
 }
 
 PyObject* spec_separator(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(part_of(self).separator.get()); });
 }
 
-// Tells keys that several leaves have apart: the later ones get "#2", "#3" and so on.
-void tell_apart(std::vector<Ref>& keys) {
+// Whether two keys have one hash.
+bool may_repeat(const std::vector<Ref>& keys) {
   std::size_t size = 16;
   while (size < 2 * keys.size()) size *= 2;
   std::vector<Py_hash_t> seen(size, -1);  // no object has the hash -1
-  bool repeated = false;
   for (const Ref& key : keys) {
     const Py_hash_t hash = PyObject_Hash(key.get());
     if (hash == -1) throw PythonError{};
     std::size_t at = static_cast<std::size_t>(hash) & (size - 1);
     while (seen[at] != -1 && seen[at] != hash) at = (at + 1) & (size - 1);
-    repeated = repeated || seen[at] == hash;
+    if (seen[at] == hash) return true;
     seen[at] = hash;
   }
-  if (!repeated) return;
-  const Ref taken = Ref::checked(PySet_New(nullptr));
-  for (const Ref& key : keys) checked_int(PySet_Add(taken.get(), key.get()));
-  const Ref counts = Ref::checked(PyDict_New());  // how often each key was met, and named
-  for (Ref& key : keys) {
-    PyObject* known = PyDict_GetItemWithError(counts.get(), key.get());
-    if (known == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-    Py_ssize_t count = known == nullptr ? 0 : PyLong_AsSsize_t(known);
-    Ref name = key;
-    if (count > 0) {
-      do {
-        name = Ref::checked(PyUnicode_FromFormat("%U#%zd", key.get(), ++count));
-      } while (checked_int(PySet_Contains(taken.get(), name.get())) == 1);
-      checked_int(PySet_Add(taken.get(), name.get()));
-    } else {
-      ++count;
-    }
-    const Ref next = Ref::checked(PyLong_FromSsize_t(count));
-    checked_int(PyDict_SetItem(counts.get(), key.get(), next.get()));
-    key = std::move(name);
-  }
+  return false;
+}
+
+// Gives the later ones of several leaves whose paths are written alike other keys.
+void tell_apart(std::vector<Ref>& keys) {
+  if (!may_repeat(keys)) return;
+  const Ref told_apart = from_python("partax._flat", "told_apart");
+  const Ref distinct = Ref::checked(PyObject_CallOneArg(told_apart.get(), tuple_of(keys).get()));
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = Ref::borrow(PyList_GetItem(distinct.get(), i));
 }
 
 // ---- Static.
@@ -242,12 +216,7 @@ PyObject* static_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) noexc
     auto part = std::make_unique<StaticPart>();
     part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, 0, 1, 0, nullptr});
     part->tree.statics.push_back(StaticValue::loose(Ref::borrow(value)));
-    try {
-      part->tree.statics[0].own();
-    } catch (const WalkError& error) {
-      error.raise("value");
-      throw PythonError{};
-    }
+    with_path("value", [&] { part->tree.statics[0].own(); });
     Ref node = make_node(type, std::move(part));
     hash_of(node.get());  // refuses what cannot be static
     return node.release();
@@ -258,13 +227,11 @@ PyObject* static_value_of(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return part_of(self).tree.statics[0].value().release(); });
 }
 
-PyMethodDef spec_methods[] = {{"__copy__", node_copy, METH_NOARGS, nullptr},
-                              {"__deepcopy__", node_copy, METH_O, nullptr},
-                              {nullptr, nullptr, 0, nullptr}};
-PyMethodDef static_methods[] = {{"__copy__", node_copy, METH_NOARGS, nullptr},
+PyMethodDef static_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
+                                {"__copy__", node_copy, METH_NOARGS, nullptr},
                                 {"__deepcopy__", node_copy, METH_O, nullptr},
-                                {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                                 {nullptr, nullptr, 0, nullptr}};
+PyMethodDef* const spec_methods = static_methods + 1;  // FlatSpec is not generic
 PyMemberDef node_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(StaticNode, weakrefs), READONLY, nullptr},
                               {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef spec_getset[] = {
@@ -338,7 +305,7 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
     auto part = std::make_unique<StaticPart>();
     part->tree = std::move(parts.spec);
     for (StaticValue& value : part->tree.statics) value.own();
-    part->keys = std::move(parts.keys);
+    part->keys = tuple_of(std::move(parts.keys));
     part->separator = Ref::borrow(separator == nullptr ? Py_None : separator);
     result[0] = make_node(flat_spec_type, std::move(part));
     return tuple_of(std::move(result));
@@ -356,16 +323,17 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
   const Py_ssize_t count = PyTuple_GET_SIZE(dicts);
   Py_ssize_t total = 0;
   for (Py_ssize_t i = 0; i < count; ++i) total += PyDict_GET_SIZE(PyTuple_GET_ITEM(dicts, i));
+  const Py_ssize_t num_keys = PyTuple_GET_SIZE(part.keys.get());
   // Every key found, and as many entries as keys: then none is missing, unexpected or twice there.
-  bool right = static_cast<std::size_t>(total) == part.keys.size();
+  bool right = total == num_keys;
   std::vector<Ref> leaves;
-  leaves.reserve(part.keys.size());
+  leaves.reserve(static_cast<std::size_t>(num_keys));
   Py_ssize_t latest = 0;  // neighbours are often of one dictionary
-  for (std::size_t i = 0; right && i < part.keys.size(); ++i) {
+  for (Py_ssize_t i = 0; right && i < num_keys; ++i) {
     Ref leaf;
     for (Py_ssize_t tried = 0; tried < count && !leaf; ++tried) {
       const Py_ssize_t at = (latest + tried) % count;
-      leaf = Ref::borrow(PyDict_GetItemWithError(PyTuple_GET_ITEM(dicts, at), part.keys[i].get()));
+      leaf = Ref::borrow(PyDict_GetItemWithError(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(part.keys.get(), i)));
       if (!leaf && PyErr_Occurred() != nullptr) throw PythonError{};
       if (leaf && tried > 0) latest = at;
     }
@@ -373,9 +341,8 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     leaves.push_back(std::move(leaf));
   }
   if (!right) {
-    const Ref paths = attribute(spec, "paths");
-    const Ref error = call_python("wrong_keys", paths, dicts);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+    const Ref raise = from_python("partax._flat", "raise_wrong_keys");
+    Ref::checked(PyObject_CallFunctionObjArgs(raise.get(), part.keys.get(), dicts, nullptr));
     throw PythonError{};
   }
   ListedLeaves source(leaves);

@@ -4,7 +4,7 @@ import copyreg
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import jax
 
@@ -91,8 +91,24 @@ class _KeysError(KeyError):
         return str(self.args[0])
 
 
-def _wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:
-    """The error that tells how the dictionaries' keys differ from the paths."""
+def told_apart(keys: tuple[str, ...]) -> list[str]:
+    """The keys; those that come again have `#2`, `#3` and so on at the end. Called by the native flat_partition."""
+    taken = set(keys)
+    counts: dict[str, int] = {}  # how often each key was met, and named
+    distinct: list[str] = []
+    for key in keys:
+        count, name = counts.get(key, 0) + 1, key
+        if count > 1:
+            while (name := f"{key}#{count}") in taken:
+                count += 1
+            taken.add(name)
+        counts[key] = count
+        distinct.append(name)
+    return distinct
+
+
+def raise_wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> NoReturn:
+    """Tells how the dictionaries' keys differ from the paths. Called by the native flat_combine."""
     expected = set(paths)
     found = Counter(key for part in dicts for key in part)
     missing = [path for path in paths if path not in found]
@@ -103,7 +119,7 @@ def _wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> Ke
     suggested = [_with_nearest(key, missing or paths) for key in unexpected[:_SHOWN_NEAREST]]
     lines += _listed("unexpected", [*suggested, *map(repr, unexpected[_SHOWN_NEAREST:])], len(unexpected))
     lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
-    return _KeysError("\n".join(lines))
+    raise _KeysError("\n".join(lines))
 
 
 def _with_nearest(key: Any, paths: Sequence[str]) -> str:
@@ -142,4 +158,3 @@ def install() -> None:
         jax.tree_util.register_pytree_node(cls, lambda node: ((), node), lambda node, _: node)
     copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - types say str or tuple alike
     copyreg.pickle(Static, _reduce_static)
-    _core.configure(wrong_keys=_wrong_keys)
