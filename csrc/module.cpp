@@ -100,9 +100,7 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
   intern_partial_names();
 
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
-      .def_property("num_nodes", [](const Spec& spec) { return number(spec.loose.num_nodes()); })
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
-      .def_property("num_static", [](const Spec& spec) { return number(spec.loose.num_static_leaves()); })
       .def("dynamic_paths",
            [](const Spec& spec) { return give(call_python("leaf_paths", described(spec.loose, root_of(spec.root)))); })
       .def("match", &match, py::arg("tree"))
@@ -117,8 +115,7 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
               raise_at_static(error, other.loose, root_of(other.root));
             }
           },
-          py::is_operator())
-      .def("__repr__", &spec_repr);
+          py::is_operator());
   module.def("flatten", &flatten, "The dynamic leaves of a tree, and its static part.", py::arg("tree"),
              py::arg("root") = "tree");
   module.def(
@@ -157,13 +154,6 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
       "What makes a callable another one than one made before; empty if nothing does.", py::arg("before"),
       py::arg("now"));
   module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
-
-  BoxedClass<ObjectTable>(module, "partax._core.StaticTable",
-                          "Objects by static part: bounded, least recently used first out.", new_table)
-      .def("get", &ObjectTable::get, py::arg("tree"))
-      .def("set", &ObjectTable::set, py::arg("tree"), py::arg("value"))
-      .def("clear", &ObjectTable::clear)
-      .def("__len__", &ObjectTable::size);
 
   module.def(
       "partition",

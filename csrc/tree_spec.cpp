@@ -4,22 +4,6 @@
 #include <unordered_set>
 
 namespace partax {
-std::size_t TreeSpec::num_static_leaves() const noexcept {
-  std::size_t count = 0;
-  for (const Node& node : nodes) {
-    if (node.kind == Kind::kStaticLeaf) ++count;
-    if (node.kind == Kind::kStaticRun) count += node.arity;
-  }
-  return count;
-}
-
-std::size_t TreeSpec::num_nodes() const noexcept {
-  std::size_t count = nodes.size();
-  for (const Node& node : nodes) {
-    if (node.kind == Kind::kStaticRun || node.kind == Kind::kDynamicRun) count += node.arity - 1;
-  }
-  return count;
-}
 
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   TreeSpec copy;

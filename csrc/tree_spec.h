@@ -35,8 +35,6 @@ struct TreeSpec {
   std::vector<std::vector<std::string>> segments;  // if made keyed: the paths of the children of each kRegistered node
   std::vector<Ref> treedefs;  // if made rebuildable: the one-level treedef of each kRegistered node, in order
 
-  std::size_t num_static_leaves() const noexcept;
-  std::size_t num_nodes() const noexcept;
   // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.

@@ -113,11 +113,6 @@ def dynamic_leaves(tree: Any, path: str = "tree") -> list[tuple[str, Any]]:
     return [(path + jax.tree_util.keystr(keys), x) for keys, x in pairs if is_dynamic(x)]
 
 
-def count_nodes(tree: Any) -> int:
-    """Nodes and leaves, each counted once."""
-    return 1 + sum(count_nodes(child) for _, child in children_of(tree) or [])
-
-
 def abstract(x: Any) -> Hashable:
     aval = jax.typeof(x)
     return aval.shape, aval.dtype, aval.weak_type

@@ -21,7 +21,6 @@ from reference import (
     JitModel,
     assert_exact,
     canonical,
-    count_nodes,
     dynamic_leaves,
     is_dynamic,
     static_key,
@@ -303,8 +302,6 @@ def test_flatten_and_rebuild_agree_with_jax_tree(recipe: Any) -> None:
     assert len(found) == len(expected)
     assert all(a is b for a, (_, b) in zip(found, expected, strict=True))
     assert spec.num_dynamic == len(expected)
-    assert spec.num_static == len(jax.tree.leaves(tree)) - len(expected)
-    assert spec.num_nodes == count_nodes(tree) == jax.tree.structure(tree).num_nodes
     rebuilt = spec.rebuild(found)
     reference = jax.tree.map(lambda x: x, tree)
     assert jax.tree.structure(rebuilt) == jax.tree.structure(reference)
@@ -338,9 +335,7 @@ def test_specs_match_exactly_where_the_model_s_keys_do(pair: tuple[Any, Any]) ->
     if matched is not None:
         assert len(matched) == len(right_leaves)
         assert all(a is b for a, b in zip(matched, right_leaves, strict=True))
-    table = _core.StaticTable(4)
-    table.set(left, "value")
-    assert table.get(right) == ("value" if same else None)
+    assert {left_spec: "value"}.get(right_spec) == ("value" if same else None)
 
 
 @quick

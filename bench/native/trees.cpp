@@ -56,6 +56,17 @@ py::object mlp_and_adam(int depth) {
   return py::make_tuple(model, adam.attr("init")(equinox.attr("filter")(model, equinox.attr("is_inexact_array"))));
 }
 
+// Children that are kept as one run count each.
+void count_nodes(const TreeSpec& spec, Tree& tree) {
+  tree.nodes = spec.nodes.size();
+  tree.leaves = spec.num_dynamic;
+  for (const Node& node : spec.nodes) {
+    if (node.kind == Kind::kStaticRun || node.kind == Kind::kDynamicRun) tree.nodes += node.arity - 1;
+    if (node.kind == Kind::kStaticRun) tree.leaves += node.arity;
+    if (node.kind == Kind::kStaticLeaf) ++tree.leaves;
+  }
+}
+
 Tree make_tree(const char* name, const std::function<py::object()>& build) {
   Tree tree;
   tree.name = name;
@@ -63,8 +74,7 @@ Tree make_tree(const char* name, const std::function<py::object()>& build) {
   tree.copy = Ref::steal(build().release().ptr());
   LeafBuffer leaves;
   const TreeSpec spec = spec_of(tree.object.get(), leaves);
-  tree.nodes = spec.num_nodes();
-  tree.leaves = spec.num_dynamic + spec.num_static_leaves();
+  count_nodes(spec, tree);
   tree.statics = spec.statics.size();
   for (const TypeInfoPtr& info : spec.infos) tree.has_modules |= info->kind == Kind::kModule;
   return tree;

@@ -259,6 +259,26 @@ def _() -> Case:
     return Case(run, exactly((x + 3, x + 3)), prepare=prepare, state=whole_keys(f), watched=(x, f))
 
 
+@operation("miss: values known by weak references, in a full cache", quick=False)
+def _() -> Case:
+    f = filter_jit(lambda x, n, held: x + n, cache_size=2)
+    x = trees.array(2)
+    alive: list[Any] = []
+
+    # The key goes with its class, wherever making it failed.
+    def prepare() -> None:
+        alive.clear()
+        f.clear_cache()
+        f(x, 1, holds(1))
+        f(x, 2, None)
+
+    def run() -> Any:
+        alive[:] = [type("Local", (), {}), holds(object()), x]
+        return f(x, 3, alive), f.cache_info().static_keys
+
+    return Case(run, exactly((x + 3, 2)), prepare=prepare, watched=(x, f))
+
+
 @operation("miss: a function that raises", quick=False)
 def _() -> Case:
     @filter_jit
@@ -360,7 +380,7 @@ def _() -> Case:
 # --- the wrapper's own life
 
 
-def holds(n: int) -> Callable[[Any], Any]:
+def holds(n: Any) -> Callable[[Any], Any]:
     def added(x: Any) -> Any:
         return x + n
 

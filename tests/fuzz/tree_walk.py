@@ -15,7 +15,7 @@ from fuzz.values import ARRAYS, HARMLESS, Evil, World, change, hashable, read, r
 from fuzz.wild_nodes import Wild, wild_predicate
 from partax import _core
 from partition_reference import AllOf, AnyOf, Glob, Not, Regex, assert_identical, assert_identical_dicts, for_partax
-from reference import aux_of, canonical, children_of, count_nodes, dynamic_leaves, is_dynamic
+from reference import aux_of, canonical, children_of, dynamic_leaves, is_dynamic
 from test_random_trees import Tag
 from trees import Bag, Cell, Config, Layer, Pair, Tray, double
 
@@ -207,13 +207,12 @@ def _check_static_part(left: Any, again: Any, right: Any) -> None:
     expected = dynamic_leaves(left)
     _same_objects(leaves, [x for _, x in expected])
     assert spec.dynamic_paths() == [path for path, _ in expected]
-    assert (spec.num_nodes, spec.num_dynamic) == (count_nodes(left), len(expected))
+    assert spec.num_dynamic == len(expected)
     rebuilt = spec.rebuild(leaves)
     assert static_key(rebuilt) == static_key(jax.tree.map(lambda x: x, left))
     _same_objects([x for _, x in dynamic_leaves(rebuilt)], leaves)
     key = static_key(left)
-    table = _core.StaticTable(2)
-    table.set(left, "left")
+    table = {spec: "left"}
     for tree in (left, again, right):
         same = key == static_key(tree)
         other_leaves, other_spec = _core.flatten(tree)
@@ -223,12 +222,12 @@ def _check_static_part(left: Any, again: Any, right: Any) -> None:
         assert (matched is not None) is same
         if matched is not None:
             _same_objects(matched, other_leaves)
-        assert table.get(tree) == ("left" if same else None)
+        assert table.get(other_spec) == ("left" if same else None)
     stays = key == static_key(again)
     for node in jax.tree.leaves(left, is_leaf=lambda x: isinstance(x, Bag | Cell)):
         if isinstance(node, Bag | Cell) and change(node.label if isinstance(node, Bag) else node.mode):
-            assert table.get(left) is None and spec.match(left) is None
-            assert table.get(again) == ("left" if stays else None)
+            assert table.get(_core.flatten(left)[1]) is None and spec.match(left) is None
+            assert table.get(_core.flatten(again)[1]) == ("left" if stays else None)
             break
 
 
@@ -282,8 +281,8 @@ def _walk_static_part(tree: Any, left: Any, right: Any) -> None:
         outcome(lambda: spec.match(left))
         outcome(lambda: spec.match(right))
         outcome(spec.dynamic_paths)
-        outcome(lambda: hash(spec) + (spec == _core.flatten(right)[1]))
-    outcome(lambda: _kept(tree))
+        outcome(lambda: {spec: 1}.get(_core.flatten(right)[1]))
+        outcome(lambda: {spec: 1}.get(_core.flatten(tree)[1]))
 
 
 def _walk_partition(tree: Any, other: Any, filters: list[Any]) -> None:
@@ -304,12 +303,6 @@ def _walk_flat(tree: Any, filters: list[Any]) -> None:
         outcome(lambda: hash(fixed[0]) + (fixed[0] == fixed[0]))
         outcome(lambda: partax.flat_combine(*fixed))
         outcome(lambda: repr(fixed[0]))
-
-
-def _kept(tree: Any) -> Any:
-    table = _core.StaticTable(1)
-    table.set(tree, 1)
-    return table.get(tree)
 
 
 def _check_works() -> None:
