@@ -40,10 +40,8 @@ struct Boxed {
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
   static void dealloc(PyObject* self) noexcept {
-    PyTypeObject* own = Py_TYPE(self);
     delete reinterpret_cast<Boxed*>(self)->value;
-    own->tp_free(self);
-    Py_DECREF(own);
+    free_heap_object(self);
   }
 };
 

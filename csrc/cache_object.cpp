@@ -30,11 +30,9 @@ int cache_clear(PyObject* self) noexcept {
 }
 
 void cache_dealloc(PyObject* self) noexcept {
-  PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_heap_object(self);
 }
 
 PyObject* get_history(PyObject* self, void*) noexcept {
@@ -46,8 +44,7 @@ PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     Ref list = Ref::checked(PyList_New(0));
     std::vector<EntryPtr> entries;  // making Python objects may run the garbage collector, which may drop entries
-    reinterpret_cast<CallCacheObject*>(self)->cache->table.each_shared(
-        [&](const EntryPtr& entry) { entries.push_back(entry); });
+    cache_in(self).table.each([&](const EntryPtr& entry) { entries.push_back(entry); });
     for (const EntryPtr& entry : entries) {
       const Ref log = Ref::checked(PyList_New(0));
       for (const EntryTrace& trace : entry->log) {
@@ -65,12 +62,25 @@ PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
   });
 }
 
-PyObject* cache_object_info(PyObject* self, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return info_of(cache_in(self)).release(); });
+PyObject* cache_info(PyObject* self, PyObject*) noexcept {
+  const CallCache& cache = cache_in(self);
+  std::size_t traces = 0;
+  cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
+  return Py_BuildValue("nnnnn", static_cast<Py_ssize_t>(cache.table.size()), static_cast<Py_ssize_t>(traces),
+                       static_cast<Py_ssize_t>(cache.hits), static_cast<Py_ssize_t>(cache.misses),
+                       static_cast<Py_ssize_t>(cache.table.max_size()));
+}
+
+PyObject* clear_keys(PyObject* self, PyObject*) noexcept {
+  CallCache& cache = cache_in(self);
+  cache.table.clear();
+  cache.hits = cache.misses = 0;
+  Py_RETURN_NONE;
 }
 
 PyMethodDef cache_methods[] = {
-    {"info", cache_object_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit)"},
+    {"clear", clear_keys, METH_NOARGS, "Drops every key, trace and executable, and begins to count anew."},
+    {"info", cache_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit)"},
     {"entries", cache_entries, METH_NOARGS,
      "[(calls, target, [(number of a trace, its calls or None)])] of every key."},
     {nullptr, nullptr, 0, nullptr}};
@@ -128,15 +138,6 @@ Parameters read_parameters(Ref description) {
 
 CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<CallCacheObject*>(object)->cache; }
 
-Ref info_of(const CallCache& cache) {
-  std::size_t traces = 0;
-  cache.table.each([&](const Entry& entry) { traces += entry.traces; });
-  return Ref::checked(Py_BuildValue("nnnnn", static_cast<Py_ssize_t>(cache.table.size()),
-                                    static_cast<Py_ssize_t>(traces), static_cast<Py_ssize_t>(cache.hits),
-                                    static_cast<Py_ssize_t>(cache.misses),
-                                    static_cast<Py_ssize_t>(cache.table.max_size())));
-}
-
 Callables callables_of(PyObject* options) {
   const Ref name = attribute(options, "callables");
   return PyUnicode_CompareWithASCIIString(name.get(), "identity") == 0 ? Callables::kByIdentity
@@ -159,8 +160,8 @@ Ref make_cache(PyObject* function, PyObject* options) {
 Ref all_caches() {
   Ref list = Ref::checked(PyList_New(0));
   std::vector<Ref> caches;
-  SharedCaches::instance().each([&](const Entry& entry) {
-    if (entry.value) caches.push_back(entry.value);
+  SharedCaches::instance().each([&](const EntryPtr& entry) {
+    if (entry->value) caches.push_back(entry->value);
   });
   for (const Ref& cache : caches) checked_int(PyList_Append(list.get(), cache.get()));
   return list;
@@ -169,7 +170,6 @@ Ref all_caches() {
 Ref register_cache_type() {
   Ref type = Ref::checked(PyType_FromSpec(&cache_spec));
   cache_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));  // kept for the life of the process
-  SharedCaches::instance().cache_of = cache_in;
   return type;
 }
 

@@ -13,8 +13,6 @@ Ref make_cache(PyObject* function, PyObject* options);
 CallCache& cache_in(PyObject* object) noexcept;
 // What the option `callables` says.
 Callables callables_of(PyObject* options);
-// (static keys, traces, hits, misses, size limit).
-Ref info_of(const CallCache& cache);
 // The caches of all callables that live.
 Ref all_caches();
 

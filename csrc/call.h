@@ -16,7 +16,7 @@ struct CallCache {
   CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, TraceRule traced)
       : parameters(std::move(named)),
         options(std::move(of)),
-        table(max_size, may_wait),
+        table(max_size, [](const EntryPtr& entry, bool) { return may_wait(*entry); }),
         callables(how),
         rule(std::move(traced)) {}
 

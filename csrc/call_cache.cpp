@@ -5,15 +5,9 @@
 namespace partax {
 namespace {
 
-constexpr const char* kCapsuleName = "partax.StaticTable";
-
 // How often a key is looked for again because others were added meanwhile; user code that adds keys while it compares
 // them would keep a look-up going for ever.
 constexpr int kMaxLookUps = 8;
-
-void delete_handle(PyObject* capsule) noexcept {
-  delete static_cast<std::shared_ptr<StaticTable*>*>(PyCapsule_GetPointer(capsule, kCapsuleName));
-}
 
 }  // namespace
 
@@ -48,34 +42,51 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
 }
 
 StaticTable::~StaticTable() {
-  if (self_) *self_ = nullptr;
+  if (callback_) in_capsule<StaticTable*>(PyCFunction_GET_SELF(callback_.get())) = nullptr;
   clear();
 }
 
 PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
-  auto* handle = static_cast<std::shared_ptr<StaticTable*>*>(PyCapsule_GetPointer(capsule, kCapsuleName));
-  StaticTable* table = handle == nullptr ? nullptr : **handle;
-  if (table != nullptr) {
-    const auto found = table->by_weakref_.find(weakref);
-    if (found != table->by_weakref_.end()) {
-      const Part part = found->second;
-      if (part.is_callable && table->stays_without_callable_(*part.entry)) Py_RETURN_NONE;
-      const std::list<EntryPtr> dropped = table->take(*part.entry);
-    }
+  StaticTable* table = in_capsule<StaticTable*>(capsule);
+  if (table == nullptr) Py_RETURN_NONE;
+  const auto found = table->by_weakref_.find(weakref);
+  if (found == table->by_weakref_.end()) Py_RETURN_NONE;
+  const Part part = found->second;
+  const EntryPtr entry = *part.entry->recency;
+  const Ref keep = Ref::borrow(weakref);
+  if (part.owner != nullptr) {
+    entry->owners.erase(part.owner);
+    table->by_weakref_.erase(found);
+    if (!entry->owners.empty()) Py_RETURN_NONE;
   }
+  if (!part.is_callable || !table->stays_without_(entry, part.owner != nullptr)) table->erase(*entry);
   Py_RETURN_NONE;
 }
 
 PyObject* StaticTable::callback() {
   if (!callback_) {
     static PyMethodDef method = {"_key_died", on_death, METH_O, nullptr};
-    self_ = std::make_shared<StaticTable*>(this);
-    auto handle = std::make_unique<std::shared_ptr<StaticTable*>>(self_);
-    Ref capsule = Ref::checked(PyCapsule_New(handle.get(), kCapsuleName, delete_handle));
-    (void)handle.release();  // the capsule's now
-    callback_ = Ref::checked(PyCFunction_New(&method, capsule.get()));
+    const Ref self = capsule_of(std::make_unique<StaticTable*>(this));
+    Ref made = Ref::checked(PyCFunction_New(&method, self.get()));
+    if (!callback_) callback_ = std::move(made);
   }
   return callback_.get();
+}
+
+void StaticTable::attach(const EntryPtr& entry, PyObject* callable) {
+  const auto known = entry->owners.find(callable);
+  if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
+  const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
+  if (!entry->in_table) return;
+  by_weakref_.emplace(weakref.get(), Part{entry.get(), true, callable});
+  try {
+    Ref& owner = entry->owners[callable];
+    by_weakref_.erase(owner.get());
+    owner = weakref;
+  } catch (...) {
+    by_weakref_.erase(weakref.get());
+    throw;
+  }
 }
 
 std::vector<EntryPtr> StaticTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
@@ -131,8 +142,9 @@ EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shap
 void StaticTable::enlist(const EntryPtr& entry) {
   const TreeSpec& key = entry->key;
   try {
-    key.each_weakref(
-        [&](PyObject* weakref, bool of_callable) { by_weakref_.emplace(weakref, Part{entry.get(), of_callable}); });
+    key.each_weakref([&](PyObject* weakref, bool of_callable) {
+      by_weakref_.emplace(weakref, Part{entry.get(), of_callable, nullptr});
+    });
     entries_.emplace(entry->hash, entry);
   } catch (...) {
     key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
@@ -147,6 +159,7 @@ std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
   entry.in_table = false;
   taken.splice(taken.begin(), recency_, entry.recency);
   entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
+  for (const auto& [callable, weakref] : entry.owners) by_weakref_.erase(weakref.get());
   const auto range = entries_.equal_range(entry.hash);
   for (auto it = range.first; it != range.second; ++it) {
     if (it->second.get() != &entry) continue;

@@ -41,8 +41,9 @@ struct Entry {
   std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
-  std::unordered_map<PyObject*, Ref> owners;  // of shared caches: weak references to the callables that live
-  std::size_t used = 0;                       // when it was found last
+  std::unordered_map<PyObject*, Ref>
+      owners;                      // of shared caches: weak references to the callables that live, by address
+  std::size_t used = 0;            // when it was found last
   std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
   bool in_table = false;
   std::list<std::shared_ptr<Entry>>::iterator recency;
@@ -53,10 +54,9 @@ bool may_wait(const Entry& entry);
 
 class StaticTable {
  public:
-  // Whether an entry stays when a callable of its key has died.
-  using StaysWithout = bool (*)(const Entry& entry);
-  explicit StaticTable(std::size_t max_size, StaysWithout stays)
-      : max_size_(max_size), stays_without_callable_(stays) {}
+  // Whether an entry stays when a callable of its key has died; or (`unowned`) the last of its owners.
+  using StaysWithout = bool (*)(const EntryPtr& entry, bool unowned);
+  StaticTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_(stays) {}
   ~StaticTable();
   StaticTable(const StaticTable&) = delete;
   StaticTable& operator=(const StaticTable&) = delete;
@@ -74,6 +74,8 @@ class StaticTable {
     entry.used = ++uses_;
     recency_.splice(recency_.begin(), recency_, entry.recency);
   }
+  // Makes `callable` one of the entry's owners.
+  void attach(const EntryPtr& entry, PyObject* callable);
   void erase(Entry& entry) noexcept;
   // After a call that failed: drops an entry that no call has traced or is tracing.
   void erase_untraced(Entry& entry) noexcept;
@@ -91,10 +93,6 @@ class StaticTable {
   std::size_t max_size() const noexcept { return max_size_; }
   template <typename Visit>
   void each(Visit&& visit) const {
-    for (const EntryPtr& entry : recency_) visit(*entry);
-  }
-  template <typename Visit>
-  void each_shared(Visit&& visit) const {
     for (const EntryPtr& entry : recency_) visit(entry);
   }
   int traverse(visitproc visit, void* arg) const;
@@ -109,17 +107,17 @@ class StaticTable {
   std::vector<EntryPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
 
   std::size_t max_size_;
-  StaysWithout stays_without_callable_;
+  StaysWithout stays_without_;
   std::size_t uses_ = 0;
   std::list<EntryPtr> recency_;  // most recent first
   std::unordered_multimap<std::size_t, EntryPtr> entries_;
   struct Part {
     Entry* entry;
     bool is_callable;
+    PyObject* owner;  // the address of the owner that it refers to, or null
   };
   std::unordered_map<PyObject*, Part> by_weakref_;
-  std::shared_ptr<StaticTable*> self_;  // null once this table is gone; what the callback holds
-  Ref callback_;
+  Ref callback_;               // it holds the address of this table, or null once that is gone
   std::size_t additions_ = 0;  // counts the keys that were added
 };
 

@@ -6,9 +6,8 @@
 
 namespace partax {
 
-void register_compiled_call_type();
-// Matches the arguments with the entry's key and runs `executable` on their arrays. A call with another static part
-// raises a TypeError, which Python explains.
+// A function that matches the arguments with the entry's key and runs `executable` on their arrays. A call
+// with another static part raises a TypeError, which Python explains.
 Ref make_compiled_call(PyObject* jit, EntryPtr entry, PyObject* executable);
 
 }  // namespace partax

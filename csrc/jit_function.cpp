@@ -98,14 +98,12 @@ int jit_clear(PyObject* self) noexcept {
 }
 
 void jit_dealloc(PyObject* self) noexcept {
-  PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   if (as_jit(self).weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   jit_clear(self);
   Py_CLEAR(as_jit(self).options);
   Py_CLEAR(as_jit(self).cache);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_heap_object(self);
 }
 
 Ref new_jit(PyObject* function, PyObject* self, PyObject* options) {
@@ -155,13 +153,6 @@ PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
   return PyObject_GenericGetAttr(self, name);
 }
 
-PyObject* jit_repr(PyObject* self) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Ref name = Ref::checked(PyObject_GetAttr(self, delegated[kQualname]));
-    return PyUnicode_FromFormat("<partax.filter_jit of %S>", name.get());
-  });
-}
-
 PyObject* released(PyObject*) noexcept {
   PyErr_SetString(PyExc_ReferenceError, "the wrapper is being deleted");
   return nullptr;
@@ -188,31 +179,8 @@ PyObject* get_cache(PyObject* self, void*) noexcept {
 
 PyObject* get_options(PyObject* self, void*) noexcept { return Py_NewRef(as_jit(self).options); }
 
-PyObject* cache_info(PyObject* self, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Ref cache = ready_cache(as_jit(self));
-    return info_of(cache_in(cache.get())).release();
-  });
-}
-
-PyObject* clear_cache(PyObject* self, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    const Ref keep = ready_cache(as_jit(self));
-    CallCache& cache = cache_in(keep.get());
-    cache.table.clear();
-    cache.hits = cache.misses = 0;
-    if (cache.history) Ref::checked(PyObject_CallNoArgs(attribute(cache.history.get(), "cleared").get()));
-    Py_RETURN_NONE;
-  });
-}
-
-PyMethodDef jit_methods[] = {
-    {"_cache_info", cache_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit)"},
-    {"clear_cache", clear_cache, METH_NOARGS,
-     "clear_cache($self, /)\n--\n\nDrops every static key, trace and executable of the wrapped callable.\n\n"
-     "Wrappers of the same callable with the same options share them, so theirs go too."},
-    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef jit_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
+                             {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef jit_getset[] = {
     {"__wrapped__", get_wrapped, nullptr, "The wrapped callable, bound if the wrapper is.", nullptr},
@@ -236,7 +204,6 @@ PyType_Slot jit_slots[] = {{Py_tp_doc, const_cast<char*>(kJitDoc)},
                            {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},
                            {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
                            {Py_tp_descr_get, reinterpret_cast<void*>(jit_get)},
-                           {Py_tp_repr, reinterpret_cast<void*>(jit_repr)},
                            {Py_tp_getattro, reinterpret_cast<void*>(jit_getattro)},
                            {Py_tp_methods, jit_methods},
                            {Py_tp_getset, jit_getset},

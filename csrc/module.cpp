@@ -208,7 +208,6 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
   module.attr("_flatten_jit") = jit[py::int_(1)];
   module.attr("_unflatten_jit") = jit[py::int_(2)];
   module.attr("CallCache") = give(register_cache_type());
-  register_compiled_call_type();
   const py::object output = give(register_trace_output_types());
   module.attr("TraceOutput") = output[py::int_(0)];
   module.attr("OutputNode") = output[py::int_(1)];

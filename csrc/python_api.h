@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -77,10 +78,11 @@ inline Ref tuple_of(std::vector<Ref> items) {
 }
 
 inline Ref tuple_of(PyObject* const* items, std::size_t count) {
-  std::vector<Ref> owned;
-  owned.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) owned.push_back(Ref::borrow(items[i]));
-  return tuple_of(std::move(owned));
+  Ref tuple = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  for (std::size_t i = 0; i < count; ++i) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+  }
+  return tuple;
 }
 
 inline int checked_int(int status) {
@@ -194,10 +196,30 @@ inline Ref from_python(const char* module, const char* name) {
   return attribute(Ref::checked(PyImport_ImportModule(module)).get(), name);
 }
 
+// A capsule that owns `value`, and what is in it: for the `self` of functions, which nobody else gets to see.
+template <typename Value>
+Ref capsule_of(std::unique_ptr<Value> value) {
+  Ref capsule = Ref::checked(PyCapsule_New(
+      value.get(), nullptr, [](PyObject* dying) { delete static_cast<Value*>(PyCapsule_GetPointer(dying, nullptr)); }));
+  (void)value.release();  // the capsule's now
+  return capsule;
+}
+template <typename Value>
+Value& in_capsule(PyObject* capsule) noexcept {
+  return *static_cast<Value*>(PyCapsule_GetPointer(capsule, nullptr));
+}
+
 // A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.
 inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
   const Ref method = Ref::checked(PyUnicode_InternFromString(name));
   return PyObject_CallMethodOneArg(object, method.get(), argument);
+}
+
+// The end of a `tp_dealloc`.
+inline void free_heap_object(PyObject* self) noexcept {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
 }
 
 inline std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }

@@ -14,9 +14,6 @@ class SharedCaches {
  public:
   static constexpr std::size_t kMaxWaiting = 256;
   static SharedCaches& instance();
-  // The call cache in the value of an entry.
-  using CacheOf = CallCache& (*)(PyObject* value);
-  CacheOf cache_of = nullptr;
 
   EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
   EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
@@ -25,9 +22,9 @@ class SharedCaches {
   // Visits the entries in use.
   template <typename Visit>
   void each(Visit&& visit) const {
-    table_.each([&](const Entry& entry) {
+    table_.each([&](const EntryPtr& entry) {
       for (const std::weak_ptr<Entry>& other : waiting_) {
-        if (other.lock().get() == &entry) return;
+        if (other.lock() == entry) return;
       }
       visit(entry);
     });
@@ -36,16 +33,16 @@ class SharedCaches {
   void attach(const EntryPtr& entry, PyObject* callable);
 
  private:
-  static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
-  struct Owned;
   SharedCaches() { waiting_.reserve(kMaxWaiting + 1); }
-  void wait(const EntryPtr& entry) noexcept;
+  // Has an entry wait whose callables are all gone, if it may.
+  bool may_wait(const EntryPtr& entry) noexcept;
   template <typename Condition>
   void stop_waiting(Condition&& condition) {
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), condition), waiting_.end());
   }
 
-  StaticTable table_{1 << 14, [](const Entry&) { return true; }};  // their owners decide
+  StaticTable table_{1 << 14,
+                     [](const EntryPtr& entry, bool unowned) { return !unowned || instance().may_wait(entry); }};
   std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 

@@ -40,12 +40,6 @@ Object* as(PyObject* object) noexcept {
   return reinterpret_cast<Object*>(object);
 }
 
-void free_heap_object(PyObject* self) noexcept {
-  PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
 void handle_dealloc(PyObject* self) noexcept {
   delete as<Handle>(self)->slot;
   free_heap_object(self);

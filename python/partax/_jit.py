@@ -35,7 +35,22 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     Returns:
       `(static_keys, traces, hits, misses, max_size)`. A hit is a call that did not trace.
     """
-    return CacheInfo(*self._cache_info())
+    return CacheInfo(*self._cache.info())
+
+
+def _clear_cache(self: JitFunction[..., Any]) -> None:
+    """Drops every static key, trace and executable of the wrapped callable.
+
+    Wrappers of the same callable with the same options share them, so theirs go too.
+    """
+    cache = self._cache
+    cache.clear()
+    if cache.history is not None:
+        cache.history.cleared()
+
+
+def _text(self: JitFunction[..., Any]) -> str:
+    return f"<partax.filter_jit of {self.__qualname__}>"
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
@@ -227,7 +242,9 @@ def install() -> None:
         ("trace", _stages.trace),
         ("eval_shape", _stages.eval_shape),
         ("cache_info", _cache_info),
+        ("clear_cache", _clear_cache),
         ("report", _report),
+        ("__repr__", _text),
     ):
         setattr(JitFunction, name, method)
     copyreg.pickle(JitFunction, _reduce)
