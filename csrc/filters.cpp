@@ -90,19 +90,15 @@ FilterPtr FilterReader::read(PyObject* object) {
 }
 
 bool FilterReader::read_type(PyObject* object, Filter& filter) {
-  const auto is_type = [](PyObject* item) { return PyType_Check(item) || is_union(item); };
-  if (is_type(object)) {
-    filter.types.push_back(Ref::borrow(object));
-  } else if (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) > 0) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-      if (!is_type(PyTuple_GET_ITEM(object, i))) return false;
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) {
-      filter.types.push_back(Ref::borrow(PyTuple_GET_ITEM(object, i)));
-    }
-  } else {
-    return false;
+  std::vector<Ref> types;
+  const bool is_tuple = PyTuple_CheckExact(object);
+  for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(object) : 1); ++i) {
+    PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : object;
+    if (!PyType_Check(item) && !is_union(item)) return false;
+    types.push_back(Ref::borrow(item));
   }
+  if (types.empty()) return false;
+  filter.types = std::move(types);
   filter.op = Filter::Op::kType;
   filter.atom = num_atoms_++;
   return true;

@@ -133,10 +133,8 @@ void Flattener::walk(PyObject* object, const Step* step) {
 void Flattener::walk_object(PyObject* object) {
   if (options_.one_level && depth_ == 1) return leaf(object, true);
   if (options_.is_leaf != nullptr) {
-    Ref answer = Ref::steal(PyObject_CallOneArg(options_.is_leaf, object));
-    const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
-    if (truth < 0) throw WalkError::from_user_code("asking `is_leaf` about");
-    if (truth == 1) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
+    const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
+    if (is_leaf) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
   }
   const TypeInfo& info = TypeTable::instance().find(object);
   if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));

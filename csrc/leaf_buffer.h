@@ -46,13 +46,7 @@ class LeafBuffer {
   PyObject* operator[](std::size_t i) const noexcept { return data_[i + 1]; }
   // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
   PyObject** arguments() noexcept { return data_ + 1; }
-  Ref tuple() const {
-    Ref result = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(size_)));
-    for (std::size_t i = 0; i < size_; ++i) {
-      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), Py_NewRef((*this)[i]));
-    }
-    return result;
-  }
+  Ref tuple() const { return tuple_of(data_ + 1, size_); }
 
  private:
   static constexpr std::size_t kInline = 48;

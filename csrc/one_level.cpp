@@ -29,13 +29,6 @@ FlattenOptions children_only() {
 
 bool is_node(PyObject* object) { return TypeTable::instance().find(object).kind != Kind::kStaticLeaf; }
 
-bool is_truthy(PyObject* callable, PyObject* argument, const char* doing) {
-  const Ref answer = Ref::steal(PyObject_CallOneArg(callable, argument));
-  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
-  if (truth < 0) throw WalkError::from_user_code(doing);
-  return truth == 1;
-}
-
 bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
   return a.statics.size() == b.statics.size() &&
          std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), [](const Node& x, const Node& y) {

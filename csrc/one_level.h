@@ -20,8 +20,6 @@ FlattenOptions every_leaf(PyObject* is_leaf);
 FlattenOptions children_only();
 
 bool is_node(PyObject* object);
-// The truth of `callable(argument)`; `doing` is for the note on an exception.
-bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 
 // Two trees side by side are alike where their nodes are, and where their keys, static fields and aux data are equal by
 // `==`, as for jax: a program may see which of them it gets, so whoever joins trees says which.

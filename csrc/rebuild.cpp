@@ -196,7 +196,7 @@ class Rebuilder {
     Ref object, dict;
     {
       const CollectionPause pause;
-      object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_tuple(), nullptr));
+      object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr));
       // Filled in place, so that instances of one class share the keys of their dictionaries.
       dict = Ref::checked(PyObject_GenericGetDict(object.get(), nullptr));
     }
@@ -235,7 +235,7 @@ class Rebuilder {
       const Ref value = static_value(node.first_static + i);
       checked_int(PyDict_SetItem(keywords.get(), info.static_names[i].get(), value.get()));
     }
-    return Ref::checked(PyObject_Call(type(node), empty_tuple(), keywords.get()));
+    return Ref::checked(PyObject_Call(type(node), empty_.get(), keywords.get()));
   }
 
   Ref registered(const Node& node) {
@@ -250,14 +250,10 @@ class Rebuilder {
     return Ref::checked(call_method(treedef.get(), "unflatten", children.get()));
   }
 
-  static PyObject* empty_tuple() {
-    static PyObject* const empty = PyTuple_New(0);  // immortal in effect: one reference is kept for ever
-    return empty;
-  }
-
   const TreeSpec& spec_;
   LeafSource& leaves_;
   const StackReserve stack_ = stack_reserve();
+  const Ref empty_ = Ref::checked(PyTuple_New(0));
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
   std::size_t next_treedef_ = 0;

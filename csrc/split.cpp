@@ -218,16 +218,20 @@ class Splitter final : public WalkObserver {
     return least;
   }
 
+  // The type that matched nearest the root, or the first of several such, and its depth; `none` if no type has.
+  std::pair<std::uint32_t, Depth> nearest_type(const std::vector<FilterPtr>& filters, std::uint32_t none) {
+    std::pair<std::uint32_t, Depth> nearest{none, kNever};
+    for (std::uint32_t i = 0; i < filters.size(); ++i) {
+      if (filters[i]->op != Filter::Op::kType || type_depth(*filters[i]) >= nearest.second) continue;
+      nearest = {i, type_depth(*filters[i])};
+    }
+    return nearest;
+  }
+
   // Gives the whole subtree to a type that matched, where no combination may come before it.
   void decide(Frame& frame) {
-    Depth nearest = kNever;
-    std::uint32_t part = kUndecided;
     const std::vector<FilterPtr>& filters = frame.filters->filters;
-    for (std::uint32_t i = 0; i < filters.size(); ++i) {
-      if (filters[i]->op != Filter::Op::kType || type_depth(*filters[i]) >= nearest) continue;
-      nearest = type_depth(*filters[i]);
-      part = i;
-    }
+    auto [part, nearest] = nearest_type(filters, kUndecided);
     for (std::uint32_t i = 0; i < filters.size() && part != kUndecided; ++i) {
       if (filters[i]->op == Filter::Op::kType) continue;
       const Depth least = least_depth(*filters[i]);
@@ -256,14 +260,7 @@ class Splitter final : public WalkObserver {
 
   std::uint32_t first_taker(const FilterSet& set, PyObject* object) {
     const auto here = static_cast<Depth>(depth_);
-    Depth nearest = kNever;
-    std::uint32_t part = count_;
-    for (std::uint32_t i = 0; i < set.filters.size(); ++i) {
-      const Filter& filter = *set.filters[i];
-      if (filter.op != Filter::Op::kType || type_depth(filter) >= nearest) continue;
-      nearest = type_depth(filter);
-      part = i;
-    }
+    auto [part, nearest] = nearest_type(set.filters, count_);
     for (std::uint32_t i = 0; i < set.filters.size(); ++i) {
       const Filter& filter = *set.filters[i];
       const Depth least = std::min(least_depth(filter), here);

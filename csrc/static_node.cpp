@@ -70,12 +70,10 @@ int node_clear(PyObject* self) noexcept {
 }
 
 void node_dealloc(PyObject* self) noexcept {
-  PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   if (as_node(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   node_clear(self);
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_heap_object(self);
 }
 
 [[noreturn]] void raise_at(const WalkError& error, PyObject* self, std::size_t index) {
@@ -323,7 +321,8 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
   const Py_ssize_t count = PyTuple_GET_SIZE(dicts);
   Py_ssize_t total = 0;
   for (Py_ssize_t i = 0; i < count; ++i) total += PyDict_GET_SIZE(PyTuple_GET_ITEM(dicts, i));
-  const Py_ssize_t num_keys = PyTuple_GET_SIZE(part.keys.get());
+  PyObject* const keys = part.keys.get();
+  const Py_ssize_t num_keys = PyTuple_GET_SIZE(keys);
   // Every key found, and as many entries as keys: then none is missing, unexpected or twice there.
   bool right = total == num_keys;
   std::vector<Ref> leaves;
@@ -333,7 +332,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     Ref leaf;
     for (Py_ssize_t tried = 0; tried < count && !leaf; ++tried) {
       const Py_ssize_t at = (latest + tried) % count;
-      leaf = Ref::borrow(PyDict_GetItemWithError(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(part.keys.get(), i)));
+      leaf = Ref::borrow(PyDict_GetItemWithError(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(keys, i)));
       if (!leaf && PyErr_Occurred() != nullptr) throw PythonError{};
       if (leaf && tried > 0) latest = at;
     }
@@ -342,7 +341,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
   }
   if (!right) {
     const Ref raise = from_python("partax._flat", "raise_wrong_keys");
-    Ref::checked(PyObject_CallFunctionObjArgs(raise.get(), part.keys.get(), dicts, nullptr));
+    Ref::checked(PyObject_CallFunctionObjArgs(raise.get(), keys, dicts, nullptr));
     throw PythonError{};
   }
   ListedLeaves source(leaves);

@@ -26,10 +26,7 @@ bool TraceRule::holds(PyObject* leaf) const {
     case Kind::kPython:
       break;
   }
-  const Ref answer = Ref::steal(PyObject_CallOneArg(predicate_.get(), leaf));
-  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
-  if (truth < 0) throw WalkError::from_user_code("asking `trace` about");
-  if (truth == 0) return false;
+  if (!is_truthy(predicate_.get(), leaf, "asking `trace` about")) return false;
   if (!partax::holds(Predicate::kIsArrayLike, leaf)) {
     throw WalkError::diagnosed(PyExc_TypeError, "found a `" + type_name(leaf) +
                                                     "` that `trace` asks to trace, expected an array or a number; make "

@@ -62,6 +62,13 @@ void WalkError::raise(const std::string& root) const {
   }
 }
 
+bool is_truthy(PyObject* callable, PyObject* argument, const char* doing) {
+  const Ref answer = Ref::steal(PyObject_CallOneArg(callable, argument));
+  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
+  if (truth < 0) throw WalkError::from_user_code(doing);
+  return truth == 1;
+}
+
 std::string attribute_segment(PyObject* name) {
   const char* utf8 = PyUnicode_AsUTF8(name);
   forgive();

@@ -63,6 +63,9 @@ auto reading(Body&& body) {
   }
 }
 
+// The truth of `callable(argument)`; `doing` is for the note on an exception.
+bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
+
 // Path segments.
 std::string attribute_segment(PyObject* name);
 std::string index_segment(Py_ssize_t index);
