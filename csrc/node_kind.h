@@ -71,22 +71,22 @@ using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 
 // What the stages need from Python and jax; filled by partax._families when partax is imported.
 struct Hooks {
-  Ref functions;        // a dictionary of what they call by name: see call_python
-  Ref describe;         // (object) -> description of its type
-  Ref default_dict;     // collections.defaultdict
-  Ref registry;         // jax.tree_util.default_registry
-  Ref one_level;        // (node) -> one-level treedef, with `unflatten`
-  Ref jax_array;        // jax.Array
-  Ref jax_array_type;   // the type of concrete arrays
-  Ref treedef_type;     // jax.tree_util.PyTreeDef
-  Ref missing;          // Equinox's marker of an absent field, or null
-  Ref wrapper_names;    // tuple of names that Equinox keeps on wrapped modules
-  Ref registered;       // jax's dictionary of registered node types, or null where jax has none
-  Ref filter;           // the class of filters that are described: partax._filters.Filter
-  Ref partial_type;     // functools.partial
-  Ref jitted_type;      // the type of what jax.jit returns
-  Ref wrapper_type;     // the type of what filter_jit returns
-  Ref written_cells;    // (code) -> for each closure cell: True if the code assigns it, None if it may only add to it
+  Ref functions;       // a dictionary of what they call by name: see call_python
+  Ref describe;        // (object) -> description of its type
+  Ref default_dict;    // collections.defaultdict
+  Ref registry;        // jax.tree_util.default_registry
+  Ref one_level;       // (node) -> one-level treedef, with `unflatten`
+  Ref jax_array;       // jax.Array
+  Ref jax_array_type;  // the type of concrete arrays
+  Ref treedef_type;    // jax.tree_util.PyTreeDef
+  Ref missing;         // Equinox's marker of an absent field, or null
+  Ref wrapper_names;   // tuple of names that Equinox keeps on wrapped modules
+  Ref registered;      // jax's dictionary of registered node types, or null where jax has none
+  Ref filter;          // the class of filters that are described: partax._filters.Filter
+  Ref partial_type;    // functools.partial
+  Ref jitted_type;     // the type of what jax.jit returns
+  Ref wrapper_type;    // the type of what filter_jit returns
+  Ref written_cells;   // (code) -> for each closure cell: True if the code assigns it, None if it may only add to it
 };
 Hooks& hooks();
 

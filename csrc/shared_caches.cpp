@@ -1,7 +1,7 @@
 #include "shared_caches.h"
 
-#include "described.h"
 #include "cache_object.h"
+#include "described.h"
 
 namespace partax {
 
