@@ -31,8 +31,9 @@ bool forwards_any(const Entry& entry, const Flags& flags) {
 Ref traced_function(const CallFrame& frame, Entry& entry, const Ref& leaves) {
   if (entry.function) return entry.function;
   const Ref values = tuple_of(frame.call.values(), frame.call.size());
-  auto [function, sharded] = with_flags(call_python("traced_function", frame.cache.options, frame.function, values,
-                                                    leaves, frame.call.has_callable() ? Py_True : Py_False));
+  auto [function, sharded] =
+      with_flags(call_python("partax._target", "traced_function", frame.cache.options, frame.function, values, leaves,
+                             frame.call.has_callable() ? Py_True : Py_False));
   if (!entry.function) {
     entry.function = function;
     entry.through_xla = std::move(sharded);
@@ -50,8 +51,8 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
       kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
     }
-    auto [target, donated] =
-        with_flags(call_python("build_target", frame.cache.options, function, tuple, tuple_of(std::move(kept))));
+    auto [target, donated] = with_flags(
+        call_python("partax._target", "build_target", frame.cache.options, function, tuple, tuple_of(std::move(kept))));
     // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
     if (entry.value) break;
     if (forwards_any(entry, donated)) continue;
@@ -171,7 +172,7 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
 void explain_failure(const CallFrame& frame) {
   if (PyErr_ExceptionMatches(PyExc_ValueError) == 0 && PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
   Ref original = take_exception();
-  restore_exception(call_python("explain_failure", original, frame.cache.options,
+  restore_exception(call_python("partax._failures", "explain_failure", original, frame.cache.options,
                                 tuple_of(frame.call.values(), frame.call.size()), frame.traced ? Py_True : Py_False,
                                 frame.in_body ? Py_True : Py_False));
 }

@@ -325,9 +325,11 @@ void Flattener::registered(PyObject* object, std::size_t index) {
   open(Kind::kRegistered, count, &info);
   below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   if (options_.rebuildable) {
-    Ref treedef = Ref::steal(PyObject_CallOneArg(hooks().one_level.get(), object));
-    if (!treedef) throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
-    spec_.treedefs.push_back(std::move(treedef));
+    try {
+      spec_.treedefs.push_back(call_python("partax._families", "one_level", object));
+    } catch (const PythonError&) {
+      throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
+    }
   }
   if (options_.keyed) {
     spec_.segments.push_back(registered_segments(object, count));

@@ -47,8 +47,7 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
 
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   const Ref target = entry.value;
-  Ref::checked(PyObject_CallFunctionObjArgs(from_python("partax._forwarded", "refuse_lost").get(), target.get(),
-                                            leaves.tuple().get(), bytes_of(entry.donated).get(), nullptr));
+  call_python("partax._forwarded", "refuse_lost", target, leaves.tuple(), bytes_of(entry.donated));
 }
 
 void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
@@ -60,9 +59,8 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = Ref::checked(PyLong_FromSize_t(i));
-    Ref::checked(PyObject_CallFunctionObjArgs(from_python("partax._forwarded", "raise_lost").get(), target.get(),
-                                              leaves.tuple().get(), bytes_of(entry.donated).get(), index.get(),
-                                              were_there ? Py_True : Py_False, nullptr));
+    call_python("partax._forwarded", "raise_lost", target, leaves.tuple(), bytes_of(entry.donated), index,
+                were_there ? Py_True : Py_False);
     return;
   }
 }

@@ -34,10 +34,8 @@ const char* node_kind(const py::object& object) {
 
 void configure(const py::kwargs& given) {
   const std::pair<const char*, Ref Hooks::*> slots[] = {
-      {"describe", &Hooks::describe},
       {"default_dict", &Hooks::default_dict},
       {"registry", &Hooks::registry},
-      {"one_level", &Hooks::one_level},
       {"jax_array", &Hooks::jax_array},
       {"jax_array_type", &Hooks::jax_array_type},
       {"treedef_type", &Hooks::treedef_type},
@@ -48,18 +46,13 @@ void configure(const py::kwargs& given) {
       {"partial_type", &Hooks::partial_type},
       {"jitted_type", &Hooks::jitted_type},
       {"wrapper_type", &Hooks::wrapper_type},
-      {"written_cells", &Hooks::written_cells},
   };
-  if (!hooks().functions) hooks().functions = Ref::checked(PyDict_New());
   for (const auto& [key, value] : given) {
     const auto name = py::cast<std::string>(key);
     const auto* const slot =
         std::find_if(std::begin(slots), std::end(slots), [&](const auto& known) { return name == known.first; });
-    if (slot != std::end(slots)) {
-      hooks().*slot->second = Ref::borrow(value.ptr());
-    } else {
-      checked_int(PyDict_SetItem(hooks().functions.get(), key.ptr(), value.ptr()));
-    }
+    if (slot == std::end(slots)) throw py::value_error("unknown hook " + name);
+    hooks().*slot->second = Ref::borrow(value.ptr());
   }
 }
 
@@ -102,7 +95,9 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def("dynamic_paths",
-           [](const Spec& spec) { return give(call_python("leaf_paths", described(spec.loose, root_of(spec.root)))); })
+           [](const Spec& spec) {
+             return give(call_python("partax._described", "leaf_paths", described(spec.loose, root_of(spec.root))));
+           })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })

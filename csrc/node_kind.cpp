@@ -26,15 +26,6 @@ Immortal<Hooks> all_hooks;
 
 Hooks& hooks() { return all_hooks.value; }
 
-Ref call_python_with(const char* name, PyObject* const* arguments, std::size_t count) {
-  const Ref function = Ref::borrow(PyDict_GetItemString(hooks().functions.get(), name));
-  if (!function) {
-    PyErr_Format(PyExc_SystemError, "partax: nobody has told the native stages of `%s`", name);
-    throw PythonError{};
-  }
-  return Ref::checked(PyObject_Vectorcall(function.get(), arguments, count, nullptr));
-}
-
 namespace {
 
 PyObject* on_type_death(PyObject* address, PyObject* weakref) {
@@ -100,7 +91,7 @@ void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
 
 // Fills `info` from partax._families.describe: (name, child names, static names, traits).
 void describe(PyObject* object, TypeInfo& info) {
-  Ref description = Ref::checked(PyObject_CallOneArg(hooks().describe.get(), object));
+  Ref description = call_python("partax._families", "describe", object);
   PyObject* tuple = description.get();
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
   if (name == nullptr) throw PythonError{};

@@ -71,11 +71,8 @@ using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 
 // What the stages need from Python and jax; filled by partax._families when partax is imported.
 struct Hooks {
-  Ref functions;       // a dictionary of what they call by name: see call_python
-  Ref describe;        // (object) -> description of its type
   Ref default_dict;    // collections.defaultdict
   Ref registry;        // jax.tree_util.default_registry
-  Ref one_level;       // (node) -> one-level treedef, with `unflatten`
   Ref jax_array;       // jax.Array
   Ref jax_array_type;  // the type of concrete arrays
   Ref treedef_type;    // jax.tree_util.PyTreeDef
@@ -86,19 +83,8 @@ struct Hooks {
   Ref partial_type;    // functools.partial
   Ref jitted_type;     // the type of what jax.jit returns
   Ref wrapper_type;    // the type of what filter_jit returns
-  Ref written_cells;   // (code) -> for each closure cell: True if the code assigns it, None if it may only add to it
 };
 Hooks& hooks();
-
-// Calls a function of Python's by its name among the hooks.
-Ref call_python_with(const char* name, PyObject* const* arguments, std::size_t count);
-inline PyObject* as_argument(PyObject* object) noexcept { return object; }
-inline PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
-template <typename... Arguments>
-Ref call_python(const char* name, const Arguments&... arguments) {
-  PyObject* const given[] = {as_argument(arguments)...};
-  return call_python_with(name, given, sizeof...(arguments));
-}
 
 class TypeTable {
  public:

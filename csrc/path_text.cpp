@@ -63,8 +63,8 @@ const std::string& PathText::segment(std::size_t index) {
       break;
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
-      level.segment =
-          entry == nullptr ? std::to_string(step.index) : exact_text(call_python("simple_key", entry).get());
+      level.segment = entry == nullptr ? std::to_string(step.index)
+                                       : exact_text(call_python("partax._families", "simple_key", entry).get());
       break;
     }
     default:

@@ -191,9 +191,17 @@ inline Ref attribute(PyObject* object, const char* name) {
   return found;
 }
 
-// What a module of partax defines for cases that are rare: imported when one comes.
-inline Ref from_python(const char* module, const char* name) {
-  return attribute(Ref::checked(PyImport_ImportModule(module)).get(), name);
+// Calls a function that a module of partax defines for what is rare; the module is imported when that comes.
+inline PyObject* as_argument(PyObject* object) noexcept { return object; }
+inline PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
+template <typename... Arguments>
+Ref call_python(const char* module, const char* function, const Arguments&... arguments) {
+  const Ref name = Ref::checked(PyUnicode_InternFromString(module));
+  Ref found = Ref::steal(PyImport_GetModule(name.get()));
+  if (!found) found = Ref::checked(PyErr_Occurred() != nullptr ? nullptr : PyImport_Import(name.get()));
+  PyObject* const given[] = {as_argument(arguments)...};
+  const Ref callee = attribute(found.get(), function);
+  return Ref::checked(PyObject_Vectorcall(callee.get(), given, sizeof...(arguments), nullptr));
 }
 
 // A capsule that owns `value`, and what is in it: for the `self` of functions, which nobody else gets to see.

@@ -161,8 +161,11 @@ Py_hash_t node_hash(PyObject* self) noexcept {
 PyObject* node_repr(PyObject* self) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const char* name = Py_TYPE(self) == static_type ? "Static(" : "FlatSpec(";
-    return exact_unicode(name + exact_text(call_python("tree_text", described(part_of(self).tree, root_of(""))).get()) +
-                         ")")
+    return exact_unicode(
+               name +
+               exact_text(
+                   call_python("partax._described", "tree_text", described(part_of(self).tree, root_of(""))).get()) +
+               ")")
         .release();
   });
 }
@@ -198,8 +201,7 @@ bool may_repeat(const std::vector<Ref>& keys) {
 // Gives the later ones of several leaves whose paths are written alike other keys.
 void tell_apart(std::vector<Ref>& keys) {
   if (!may_repeat(keys)) return;
-  const Ref told_apart = from_python("partax._flat", "told_apart");
-  const Ref distinct = Ref::checked(PyObject_CallOneArg(told_apart.get(), tuple_of(keys).get()));
+  const Ref distinct = call_python("partax._flat", "told_apart", tuple_of(keys));
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = Ref::borrow(PyList_GetItem(distinct.get(), i));
 }
 
@@ -340,8 +342,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     leaves.push_back(std::move(leaf));
   }
   if (!right) {
-    const Ref raise = from_python("partax._flat", "raise_wrong_keys");
-    Ref::checked(PyObject_CallFunctionObjArgs(raise.get(), keys, dicts, nullptr));
+    call_python("partax._flat", "raise_wrong_keys", keys, dicts);
     throw PythonError{};
   }
   ListedLeaves source(leaves);

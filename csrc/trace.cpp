@@ -48,7 +48,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
     if (i >= entry.through_xla.size() || entry.through_xla[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
-  Ref shardings = call_python("out_shardings", options, result);
+  Ref shardings = call_python("partax._shardings", "leaf_out_shardings", options, result);
   Ref kept_shardings;
   if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
 

@@ -117,7 +117,7 @@ class CallLeaves final : public LeafSource {
     if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract)
       return Ref::borrow(input);
     const Ref inputs = inputs_.tuple();
-    return call_python("to_device", input, inputs);
+    return call_python("partax._target", "to_device", input, inputs);
   }
 
   bool gives_static(std::size_t index) const override { return source_of(index) >= 0; }

@@ -16,13 +16,14 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
     : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
   if (!cache.history) {
-    const Ref made = call_python("new_history", frame.function, cache.options, exact_unicode(cache.difference));
+    const Ref made =
+        call_python("partax._records", "new_history", frame.function, cache.options, exact_unicode(cache.difference));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
-  record_ = call_python("begin_trace", history, described(spec, names_of(frame)),
+  record_ = call_python("partax._records", "begin_trace", history, described(spec, names_of(frame)),
                         tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
                         truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
                         exact_unicode(frame.entry->difference));
@@ -54,7 +55,7 @@ TraceRecorder::~TraceRecorder() {
   if (!record_) return;
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
   try {
-    call_python("end_trace", record_, truth(failed_));
+    call_python("partax._records", "end_trace", record_, truth(failed_));
   } catch (const PythonError&) {
     PyErr_WriteUnraisable(record_.get());
   }

@@ -19,7 +19,7 @@ class TraceRule {
   std::vector<bool> values(std::size_t count, Shape&& shape) const {
     std::vector<bool> applies(count, true);
     if (!names_) return applies;
-    const Ref meant = call_python("values_meant", names_, shape());
+    const Ref meant = call_python("partax._parameters", "values_meant", names_, shape());
     for (std::size_t i = 0; i < count; ++i) {
       applies[i] = PyTuple_GetItem(meant.get(), static_cast<Py_ssize_t>(i)) == Py_True;
     }

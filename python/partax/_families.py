@@ -13,11 +13,9 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._code_reads import written_down
-from partax._described import leaf_paths, static_path, tree_text, unequal_statics, unlike_nodes
 from partax._filters import Filter
 from partax._jax_private import concrete_array_type, ref_types, registered_nodes
-from partax._proofs import Traits, traits, written_cells
+from partax._proofs import Traits, traits
 
 # (kind, names of the children, names of the static fields, traits of the type)
 Description = tuple[str, tuple[str, ...], tuple[str, ...], Traits]
@@ -161,25 +159,25 @@ def _fields(obj: Any, cls: type) -> _Fields:
     return (_leaf_sort(obj, cls), (), ())
 
 
-def _one_level(node: Any) -> Any:
+def one_level(node: Any) -> Any:
     """The treedef of a node whose children are leaves, by which the node is rebuilt."""
     # Everything but the root, which is asked about first, is a leaf; also the node itself where it is its own child.
     is_root = iter((True,))
     return jax.tree.structure(node, is_leaf=lambda _: not next(is_root, False))
 
 
-def _treedef_of(cls: type, aux: Any, num_children: int) -> Any:
+def treedef_of(cls: type, aux: Any, num_children: int) -> Any:
     """The treedef of a node of `cls` with this aux data, whose children are leaves."""
     leaf = jax.tree.structure(0)
     return jax.tree_util.PyTreeDef.from_node_data_and_children(_REGISTRY, (cls, aux), [leaf] * num_children)
 
 
-def _simple_key(entry: Any) -> str:
+def simple_key(entry: Any) -> str:
     """An entry of a path without punctuation."""
     return jax.tree_util.keystr((entry,), simple=True)
 
 
-def _is_inexact(dtype: Any) -> bool:
+def is_inexact(dtype: Any) -> bool:
     return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
@@ -190,26 +188,14 @@ def _identity(x: Any) -> Any:
 def install() -> None:
     """Connects the native stages with jax. Called once, when partax is imported."""
     _core.configure(
-        describe=describe,
         default_dict=collections.defaultdict,
         registry=_REGISTRY,
-        one_level=_one_level,
-        treedef_of=_treedef_of,
         jax_array=jax.Array,
         jax_array_type=concrete_array_type(),
         treedef_type=jax.tree_util.PyTreeDef,
-        is_inexact=_is_inexact,
-        leaf_paths=leaf_paths,
-        static_path=static_path,
-        tree_text=tree_text,
-        unequal_statics=unequal_statics,
-        unlike_nodes=unlike_nodes,
         filter=Filter,
-        simple_key=_simple_key,
         partial_type=functools.partial,
         jitted_type=type(jax.jit(_identity)),
-        written_down=written_down,
-        written_cells=written_cells,
     )
     registered = registered_nodes()
     if registered is not None:

@@ -9,11 +9,9 @@ import jax
 
 from partax import _core, _stages
 from partax._core import JitFunction
-from partax._failures import explain_failure
 from partax._options import DonateMode, Options, check_donate, check_trace
-from partax._parameters import argument_names, call_parameters, value_names, values_meant
-from partax._shardings import leaf_out_shardings
-from partax._target import build_target, names_of, to_device, traced_function
+from partax._parameters import argument_names
+from partax._target import names_of
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -201,13 +199,6 @@ def filter_jit(
 # What only a trace or a report needs is imported then: `import partax` is to be quick.
 
 
-def _new_history(*arguments: Any) -> Any:
-    from partax import _records
-
-    _core.configure(new_history=_records.new_history, begin_trace=_records.begin_trace, end_trace=_records.end_trace)
-    return _records.new_history(*arguments)
-
-
 def _report(self: JitFunction[..., Any]) -> Any:
     """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
 
@@ -223,18 +214,7 @@ def _report(self: JitFunction[..., Any]) -> Any:
 
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
-    _core.configure(
-        traced_function=traced_function,
-        build_target=build_target,
-        to_device=to_device,
-        out_shardings=leaf_out_shardings,
-        explain_failure=explain_failure,
-        call_parameters=call_parameters,
-        value_names=value_names,
-        values_meant=values_meant,
-        wrapper_type=JitFunction,
-        new_history=_new_history,
-    )
+    _core.configure(wrapper_type=JitFunction)
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
     for name, method in (
