@@ -134,6 +134,14 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
       "What is read next of a value: see readings.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
       py::arg("absent"));
   module.def(
+      "items_of",
+      [](const py::object& value, const py::object& absent) {
+        std::vector<Ref> items;
+        each_inner(value.ptr(), [&](const Ref& item) { items.push_back(item ? item : Ref::borrow(absent.ptr())); });
+        return give(tuple_of(std::move(items)));
+      },
+      "What a static value consists of.", py::arg("value"), py::arg("absent"));
+  module.def(
       "unproven",
       [](const py::object& callable) {
         return py::str(with_path("callable", [&] { return Readings::of(callable.ptr(), false)->unproven(); }));

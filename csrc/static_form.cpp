@@ -203,64 +203,6 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   return checked_int(PyObject_RichCompareBool(left_text.get(), right_text.get(), Py_EQ)) == 1;
 }
 
-namespace {
-
-std::vector<Ref> inner_items(PyObject* value) {
-  std::vector<Ref> items;
-  each_inner(value, [&](const Ref& item) { items.push_back(item); });
-  return items;
-}
-
-// A frozen dataclass with other attributes, or itself where it cannot be made anew.
-Ref rebuilt_dataclass(PyObject* value, const std::vector<Ref>& attributes) {
-  PyTypeObject* type = Py_TYPE(value);
-  if (type->tp_base != &PyBaseObject_Type && type->tp_new != PyBaseObject_Type.tp_new) return Ref::borrow(value);
-  const Ref empty = Ref::checked(PyTuple_New(0));
-  Ref copy = Ref::checked(PyBaseObject_Type.tp_new(type, empty.get(), nullptr));
-  std::size_t i = 0;
-  each_attribute(value, [&](PyObject* name, const Ref&) {
-    const Ref& item = attributes.at(i++);
-    if (item) checked_int(PyObject_GenericSetAttr(copy.get(), name, item.get()));
-  });
-  return copy;
-}
-
-// A partial of other things: its function, its arguments, and the values of its keywords.
-Ref rebuilt_partial(PyObject* value, const std::vector<Ref>& parts) {
-  std::vector<Ref> positional{parts[0]};
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts[1].get()); ++i) {
-    positional.push_back(Ref::borrow(PyTuple_GET_ITEM(parts[1].get(), i)));
-  }
-  const Ref keywords = Ref::checked(PyDict_Copy(attribute(value, "keywords").get()));
-  const Ref items = items_of_dict(keywords.get());
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-    PyObject* name = PyTuple_GET_ITEM(PyList_GET_ITEM(items.get(), i), 0);
-    checked_int(PyDict_SetItem(keywords.get(), name, parts.at(2 + static_cast<std::size_t>(i)).get()));
-  }
-  Ref made = Ref::checked(PyObject_Call(reinterpret_cast<PyObject*>(Py_TYPE(value)),
-                                        tuple_of(std::move(positional)).get(), keywords.get()));
-  each_attribute(value, [&](PyObject* name, const Ref& item) {
-    checked_int(PyObject_GenericSetAttr(made.get(), name, item.get()));
-  });
-  return made;
-}
-
-// An immutable value of the same form with other items.
-Ref rebuilt_of(PyObject* value, std::vector<Ref> items) {
-  if (PyTuple_CheckExact(value)) return tuple_of(std::move(items));
-  if (PyTuple_Check(value)) {
-    const Ref arguments = Ref::checked(PyTuple_Pack(2, Py_TYPE(value), tuple_of(std::move(items)).get()));
-    return Ref::checked(
-        PyObject_CallObject(attribute(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__").get(), arguments.get()));
-  }
-  if (PyFrozenSet_CheckExact(value)) return Ref::checked(PyFrozenSet_New(tuple_of(std::move(items)).get()));
-  if (PyMethod_Check(value)) return Ref::checked(PyMethod_New(items[0].get(), items[1].get()));
-  if (form_of(value) == Form::kFrozenDataclass) return rebuilt_dataclass(value, items);
-  return rebuilt_partial(value, items);
-}
-
-}  // namespace
-
 void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit) {
   const Form form = form_of(value);
   if (form == Form::kFrozenDataclass) {
@@ -276,49 +218,42 @@ void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit) {
   }
 }
 
-Ref rebuilt(PyObject* value, const Replacement& replacement) {
-  if (Ref other = replacement(value)) return other;
-  const DepthGuard guard;
+namespace {
+
+// A copy of a built-in container down to its atoms; Python makes that of anything else.
+Ref fresh(PyObject* value) {
+  const Form form = form_of(value);
+  const bool is_partial = reinterpret_cast<PyObject*>(Py_TYPE(value)) == hooks().partial_type.get();
+  if (!is_composite(form) && form != Form::kByteArray && !is_partial) return Ref::borrow(value);
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
-  if (Py_IS_TYPE(value, &PySet_Type)) {
-    Ref copy = Ref::checked(PySet_New(nullptr));
-    for (const Ref& item : inner_items(value)) {
-      checked_int(PySet_Add(copy.get(), rebuilt(item.get(), replacement).get()));
-    }
-    return copy;
+  const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value),
+             is_list = PyList_CheckExact(value);
+  if (!is_dict && !is_tuple && !is_list && !Py_IS_TYPE(value, &PySet_Type)) {
+    return call_python("partax._own_statics", "copied", value);
   }
-  if (PyList_CheckExact(value)) {
-    Ref copy = Ref::checked(PyList_GetSlice(value, 0, PyList_GET_SIZE(value)));
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(copy.get()); ++i) {
-      Ref item = rebuilt(PyList_GET_ITEM(copy.get(), i), replacement);
-      checked_int(PyList_SetItem(copy.get(), i, item.release()));
-    }
-    return copy;
-  }
-  if (PyDict_CheckExact(value)) {
-    Ref copy = Ref::checked(PyDict_Copy(value));
-    const Ref items = items_of_dict(copy.get());
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-      PyObject* pair = PyList_GET_ITEM(items.get(), i);
-      const Ref item = rebuilt(PyTuple_GET_ITEM(pair, 1), replacement);
-      checked_int(PyDict_SetItem(copy.get(), PyTuple_GET_ITEM(pair, 0), item.get()));
-    }
-    return copy;
-  }
-  if (is_mutable_form(form_of(value))) return Ref::borrow(value);
-  std::vector<Ref> items = inner_items(value);
+  const DepthGuard guard;
+  std::vector<Ref> items;
   bool same = true;
-  for (Ref& item : items) {
-    if (!item) continue;
-    const Ref before = std::exchange(item, rebuilt(item.get(), replacement));
-    same = same && item.get() == before.get();
+  each_item(value, form, [&](const Ref& item) {
+    const bool is_key = is_dict && items.size() % 2 == 0;
+    items.push_back(is_key ? item : fresh(item.get()));
+    same = same && items.back().get() == item.get();
+  });
+  if (is_tuple) return same ? Ref::borrow(value) : tuple_of(std::move(items));
+  if (!is_dict) {
+    const Ref tuple = tuple_of(std::move(items));
+    return Ref::checked(is_list ? PySequence_List(tuple.get()) : PySet_New(tuple.get()));
   }
-  return same ? Ref::borrow(value) : rebuilt_of(value, std::move(items));
+  Ref copy = Ref::checked(PyDict_New());
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    checked_int(PyDict_SetItem(copy.get(), items[i].get(), items[i + 1].get()));
+  }
+  return copy;
 }
 
-Ref copied(PyObject* value) {
-  return holds_mutable(value) ? rebuilt(value, [](PyObject*) { return Ref(); }) : Ref::borrow(value);
-}
+}  // namespace
+
+Ref copied(PyObject* value) { return holds_mutable(value) ? fresh(value) : Ref::borrow(value); }
 
 bool holds_mutable(PyObject* value) {
   const Form form = form_of(value);

@@ -176,13 +176,8 @@ Ref numpy_bytes(PyObject* scalar);
 // == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
 
-// The value with other objects in it: what `replacement(object)` gives instead, empty for one that stays, is asked of
-// the value and of all that it consists of: items of tuples, named tuples, lists, dicts and sets, fields of frozen
-// dataclasses, parts of partials and methods. What has none stays the same object, but lists, dicts, sets and
-// bytearrays are always new ones; those of subclasses stay.
-using Replacement = std::function<Ref(PyObject*)>;
-Ref rebuilt(PyObject* value, const Replacement& replacement);
-// Visits the items of what `rebuilt` looks into, in one order.
+// Visits what a value consists of, in one order: items of tuples, lists, dicts and sets, fields of frozen dataclasses,
+// parts of partials and methods.
 void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit);
 // A copy of a mutable built-in container, or of what holds such; else the value itself.
 Ref copied(PyObject* value);

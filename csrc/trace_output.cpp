@@ -1,7 +1,5 @@
 #include "trace_output.h"
 
-#include <unordered_map>
-
 #include "rebuild.h"
 
 namespace partax {
@@ -19,21 +17,8 @@ struct OutputNode {
   PyObject* results;  // tuple
 };
 
-// Stands in a static value for something that each call gives its own object for. It can be called, as what a partial
-// is of must be.
-struct Placeholder {
-  PyObject_HEAD
-  std::size_t index;
-};
-
 PyTypeObject* handle_type = nullptr;
 PyTypeObject* node_type = nullptr;
-PyTypeObject* placeholder_type = nullptr;
-
-PyObject* call_placeholder(PyObject*, PyObject*, PyObject*) noexcept {
-  PyErr_SetString(PyExc_TypeError, "partax: a placeholder was called");
-  return nullptr;
-}
 
 template <typename Object>
 Object* as(PyObject* object) noexcept {
@@ -131,10 +116,13 @@ class CallLeaves final : public LeafSource {
     const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
     if (source == TraceOutput::kStored) return LeafSource::static_value(spec, index);
     if (source >= 0) return own(static_cast<std::size_t>(source));
-    const Ref filled = spec.statics[index].value();
-    return rebuilt(filled.get(), [&](PyObject* object) {
-      return Py_TYPE(object) == placeholder_type ? own(as<Placeholder>(object)->index) : Ref();
-    });
+    const Ref made = spec.statics[index].value();
+    std::vector<Ref> all;
+    for (std::size_t i = 0; i < output_.own.size(); ++i) {
+      all.push_back(own(i));
+      if (!all.back()) all.back() = Ref::borrow(Py_None);
+    }
+    return call_python("partax._own_statics", "filled", made, tuple_of(std::move(all)));
   }
 
  private:
@@ -177,12 +165,6 @@ Ref register_trace_output_types() {
       {Py_tp_doc, const_cast<char*>(kNodeDoc)}, {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {0, nullptr}};
   static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
-  static PyType_Slot placeholder_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(free_heap_object)},
-                                            {Py_tp_call, reinterpret_cast<void*>(call_placeholder)},
-                                            {0, nullptr}};
-  static PyType_Spec placeholder_spec = {"partax._core.Placeholder", sizeof(Placeholder), 0,
-                                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, placeholder_slots};
-  placeholder_type = reinterpret_cast<PyTypeObject*>(Ref::checked(PyType_FromSpec(&placeholder_spec)).release());
   Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));
   Ref node = Ref::checked(PyType_FromSpec(&node_spec));
   Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
@@ -193,92 +175,33 @@ Ref register_trace_output_types() {
   return result;
 }
 
-namespace {
-
-bool is_plain(PyObject* value) noexcept {
-  return value == Py_None || PyBool_Check(value) != 0 || PyLong_CheckExact(value) != 0 ||
-         PyFloat_CheckExact(value) != 0 || PyUnicode_CheckExact(value) != 0 || PyBytes_CheckExact(value) != 0 ||
-         PyComplex_CheckExact(value) != 0;
-}
-
-// Where each object that came in with a call is: by address.
-class OwnStatics {
- public:
-  OwnStatics(const TreeSpec& arguments, const TreeSpec& key, std::vector<OwnStatic>& found) : key_(key), found_(found) {
-    for (std::size_t i = 0; i < arguments.statics.size(); ++i) {
-      if (PyObject* value = arguments.statics[i].identity()) known_.emplace(value, Place{i, {}});
-    }
-    for (std::size_t i = 0; i < arguments.statics.size(); ++i) {
-      if (PyObject* value = arguments.statics[i].identity()) add_inner(value, i, {});
-    }
-  }
-
-  // The index in `found` of an object that came in, or -1.
-  std::int32_t index_of(PyObject* object) {
-    const auto known = known_.find(object);
-    if (known == known_.end()) return -1;
-    Place& place = known->second;
-    if (place.found < 0) {
-      place.found = static_cast<std::int32_t>(found_.size());
-      found_.push_back(OwnStatic{place.index, place.inner, key_.statics[place.index].for_result()});
-    }
-    return place.found;
-  }
-
- private:
-  struct Place {
-    std::size_t index;
-    std::vector<std::size_t> inner;
-    std::int32_t found = -1;
-  };
-
-  void add_inner(PyObject* value, std::size_t index, const std::vector<std::size_t>& above) {
-    if (above.size() >= 100 || is_plain(value)) return;
-    std::size_t item = 0;
-    each_inner(value, [&](const Ref& inner) {
-      std::vector<std::size_t> path = above;
-      path.push_back(item++);
-      if (!inner || is_plain(inner.get()) || !known_.emplace(inner.get(), Place{index, path}).second) return;
-      add_inner(inner.get(), index, path);
-    });
-  }
-
-  const TreeSpec& key_;
-  std::vector<OwnStatic>& found_;
-  std::unordered_map<PyObject*, Place> known_;
-};
-
-Ref make_placeholder(std::int32_t index) {
-  Ref object = Ref::checked(placeholder_type->tp_alloc(placeholder_type, 0));
-  as<Placeholder>(object.get())->index = static_cast<std::size_t>(index);
-  return object;
-}
-
-}  // namespace
-
 void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& key) {
-  OwnStatics given(arguments, key, own);
-  static_source.assign(spec.statics.size(), kStored);
+  const auto objects = [](const TreeSpec& of) {
+    std::vector<Ref> all;
+    for (const StaticValue& value : of.statics) {
+      PyObject* const object = value.identity();
+      all.push_back(Ref::borrow(object == nullptr ? Py_None : object));
+    }
+    return tuple_of(std::move(all));
+  };
+  const Ref told = call_python("partax._own_statics", "find_own_statics", objects(arguments), objects(spec));
+  each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& place) {
+    const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(place.get(), 0));
+    own.push_back(OwnStatic{index, {}, key.statics[index].for_result()});
+    each_item(PyTuple_GET_ITEM(place.get(), 1), Form::kTuple,
+              [&](const Ref& item) { own.back().inner.push_back(PyLong_AsSize_t(item.get())); });
+  });
   bool any = false;
   for (std::size_t i = 0; i < spec.statics.size(); ++i) {
+    PyObject* source = PyTuple_GET_ITEM(PyTuple_GET_ITEM(told.get(), 1), i);
     StaticValue& value = spec.statics[i];
-    PyObject* object = value.identity();
-    if (object == nullptr) continue;
-    static_source[i] = given.index_of(object);
+    static_source.push_back(static_cast<std::int32_t>(PyLong_AsLong(PyTuple_GET_ITEM(source, 0))));
     if (static_source[i] >= 0) {
       value = own[static_cast<std::size_t>(static_source[i])].known;
+    } else if (static_source[i] == kTemplate) {
+      value = StaticValue::loose(Ref::borrow(PyTuple_GET_ITEM(source, 1)));
     } else {
-      const std::size_t before = own.size();
-      std::size_t used = 0;
-      Ref filled = is_plain(object) ? Ref() : rebuilt(object, [&](PyObject* inner) {
-        const std::int32_t index = is_plain(inner) ? -1 : given.index_of(inner);
-        if (index < 0) return Ref();
-        ++used;
-        return make_placeholder(index);
-      });
-      const bool is_template = used > 0 || own.size() > before;
-      static_source[i] = is_template ? kTemplate : kStored;
-      value = is_template ? StaticValue::loose(std::move(filled)) : value.handed_out();
+      value = value.handed_out();
     }
     any = any || static_source[i] != kStored;
   }
