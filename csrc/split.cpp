@@ -176,6 +176,7 @@ class Splitter final : public WalkObserver {
     flatten_into(prefix, filter.object.get(), children_only());
     open_alike(prefix, object, level, "the filter");
     std::vector<FilterPtr> filters;
+    filters.reserve(prefix.leaves.size());
     for (std::size_t i = 0; i < prefix.leaves.size(); ++i) {
       filters.push_back(
           below([&] { return child_segment(object, i); }, [&] { return reader_.read(prefix.leaves[i]); }));

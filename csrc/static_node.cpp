@@ -202,7 +202,9 @@ bool may_repeat(const std::vector<Ref>& keys) {
 void tell_apart(std::vector<Ref>& keys) {
   if (!may_repeat(keys)) return;
   const Ref distinct = call_python("partax._flat", "told_apart", tuple_of(keys));
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = Ref::borrow(PyList_GetItem(distinct.get(), i));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = Ref::borrow(PyList_GET_ITEM(distinct.get(), static_cast<Py_ssize_t>(i)));
+  }
 }
 
 // ---- Static.
@@ -342,7 +344,8 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     leaves.push_back(std::move(leaf));
   }
   if (!right) {
-    call_python("partax._flat", "raise_wrong_keys", keys, dicts);
+    const Ref error = call_python("partax._flat", "wrong_keys", keys, dicts);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
     throw PythonError{};
   }
   ListedLeaves source(leaves);

@@ -4,7 +4,7 @@ import copyreg
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import jax
 
@@ -107,8 +107,8 @@ def told_apart(keys: tuple[str, ...]) -> list[str]:
     return distinct
 
 
-def raise_wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> NoReturn:
-    """Tells how the dictionaries' keys differ from the paths. Called by the native flat_combine."""
+def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:
+    """The error that tells how the dictionaries' keys differ from the paths. Called by the native flat_combine."""
     expected = set(paths)
     found = Counter(key for part in dicts for key in part)
     missing = [path for path in paths if path not in found]
@@ -119,7 +119,7 @@ def raise_wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) 
     suggested = [_with_nearest(key, missing or paths) for key in unexpected[:_SHOWN_NEAREST]]
     lines += _listed("unexpected", [*suggested, *map(repr, unexpected[_SHOWN_NEAREST:])], len(unexpected))
     lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
-    raise _KeysError("\n".join(lines))
+    return _KeysError("\n".join(lines))
 
 
 def _with_nearest(key: Any, paths: Sequence[str]) -> str:
