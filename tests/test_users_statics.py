@@ -6,6 +6,7 @@ from __future__ import annotations
 import array as c_arrays
 import collections
 import dataclasses
+import enum
 import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -190,6 +191,20 @@ def test_containers_in_aux_data_are_those_of_the_call(kind: str, carrier: str) -
         tree = CARRIERS[carrier](MUTABLE[kind]())
         returned = step(tree)
         assert returned.static is tree.static
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@pytest.mark.parametrize("kind", [frozenset, set])
+def test_an_item_of_a_set_is_that_item_in_whatever_order_equal_sets_have_theirs(kind: Callable[..., Any]) -> None:
+    red = filter_jit(lambda held, x: (next(item for item in held if item is Colour.RED), x + 1))
+    for _ in range(50):
+        # The hash of a NaN is its address, and so is its place.
+        items = kind([float("nan"), Colour.RED, Colour.BLUE])
+        assert red(items, jnp.float32(1))[0] is Colour.RED
 
 
 def test_keys_of_a_dictionary_are_those_of_the_call() -> None:

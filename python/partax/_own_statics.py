@@ -48,6 +48,8 @@ class _OwnStatics:
     def _add_inner(self, value: Any, i: int, path: tuple[int, ...]) -> None:
         if len(path) >= _MOST_LEVELS or id(type(value)) in _PLAIN:
             return
+        if isinstance(value, (set, frozenset)):
+            return  # its items have no places: equal sets may have them in another order
         for item, inner in enumerate(_core.items_of(value, _NOTHING)):
             place = (i, (*path, item))
             is_plain = inner is _NOTHING or id(type(inner)) in _PLAIN
