@@ -21,9 +21,10 @@ Ref described_node(const Node& node, const std::vector<std::string>* segments) {
     children = node.info->child_names;
   }
   PyObject* type = node.info == nullptr ? Py_None : reinterpret_cast<PyObject*>(node.info->type);
-  return Ref::checked(Py_BuildValue("(sOnnOO)", kind_name(node.kind), type, static_cast<Py_ssize_t>(node.arity),
-                                    static_cast<Py_ssize_t>(node.first_static), tuple_of(std::move(children)).get(),
-                                    tuple_of(field_names(node)).get()));
+  return Ref::checked(Py_BuildValue("(sOsnnOO)", kind_name(node.kind), type,
+                                    node.info == nullptr ? "None" : node.info->type->tp_name,
+                                    static_cast<Py_ssize_t>(node.arity), static_cast<Py_ssize_t>(node.first_static),
+                                    tuple_of(std::move(children)).get(), tuple_of(field_names(node)).get()));
 }
 
 // () where the field is absent, None where the value is gone.

@@ -107,9 +107,8 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::st
   }
   const Ref root = root_of("");
   const Ref found = opens ? described(level.spec, root) : Ref::borrow(Py_None);
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-  const Ref message =
-      call_python("partax._described", "unlike_nodes", described(prefix.spec, root), found, type, exact_unicode(what));
+  const Ref message = call_python("partax._described", "unlike_nodes", described(prefix.spec, root), found,
+                                  unicode(type_name(object)), exact_unicode(what));
   throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
 }
 

@@ -235,15 +235,20 @@ Ref fresh(PyObject* value) {
   std::vector<Ref> items;
   bool same = true;
   each_item(value, form, [&](const Ref& item) {
-    const bool is_key = is_dict && items.size() % 2 == 0;
-    items.push_back(is_key ? item : fresh(item.get()));
+    items.push_back(item);
+    if (!is_dict || items.size() % 2 == 0) items.back() = fresh(item.get());
     same = same && items.back().get() == item.get();
   });
-  if (is_tuple) return same ? Ref::borrow(value) : tuple_of(std::move(items));
-  if (!is_dict) {
-    const Ref tuple = tuple_of(std::move(items));
-    return Ref::checked(is_list ? PySequence_List(tuple.get()) : PySet_New(tuple.get()));
+  if (is_tuple && same) return Ref::borrow(value);
+  if (is_tuple) return tuple_of(std::move(items));
+  if (is_list) {  // not from a tuple, which CPython 3.11 leaks where there is no memory for the items
+    Ref copy = Ref::checked(PyList_New(static_cast<Py_ssize_t>(items.size())));
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      PyList_SET_ITEM(copy.get(), static_cast<Py_ssize_t>(i), items[i].release());
+    }
+    return copy;
   }
+  if (!is_dict) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
   Ref copy = Ref::checked(PyDict_New());
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     checked_int(PyDict_SetItem(copy.get(), items[i].get(), items[i + 1].get()));

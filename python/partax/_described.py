@@ -24,6 +24,7 @@ class Node(NamedTuple):
     Attributes:
       kind: its family; a leaf of arity n > 0 stands for n leaves in a row.
       cls: its type; None for leaves.
+      type_name: what messages call the type.
       arity: how many children it has.
       first: the index of its first static value.
       children: the names of its children, or (of a registered node) the segments of their paths, if they are known.
@@ -32,6 +33,7 @@ class Node(NamedTuple):
 
     kind: str
     cls: Any
+    type_name: str
     arity: int
     first: int
     children: tuple[str, ...]
@@ -51,13 +53,14 @@ class Node(NamedTuple):
         return self.first + (self.kind == "default_dict")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, otherwise: str = "<{}>") -> str:
+    """The repr of a value; of one that has none the name of its type."""
     try:
         return repr(value)
     except MemoryError:
         raise
     except Exception:
-        return f"<{type(value).__name__}>"
+        return otherwise.format(type(value).__name__)
 
 
 def _segment(node: Node, statics: tuple[Any, ...], i: int) -> str:
@@ -97,7 +100,7 @@ class Place(NamedTuple):
 def _walk(data: Data) -> Iterator[Place]:
     """Visits the nodes in pre-order, and each node that is no leaf once more at its end."""
     nodes, _, roots = data
-    levels = [_Level("", Node("call", None, 1, 0, (), ()), roots)]
+    levels = [_Level("", Node("call", None, "", 1, 0, (), ()), roots)]
     for fields in nodes:
         node = Node(*fields)
         if node.kind == "call":
@@ -214,7 +217,7 @@ def tree_text(data: Data) -> str:
 
 def _node_text(node: Node, below: list[str], value: Any) -> str:
     inner = ", ".join(below)
-    name = "" if node.cls is None else node.cls.__name__
+    name = node.type_name.rpartition(".")[2]
     if node.kind == "none":
         return "None"
     if node.kind == "static":
@@ -240,9 +243,9 @@ def _node_text(node: Node, below: list[str], value: Any) -> str:
 
 
 def _described(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
-    if node.cls is None or node.kind == "none":
+    text = f"a `{node.type_name}`"
+    if node.kind == "none":
         return "None"
-    text = f"a `{node.cls.__name__}`"
     if node.kind in _DICTS:
         keys = [held[0] for held in statics[node.first_key : node.first_key + node.arity] if held]
         return f"{text} with the keys {_cut(keys)}"
@@ -253,24 +256,24 @@ def _described(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
 
 
 def _cut(value: Any) -> str:
-    text = _shown(value)
+    text = _shown(value, "a `{}`")
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def unlike_nodes(expected: Data, found: Data | None, cls: type, what: str) -> str:
+def unlike_nodes(expected: Data, found: Data | None, type_name: str, what: str) -> str:
     """The message for a node that is not like the one of `what` beside it.
 
     Args:
       expected: the node of `what`, opened by one level.
       found: the other node, or None if it is a leaf.
-      cls: its type.
+      type_name: of its type.
       what: the name of the tree that decides.
 
     Returns:
       The message.
     """
     node = Node(*expected[0][0])
-    text = f"a `{cls.__name__}`"
+    text = f"a `{type_name}`"
     if found is not None:
         other = Node(*found[0][0])
         text = _described(other, found[1], other.cls is node.cls)

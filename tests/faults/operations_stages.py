@@ -132,7 +132,8 @@ def _() -> Case:
 def _() -> Case:
     (_, one), (_, other) = _core.flatten(everything()), _core.flatten(everything())
     _, third = _core.flatten([1])
-    return Case(lambda: (one == other, one == third), equals((True, False)), state=lambda: describe(one))
+    run = lambda: (one == other, one == third)
+    return Case(run, equals((True, False)), state=lambda: describe(one), allocates=False)
 
 
 @operation("describe_tree")
