@@ -20,6 +20,7 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
         call_python("partax._records", "new_history", frame.function, cache.options, exact_unicode(cache.difference));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
+  end_ = python_function("partax._records", "end_trace");
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
@@ -54,11 +55,8 @@ TraceRecorder::~TraceRecorder() {
   }
   if (!record_) return;
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
-  try {
-    call_python("partax._records", "end_trace", record_, truth(failed_));
-  } catch (const PythonError&) {
-    PyErr_WriteUnraisable(record_.get());
-  }
+  const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(end_.get(), record_.get(), truth(failed_), nullptr));
+  if (!done) PyErr_WriteUnraisable(record_.get());
   if (exception) restore_exception(std::move(exception));
 }
 
