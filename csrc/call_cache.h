@@ -41,8 +41,8 @@ struct Entry {
   std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
-  std::unordered_map<PyObject*, Ref>
-      owners;                      // of shared caches: weak references to the callables that live, by address
+  // Of shared caches: weak references to the callables that live, by address.
+  std::unordered_map<PyObject*, Ref> owners;
   std::size_t used = 0;            // when it was found last
   std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
   bool in_table = false;

@@ -34,12 +34,16 @@ void open(PyObject* it, Readings::Parts parts, PyObject* argument, std::vector<R
   switch (parts) {
     case Readings::kNone:
       return;
+    case Readings::kType:
+      return add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
     case Readings::kItems:
     case Readings::kState:
       add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
       return each_item(it, parts == Readings::kItems ? form_of(it) : Form::kSubclass, add);
-    case Readings::kAsked: {
-      const Ref told = Ref::checked(PyObject_CallOneArg(argument, it));
+    case Readings::kAsked: {  // the argument is (type, function)
+      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      if (reinterpret_cast<PyObject*>(Py_TYPE(it)) != PyTuple_GetItem(argument, 0)) return;
+      const Ref told = Ref::checked(PyObject_CallOneArg(PyTuple_GET_ITEM(argument, 1), it));
       return each_item(told.get(), PyTuple_Check(told.get()) ? Form::kTuple : Form::kAtom, add);
     }
     case Readings::kClass: {

@@ -21,7 +21,7 @@ from partax._proofs import Facts, facts, global_names, is_installed, is_of_libra
 _MOST = 20_000
 # What is expected of a value, and what is read next of it: csrc/readings.h has these by number.
 _ANYTHING, _THERE, _NEW, _MET, _ABSENT, _EQUAL, _OBJECT, _CODE, _ADDRESS = range(9)
-_NONE, _ITEMS, _STATE, _FUNCTION, _CLASS, _ASKED = range(6)
+_NONE, _TYPE, _ITEMS, STATE, _FUNCTION, _CLASS, _ASKED = range(7)
 _NOTHING: Any = object()  # stands for a part that is not there
 
 # By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
@@ -228,7 +228,7 @@ class _Walk:
             self.holds_arrays = True
             return self._object(it)
         if known.enum:
-            return self._read(self._open(it, _OBJECT, _ASKED, _type_of), (".__class__",))
+            return self._read(self._open(it, _OBJECT, _TYPE), (".__class__",))
         if known.constant:
             return self._constant(it)
         return self._instance(it) if known.in_reach else self._unproven(it)
@@ -276,7 +276,7 @@ class _Walk:
         self._read((cls, *found), (".__class__", *(segment for text in texts for segment in (".__dict__", text))))
 
     def _partial(self, it: Any) -> None:
-        cls, content, *state = self._open(it, _NEW, _STATE)
+        cls, content, *state = self._open(it, _NEW, STATE)
         segments = [segment for name in state[::2] for segment in (".__dict__", _attribute(name))]
         steps: list[Any] = [(_Walk._object, cls, ".__class__"), (_Walk._parts_of_partial, content, "")]
         self._read_by(steps + [(_Walk._value, *part) for part in zip(state, segments, strict=True)])
@@ -313,7 +313,7 @@ class _Walk:
         is_value = cls is types.SimpleNamespace or (base is not None and _compares_as(cls, base))
         is_value = is_value or (cls.__hash__ is not None and not _compares_as(cls, object, _COMPARING))
         # One without weak references can be a mark, as a class without slots gives many.
-        found = self._open(it, _NEW if is_value else _OBJECT if cls.__weakrefoffset__ else _EQUAL, _STATE)
+        found = self._open(it, _NEW if is_value else _OBJECT if cls.__weakrefoffset__ else _EQUAL, STATE)
         if not is_value and not cls.__weakrefoffset__ and len(found) > 2:
             raise _UnprovenError
         names = (segment for name in found[2::2] for segment in (".__dict__", _attribute(name)))
@@ -356,38 +356,24 @@ def _followed(chain: tuple[str, ...], module_globals: dict[str, Any], builtins: 
     return ".".join(chain[: max(length, 1)])
 
 
-def _asking(cls: Any, ask: Callable[[Any], Any], *segments: str) -> tuple[int, tuple[Any, tuple[str, ...]]]:
-    """What is read of instances of a class by Python: the class, and what `ask` gives, which are these parts."""
-
-    def parts(it: Any) -> tuple[Any, ...]:
-        found = ask(it) if type(it) is cls else None
-        return () if found is None else (cls, *found)
-
-    return id(cls), (parts, segments)
-
-
-def _type_of(it: Any) -> tuple[type]:
-    return (type(it),)
-
-
 _ARRAYS = (concrete_array_type(), jax.Array)
-_ASKING = dict(
+# What is read of instances of some classes, and as which parts.
+_ASKED_OF: tuple[tuple[Any, Callable[[Any], Any], tuple[str, ...]], ...] = (
+    (set, lambda it: (frozenset(it),), ("",)),
+    (bytearray, lambda it: (bytes(it),), ("",)),
+    (types.MappingProxyType, lambda it: (dict(it),), ("",)),
+    (property, operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
+    (staticmethod, lambda it: (it.__func__,), (".__func__",)),
+    (classmethod, lambda it: (it.__func__,), (".__func__",)),
+    (functools.cached_property, lambda it: (it.func,), (".func",)),
+    (type(jax.jit(len)), jit_parts, (".__wrapped__", ".<options>")),
     (
-        _asking(set, lambda it: (frozenset(it),), ""),
-        _asking(bytearray, lambda it: (bytes(it),), ""),
-        _asking(types.MappingProxyType, lambda it: (dict(it),), ""),
-        _asking(property, operator.attrgetter("fget", "fset", "fdel"), ".fget", ".fset", ".fdel"),
-        _asking(staticmethod, lambda it: (it.__func__,), ".__func__"),
-        _asking(classmethod, lambda it: (it.__func__,), ".__func__"),
-        _asking(functools.cached_property, lambda it: (it.func,), ".func"),
-        _asking(type(jax.jit(len)), jit_parts, ".__wrapped__", ".<options>"),
-        _asking(
-            _core.JitFunction,
-            operator.attrgetter("_function", "__self__", "_options.key"),
-            *(".__wrapped__", ".__self__", ".<options>"),
-        ),
-    )
+        _core.JitFunction,
+        operator.attrgetter("_function", "__self__", "_options.key"),
+        (".__wrapped__", ".__self__", ".<options>"),
+    ),
 )
+_ASKING = {id(cls): ((cls, ask), segments) for cls, ask, segments in _ASKED_OF}
 _BY_TYPE: dict[int, Callable[[_Walk, Any], None]] = {
     id(tuple): _Walk._tuple,
     id(list): _Walk._items,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from partax import _core
+from partax._code_reads import STATE
 
 # A value that came in, and which item of which item of it.
 _Place = tuple[int, tuple[int, ...]]
 
 _PLAIN = {*map(id, (type(None), bool, int, float, str, bytes, complex))}
-_STATE = 2  # of `_core.parts_of`: the type, the content, and names and values of attributes
 _MOST_LEVELS = 100
 _NOTHING: Any = object()  # stands for an attribute that is not there, and for no other object
 
@@ -143,7 +143,7 @@ def _made_of(value: Any, items: list[Any]) -> Any:
     if cls.__base__ is not object and cls.__new__ is not object.__new__:
         return value  # a dataclass that cannot be made anew
     made = object.__new__(cls)
-    for name, item in zip(_core.parts_of(value, _STATE, None, _NOTHING)[2::2], items, strict=True):
+    for name, item in zip(_core.parts_of(value, STATE, None, _NOTHING)[2::2], items, strict=True):
         if item is not _NOTHING:
             object.__setattr__(made, name, item)
     return made
