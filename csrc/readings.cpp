@@ -75,6 +75,14 @@ void open(PyObject* it, Readings::Parts parts, PyObject* argument, std::vector<R
 bool is_equal(PyObject* known, PyObject* now) {
   if (known == now) return true;
   if (Py_TYPE(known) != Py_TYPE(now) || form_of(now) == Form::kCallable) return false;
+  if (PyTuple_CheckExact(known)) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(known);
+    bool equal = PyTuple_GET_SIZE(now) == size;
+    for (Py_ssize_t i = 0; equal && i < size; ++i) {
+      equal = is_equal(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(now, i));
+    }
+    return equal;
+  }
   return StaticValue::loose(Ref::borrow(known)).sealed(nullptr).equals(now);
 }
 

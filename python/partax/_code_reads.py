@@ -205,7 +205,13 @@ class _Walk:
 
     def _asked(self, it: Any) -> None:
         ask, segments = _ASKING[id(type(it))]
-        self._read(self._open(it, _NEW, _ASKED, ask), (".__class__", *segments))
+        found = self._open(it, _NEW, _ASKED, ask)
+        notes = [_Walk._options if segment == ".<options>" else _Walk._value for segment in segments]
+        self._read_by(list(zip((_Walk._value, *notes), found, (".__class__", *segments), strict=True)))
+
+    def _options(self, it: Any) -> None:
+        """A tuple that most often has nothing but constants: one check of all."""
+        return self._constant(it) if _is_constant(it) else self._value(it)
 
     def _other(self, it: Any) -> None:
         cls = type(it)
@@ -326,6 +332,13 @@ def _attribute(name: Any) -> str:
 
 def _compares_as(cls: Any, base: Any, names: tuple[str, ...] = (*_COMPARING, "__hash__")) -> bool:
     return all(getattr(cls, name) is getattr(base, name) for name in names)
+
+
+def _is_constant(it: Any) -> bool:
+    """Whether it makes no difference whether two of a value, or of each in a tuple, are one object."""
+    if type(it) is tuple:
+        return all(map(_is_constant, it))
+    return id(type(it)) in _PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or facts(type(it)).constant
 
 
 def _is_immutable(it: Any) -> bool:

@@ -35,7 +35,7 @@ _CONSTANT_CLASSES = {
     ("jax", "ShapeDtypeStruct"),
     ("jax._src.core", "ShapeDtypeStruct"),
 }
-_CONSTANT_JAX_CLASSES = {"Sharding", "PartitionSpec", "Mesh", "AbstractMesh", "Device", "PyTreeDef"}
+_CONSTANT_JAX_CLASSES = {"Sharding", "PartitionSpec", "Mesh", "AbstractMesh", "Device", "PyTreeDef", "UnspecifiedValue"}
 # What these give is nowhere in reach: a clock, chance, the environment, a file, names that are made up.
 _OUTSIDE = {
     "time": "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time localtime gmtime",
