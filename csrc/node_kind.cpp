@@ -194,14 +194,14 @@ void TypeTable::refresh_registrations() {
     const bool may_change = info->kind == Kind::kStaticLeaf || info->kind == Kind::kNamedTuple;
     if (may_change) leaves.push_back(info->weak_type);
   }
-  bool outdated = false;
+  bool changed = false;
   for (const Ref& weak_type : leaves) {
     Ref type = weak_target(weak_type.get());
     if (!type || checked_int(PyDict_Contains(hooks().registered.get(), type.get())) == 0) continue;
     forget(reinterpret_cast<PyTypeObject*>(type.get()), weak_type.get());
-    outdated = true;
+    changed = true;
   }
-  if (outdated) ++epoch_;
+  if (changed) ++epoch_;
 }
 
 const char* kind_name(Kind kind) noexcept {

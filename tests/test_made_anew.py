@@ -1272,6 +1272,157 @@ def change():
     config.lr = 3.0
 """,
 }
+# What these read is not in what they hold: a library reaches it for them.
+UNPROVEN |= {
+    "module by its name": """
+import importlib, sys, types
+SETTINGS = types.ModuleType("settings_of_the_user")
+sys.modules["settings_of_the_user"] = SETTINGS
+SETTINGS.lr = 2.0
+make = lambda: lambda x: tick(x) * importlib.import_module("settings_of_the_user").lr
+def change():
+    SETTINGS.lr = 3.0
+def restore():
+    sys.modules.pop("settings_of_the_user")
+""",
+    "file by a path": """
+import pathlib, tempfile
+FOLDER = tempfile.TemporaryDirectory()
+PATH = pathlib.Path(FOLDER.name, "lr.txt")
+PATH.write_text("2.0")
+make = lambda: lambda x: tick(x) * float(PATH.read_text())
+def change():
+    PATH.write_text("3.0")
+restore = FOLDER.cleanup
+""",
+    "file by a path made of its name": """
+import pathlib, tempfile
+FOLDER = tempfile.TemporaryDirectory()
+NAME = FOLDER.name + "/lr.txt"
+pathlib.Path(NAME).write_text("2.0")
+def make():
+    def f(x):
+        with pathlib.Path(NAME).open() as file:
+            return tick(x) * float(file.read())
+    return f
+def change():
+    pathlib.Path(NAME).write_text("3.0")
+restore = FOLDER.cleanup
+""",
+    "file by NumPy": """
+import numpy as np, tempfile
+FOLDER = tempfile.TemporaryDirectory()
+NAME = FOLDER.name + "/lr.npy"
+np.save(NAME, 2.0)
+make = lambda: lambda x: tick(x) * float(np.load(NAME))
+def change():
+    np.save(NAME, 3.0)
+restore = FOLDER.cleanup
+""",
+    "function of the user's as one of NumPy's": """
+import numpy as np
+SETTINGS = {"lr": 2.0}
+LR = np.frompyfunc(lambda _: SETTINGS["lr"], 1, 1)
+make = lambda: lambda x: tick(x) * float(LR(0))
+def change():
+    SETTINGS["lr"] = 3.0
+""",
+    "attribute of a member of an enumeration": """
+import enum
+class Mode(enum.Enum):
+    FAST = 1
+    def __init__(self, _):
+        self.lr = 2.0
+make = lambda: lambda x: tick(x) * Mode.FAST.lr
+def change():
+    Mode.FAST.lr = 3.0
+""",
+    "attribute of a member in a closure": """
+import enum
+class Mode(enum.Enum):
+    FAST = 1
+    def __init__(self, _):
+        self.settings = {"lr": 2.0}
+def make():
+    mode = Mode.FAST
+    return lambda x: tick(x) * mode.settings["lr"]
+def change():
+    Mode.FAST.settings["lr"] = 3.0
+""",
+    "value of a member of an enumeration": """
+import enum
+class Mode(enum.Enum):
+    FAST = [2.0]
+make = lambda: lambda x: tick(x) * Mode.FAST.value[0]
+def change():
+    Mode.FAST.value[0] = 3.0
+""",
+    "globals of a frame": """
+import sys
+LR = 2.0
+make = lambda: lambda x: tick(x) * sys._getframe(0).f_globals["L" + "R"]
+def change():
+    global LR
+    LR = 3.0
+""",
+    "context of decimal numbers": """
+import decimal
+decimal.getcontext().prec = 28
+def make():
+    return lambda x: tick(x) * decimal.getcontext().prec
+def change():
+    decimal.getcontext().prec = 3
+def restore():
+    decimal.getcontext().prec = 28
+""",
+    **{
+        f"chance of a module {where}": f"""
+import random, types
+SEED = 0
+{before}
+def make():
+    random.seed(SEED)
+    {inside}
+    def f(x):
+        {body}
+        return tick(x) * {reads}
+    return f
+def change():
+    global SEED
+    SEED = 1
+"""
+        for where, before, inside, body, reads in [
+            ("in a closure", "", "held = random", "pass", "held.random()"),
+            ("in a container", "HELD = {'module': random}", "pass", "pass", "HELD['module'].random()"),
+            ("as an attribute", "HELD = types.SimpleNamespace(module=random)", "pass", "pass", "HELD.module.random()"),
+            ("that the body imports", "", "pass", "import random", "random.random()"),
+            ("of which the body imports a name", "", "pass", "from random import random", "random()"),
+            ("as an argument of a helper", "def by(m): return m.random()", "pass", "pass", "by(random)"),
+            ("in a default", "", "pass", "pass", "(lambda m=random: m.random())()"),
+        ]
+    },
+    **{
+        f"environment {where}": f"""
+import os
+os.environ["LR_OF_THE_USER"] = "2.0"
+def make():
+    {inside}
+    def f(x):
+        {body}
+        return tick(x) * float({reads})
+    return f
+def change():
+    os.environ["LR_OF_THE_USER"] = "3.0"
+def restore():
+    os.environ.pop("LR_OF_THE_USER", None)
+"""
+        for where, inside, body, reads in [
+            ("by a closure", "held = os", "pass", "held.environ['LR_OF_THE_USER']"),
+            ("by an import", "pass", "from os import environ", "environ['LR_OF_THE_USER']"),
+            ("by a function", "held = os", "pass", "held.getenv('LR_OF_THE_USER')"),
+        ]
+    },
+}
 PROGRAMS = PROVEN | UNPROVEN
 
 HEADER = """

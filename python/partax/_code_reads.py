@@ -15,7 +15,17 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._jax_private import concrete_array_type, jit_parts
-from partax._proofs import Facts, facts, global_names, is_installed, is_of_library, read, reads_outside, written_cells
+from partax._proofs import (
+    Facts,
+    facts,
+    global_names,
+    is_installed,
+    is_of_library,
+    leads_outside,
+    read,
+    reads_outside,
+    written_cells,
+)
 
 # A callable that reads more than this is not proven.
 _MOST = 20_000
@@ -33,6 +43,7 @@ _DESCRIPTORS = {
     id(type(vars(Facts)["enum"])),  # of named tuples,
 }
 _CONTAINERS = (tuple, list, dict, set, frozenset, int, bytearray, float, complex, str, bytes)
+_MEMBER = {"_name_", "__objclass__", "_sort_order_", "_inverted_"}
 _COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 # Entries of a class that its statement, and decorators of libraries, write about it.
 _ABOUT_CLASS = """
@@ -103,6 +114,8 @@ class _Walk:
         self._bare = bare
         self._met: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no id in `_met` is used again
+        self._codes: list[types.CodeType] = []  # of the user's functions
+        self._modules: list[tuple[types.ModuleType, int]] = []  # that were met as values, and at which check
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[Callable[[_Walk, Any], None], Any, int, str | int]] = []
 
@@ -117,6 +130,9 @@ class _Walk:
                 note(self, it)
                 if len(self.checks) > _MOST:
                     raise _UnprovenError
+            for module, at in self._modules:
+                if any(leads_outside(module, code) for code in self._codes):
+                    return _place(self.places, at)
         except MemoryError:
             raise
         except Exception:
@@ -218,6 +234,7 @@ class _Walk:
         if issubclass(cls, type):
             return self._class(it)
         if issubclass(cls, types.ModuleType):
+            self._modules.append((it, len(self.checks)))
             return self._object(it) if is_installed(it.__name__) else self._unproven(it)
         known = facts(cls)
         if callable(it) and known.installed and is_of_library(it):
@@ -234,7 +251,7 @@ class _Walk:
             self.holds_arrays = True
             return self._object(it)
         if known.enum:
-            return self._read(self._open(it, _OBJECT, _TYPE), (".__class__",))
+            return self._member(it)
         if known.constant:
             return self._constant(it)
         return self._instance(it) if known.in_reach else self._unproven(it)
@@ -249,6 +266,7 @@ class _Walk:
         if library and is_of_library(it):
             return self._constant(it)
         names, unknown = (None, None) if library else global_names(code)
+        self._codes += [] if library else [code]
         is_root = not self.checks
         found = iter(self._open(it, _NEW, _FUNCTION, names))
         steps: list[Any] = [(_Walk._code, next(found), "")]
@@ -305,12 +323,20 @@ class _Walk:
         for name, entry in zip(found[-entries::2], found[1 - entries :: 2], strict=True):
             if type(name) is not str:
                 raise _UnprovenError
-            # Members of an enumeration never change.
-            if name in about or (is_enum and type(entry) is not types.FunctionType):
+            is_about_enum = is_enum and type(entry) is not types.FunctionType
+            if name in about or (is_about_enum and (type(entry) is not it or _is_plain_member(entry))):
                 steps += [(_Walk._anything, None, ""), (_Walk._anything, None, "")]
             else:
                 steps += [(_Walk._constant, name, ""), (_Walk._value, entry, f".{name}")]
         return self._read_by(steps)
+
+    def _member(self, it: Any) -> None:
+        """A member of an enumeration never changes, but what it has for its value and beside it may."""
+        if _is_plain_member(it):
+            return self._read(self._open(it, _OBJECT, _TYPE), (".__class__",))
+        found = self._open(it, _OBJECT, STATE)
+        names = (segment for name in found[2::2] for segment in (".__dict__", _attribute(name)))
+        return self._read(found, (".__class__", ".<content>", *names))
 
     def _instance(self, it: Any) -> None:
         """By identity too, unless it is a value: its class says that others may be equal, or it is a container."""
@@ -328,6 +354,12 @@ class _Walk:
 
 def _attribute(name: Any) -> str:
     return f".{name}" if type(name) is str else ".?"
+
+
+def _is_plain_member(it: Any) -> bool:
+    """Whether a member of an enumeration has nothing but its name and a constant."""
+    state = dict(read(it, "__dict__", {}))
+    return _is_constant(state.pop("_value_", None)) and not state.keys() - _MEMBER
 
 
 def _compares_as(cls: Any, base: Any, names: tuple[str, ...] = (*_COMPARING, "__hash__")) -> bool:

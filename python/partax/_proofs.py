@@ -16,7 +16,6 @@ _WORD = object.__basicsize__ // 2
 # Classes whose instances never change and tell themselves apart by `==`, by module and name: nothing is imported here.
 _CONSTANT_CLASSES = {
     ("numpy", "dtype"),
-    ("numpy", "ufunc"),
     ("builtins", "range"),
     ("fractions", "Fraction"),
     ("decimal", "Decimal"),
@@ -47,6 +46,11 @@ _OUTSIDE = {
     "builtins": "open input eval exec compile globals locals vars __import__",
     "io": "open",
     "_io": "open",
+    "numpy": "load loadtxt fromfile genfromtxt fromregex memmap",
+    "decimal": "getcontext localcontext",
+    "importlib": "import_module reload",
+    "inspect": "currentframe stack",
+    "sys": "_getframe",
     # What is handed to these reads what it holds when the program runs.
     "jax._src.callback": "pure_callback io_callback",
     "jax._src.debugging": "debug_callback",
@@ -55,6 +59,7 @@ _OUTSIDE = {
 
 
 _CLOCKS = {"now", "utcnow", "today"}  # of datetime's classes
+_READERS = {"open", "read_text", "read_bytes"}  # of paths, and of what else opens files
 
 
 def read(value: Any, name: str, default: Any = None) -> Any:
@@ -222,7 +227,8 @@ def is_installed(module: Any) -> bool:
 
 def is_of_library(value: Any) -> bool:
     """Whether Python or an installed library defines a callable, so that it is found there by its name."""
-    module, name = read(value, "__module__"), read(value, "__qualname__") or read(value, "__name__")
+    module = read(value, "__module__") or type(value).__module__  # NumPy's older functions have none
+    name = read(value, "__qualname__") or read(value, "__name__")
     if not is_installed(module) or not isinstance(name, str) or reads_outside(value):
         return False
     found = sys.modules.get(module)
@@ -257,7 +263,10 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
     for part in _codes(code):
         chain: tuple[str, ...] = ()
         for step in dis.get_instructions(part):
-            if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            is_attribute = step.opname in ("LOAD_ATTR", "LOAD_METHOD")
+            if is_attribute and step.argval in _READERS:
+                unknown = f"a file by '.{step.argval}'"
+            if chain and is_attribute:
                 chain += (step.argval,)
                 continue
             if step.opname in _IDLE:
@@ -269,8 +278,10 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
             chain = ()
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 chain = (step.argval,)
-            elif step.opname == "IMPORT_NAME" and not is_installed(step.argval):
-                unknown = f"the import of {step.argval!r}"
+            elif step.opname == "IMPORT_NAME":
+                module = sys.modules.get(step.argval)
+                if not is_installed(step.argval) or (module is not None and leads_outside(module, code)):
+                    unknown = f"the import of {step.argval!r}"
     return tuple(found), unknown
 
 
@@ -323,3 +334,39 @@ def reads_outside(value: Any) -> bool:
     """Whether what a function of Python gives depends on more than its arguments."""
     module = read(value, "__module__")
     return isinstance(module, str) and read(value, "__name__") in _OUTSIDE.get(module, "").split()
+
+
+def leads_outside(module: types.ModuleType, code: types.CodeType) -> bool:
+    """Whether code that has a module of a library may get from it what depends on more than its arguments.
+
+    Args:
+      module: the module.
+      code: of a function; all attributes that it and the code inside it name are looked for in the module.
+
+    Returns:
+      Whether one of them is such a function, or anything else but functions, classes and constants.
+    """
+    names = {name for part in _codes(code) for name in part.co_names}
+    seen, pending = {id(module)}, [module]
+    while pending:
+        scope = pending.pop()
+        if scope.__name__ == "datetime" and not names.isdisjoint(_CLOCKS):
+            return True
+        for value in [read(scope, name, 0) for name in names]:
+            if isinstance(value, types.ModuleType):
+                pending += [value] if id(value) not in seen else []
+                seen.add(id(value))
+            elif isinstance(value, type) or type(value) in _CONSTANT_TYPES or _is_constant(type(value)):
+                continue
+            elif not callable(value) or reads_outside(value) or _is_of_instance(value):
+                return True
+    return False
+
+
+_CONSTANT_TYPES = (bool, int, float, complex, str, bytes, type(None), type(...))
+
+
+def _is_of_instance(function: Any) -> bool:
+    """Whether a function is a method of an object with a state, as those of `random` are."""
+    owner = read(function, "__self__")
+    return owner is not None and not isinstance(owner, (types.ModuleType, type))
