@@ -1283,7 +1283,7 @@ make = lambda: lambda x: tick(x) * importlib.import_module("settings_of_the_user
 def change():
     SETTINGS.lr = 3.0
 def restore():
-    sys.modules.pop("settings_of_the_user")
+    sys.modules.pop("settings_of_the_user", None)
 """,
     "file by a path": """
 import pathlib, tempfile
@@ -1374,6 +1374,49 @@ def change():
     decimal.getcontext().prec = 3
 def restore():
     decimal.getcontext().prec = 28
+""",
+    "class that another one is registered with": """
+import abc
+class Base(abc.ABC): pass
+class Mine: pass
+mine = Mine()
+make = lambda: lambda x: tick(x) * (3.0 if isinstance(mine, Base) else 2.0)
+def change():
+    Base.register(Mine)
+""",
+    "subclasses of a class": """
+class Base: pass
+make = lambda: lambda x: tick(x) * (2.0 + len(Base.__subclasses__()))
+def change():
+    global Sub
+    class Sub(Base): pass
+""",
+    "documentation of a function": """
+def helper(): "2.0"
+make = lambda: lambda x: tick(x) * float(helper.__doc__)
+def change():
+    helper.__doc__ = "3.0"
+""",
+    "annotations of a function": """
+def helper(scale: 2.0): pass
+make = lambda: lambda x: tick(x) * helper.__annotations__["scale"]
+def change():
+    helper.__annotations__["scale"] = 3.0
+""",
+    "annotations of a class": """
+class Config:
+    lr: float
+make = lambda: lambda x: tick(x) * (1.0 + len(Config.__annotations__))
+def change():
+    Config.__annotations__["decay"] = float
+""",
+    "globals of a function": """
+LR = 2.0
+def helper(): pass
+make = lambda: lambda x: tick(x) * helper.__globals__["LR"]
+def change():
+    global LR
+    LR = 3.0
 """,
     **{
         f"chance of a module {where}": f"""

@@ -1,5 +1,6 @@
 """Writes down all that the code of a callable can read, as checks that C++ makes of a callable made anew."""
 
+import abc
 import collections
 import functools
 import operator
@@ -324,11 +325,17 @@ class _Walk:
             if type(name) is not str:
                 raise _UnprovenError
             is_about_enum = is_enum and type(entry) is not types.FunctionType
-            if name in about or (is_about_enum and (type(entry) is not it or _is_plain_member(entry))):
+            if name == "_abc_impl":
+                steps += [(_Walk._anything, None, ""), (_Walk._registrations, entry, ".register")]
+            elif name in about or (is_about_enum and (type(entry) is not it or _is_plain_member(entry))):
                 steps += [(_Walk._anything, None, ""), (_Walk._anything, None, "")]
             else:
                 steps += [(_Walk._constant, name, ""), (_Walk._value, entry, f".{name}")]
         return self._read_by(steps)
+
+    def _registrations(self, it: Any) -> None:
+        """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
+        self._read(self._open(it, _THERE, _ASKED, _REGISTRATIONS), ("", ""))
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may."""
@@ -418,6 +425,7 @@ _ASKED_OF: tuple[tuple[Any, Callable[[Any], Any], tuple[str, ...]], ...] = (
         (".__wrapped__", ".__self__", ".<options>"),
     ),
 )
+_REGISTRATIONS = (type(vars(abc.ABC)["_abc_impl"]), lambda _: (abc.get_cache_token(),))
 _ASKING = {id(cls): ((cls, ask), segments) for cls, ask, segments in _ASKED_OF}
 _BY_TYPE: dict[int, Callable[[_Walk, Any], None]] = {
     id(tuple): _Walk._tuple,

@@ -60,6 +60,11 @@ _OUTSIDE = {
 
 _CLOCKS = {"now", "utcnow", "today"}  # of datetime's classes
 _READERS = {"open", "read_text", "read_bytes"}  # of paths, and of what else opens files
+# What is written down of no function and no class, though it may be changed.
+_REFLECTIONS = {
+    *("__annotations__", "__doc__", "__globals__", "__module__", "__subclasses__", "__type_params__"),
+    *("f_back", "f_globals", "f_locals", "gi_frame", "tb_frame"),
+}
 
 
 def read(value: Any, name: str, default: Any = None) -> Any:
@@ -266,6 +271,8 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
             is_attribute = step.opname in ("LOAD_ATTR", "LOAD_METHOD")
             if is_attribute and step.argval in _READERS:
                 unknown = f"a file by '.{step.argval}'"
+            elif is_attribute and step.argval in _REFLECTIONS:
+                unknown = f"what '.{step.argval}' gives"
             if chain and is_attribute:
                 chain += (step.argval,)
                 continue
