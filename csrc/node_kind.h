@@ -62,7 +62,7 @@ struct TypeInfo {
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_installed = false;  // Python or an installed library defines it
   bool is_constant = false;   // instances never change, and == tells them apart
-  bool is_enum = false;
+  bool is_enum = false;       // instances are the members of an enumeration
   // The order of keys in the instance dictionaries seen last; a guess that makes reading them one pass.
   mutable std::vector<PyObject*> order;         // names, borrowed from the two lists above
   mutable std::vector<std::uint16_t> order_to;  // index into children followed by statics

@@ -86,6 +86,11 @@ Form form_of(PyObject* value) {
     }
   }
   if (info.is_frozen_dataclass) return Form::kFrozenDataclass;
+  // Each member of an enumeration is there once, unless its class says otherwise.
+  PyTypeObject* const compared_as = base == nullptr ? &PyBaseObject_Type : base;
+  if (info.is_enum && type->tp_richcompare == compared_as->tp_richcompare && PyType_SUPPORTS_WEAKREFS(type)) {
+    return Form::kIdentity;
+  }
   const CallableSort sort = callable_sort(value);
   if (sort == CallableSort::kPartial && info.is_in_reach && !info.slots.empty()) return Form::kSubclass;
   if (sort != CallableSort::kNone) return Form::kCallable;

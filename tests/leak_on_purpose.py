@@ -9,12 +9,12 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import numpy as np
 
-from partax import _core
+from partax import flat_partition, is_array
 
 
 def lose() -> None:
-    _, spec = _core.flatten({"a name that is nowhere else": [np.ones(2), "static"]})
-    (path,) = spec.dynamic_paths()
+    spec, *_ = flat_partition({"a name that is nowhere else": [np.ones(2), "static"]}, is_array)
+    path = spec.paths[0]
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(path))
 
 

@@ -78,6 +78,28 @@ make = lambda: lambda x: tick(x) * getattr(CONFIG, "l" + "r")
 def change():
     CONFIG.lr = 3.0
 """,
+    "member of an enumeration in a closure": """
+import enum
+class Mode(enum.Enum):
+    SLOW, FAST = 2.0, 3.0
+MODE = Mode.SLOW
+def make():
+    mode = MODE
+    return lambda x: tick(x) * mode.value
+def change():
+    global MODE
+    MODE = Mode.FAST
+""",
+    "member of an enumeration in a default": """
+import enum
+class Mode(enum.IntEnum):
+    SLOW, FAST = 2, 3
+MODE = Mode.SLOW
+make = lambda: lambda x, mode=MODE: tick(x) * mode.value
+def change():
+    global MODE
+    MODE = Mode.FAST
+""",
     "global number, rebound": """
 LR = 2.0
 make = lambda: lambda x: tick(x) * LR

@@ -338,10 +338,15 @@ class _Walk:
         self._read(self._open(it, _THERE, _ASKED, _REGISTRATIONS), ("", ""))
 
     def _member(self, it: Any) -> None:
-        """A member of an enumeration never changes, but what it has for its value and beside it may."""
-        if _is_plain_member(it):
-            return self._read(self._open(it, _OBJECT, _TYPE), (".__class__",))
-        found = self._open(it, _OBJECT, STATE)
+        """A member of an enumeration never changes, but what it has for its value and beside it may.
+
+        One that is an integer has no weak references: it is known by its class and its name.
+        """
+        cls: Any = type(it)
+        known = _OBJECT if cls.__weakrefoffset__ else _THERE
+        if known == _OBJECT and _is_plain_member(it):
+            return self._read(self._open(it, known, _TYPE), (".__class__",))
+        found = self._open(it, known, STATE)
         names = (segment for name in found[2::2] for segment in (".__dict__", _attribute(name)))
         return self._read(found, (".__class__", ".<content>", *names))
 

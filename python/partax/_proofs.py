@@ -351,7 +351,7 @@ def leads_outside(module: types.ModuleType, code: types.CodeType) -> bool:
       code: of a function; all attributes that it and the code inside it name are looked for in the module.
 
     Returns:
-      Whether one of them is such a function, or anything else but functions, classes and constants.
+      Whether one of them is such a function, or a container that may change.
     """
     names = {name for part in _codes(code) for name in part.co_names}
     seen, pending = {id(module)}, [module]
@@ -363,14 +363,11 @@ def leads_outside(module: types.ModuleType, code: types.CodeType) -> bool:
             if isinstance(value, types.ModuleType):
                 pending += [value] if id(value) not in seen else []
                 seen.add(id(value))
-            elif isinstance(value, type) or type(value) in _CONSTANT_TYPES or _is_constant(type(value)):
+            elif isinstance(value, type):
                 continue
-            elif not callable(value) or reads_outside(value) or _is_of_instance(value):
+            elif hasattr(type(value), "__setitem__") or reads_outside(value) or _is_of_instance(value):
                 return True
     return False
-
-
-_CONSTANT_TYPES = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def _is_of_instance(function: Any) -> bool:
