@@ -48,6 +48,7 @@ _OUTSIDE = {
     "_io": "open",
     "numpy": "load loadtxt fromfile genfromtxt fromregex memmap",
     "decimal": "getcontext localcontext",
+    "_decimal": "getcontext localcontext",
     "importlib": "import_module reload",
     "inspect": "currentframe stack",
     "sys": "_getframe",
