@@ -134,3 +134,35 @@ def test_what_is_traced_keeps_nothing_of_the_user_s_function() -> None:
     del f
     gc.collect()
     assert held() is None and target.__name__ == "<lambda>"
+
+
+@jax.tree_util.register_pytree_node_class
+class ReadOnce:
+    """Its flatten function raises once the body has run."""
+
+    is_read = False
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        if ReadOnce.is_read:
+            raise LookupError("it is read again")
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any]) -> ReadOnce:
+        return cls(*children)
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, KeyError])
+def test_an_error_of_the_body_reaches_the_user_though_its_arguments_cannot_be_read_again(error: Any) -> None:
+    ReadOnce.is_read = False
+
+    @filter_jit
+    def fails(node: ReadOnce) -> Any:
+        ReadOnce.is_read = True
+        raise error("of the body")
+
+    with pytest.raises(error, match="of the body"):
+        fails(ReadOnce(array(1)))

@@ -27,22 +27,19 @@ def explain_failure(
     Returns:
       The same exception, or one with the path of an argument, which has it for its cause.
     """
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    if (in_body or options.in_shardings is None) if kind is ValueError else traced:
+        return error  # no argument is to blame, and none is read again, which may run code of the user's
     described, leaves = _core.describe_call()
-    if isinstance(error, ValueError) and not in_body:
-        found = misplaced_leaf(options, values, leaves, error)
-    elif isinstance(error, TypeError) and not traced:
-        if isinstance(error, jax.errors.UnexpectedTracerError):
-            paths = leaf_paths(described)
-            tracers = [f"`{paths[i]}`" for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
-            error.add_note(f"partax: the call had a tracer at {' '.join(tracers)}")
-            return error
-        found = _untraceable(leaves)
-    else:
+    if isinstance(error, jax.errors.UnexpectedTracerError):
+        paths = leaf_paths(described)
+        tracers = [f"`{paths[i]}`" for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
+        error.add_note(f"partax: the call had a tracer at {' '.join(tracers)}")
         return error
+    found = misplaced_leaf(options, values, leaves, error) if isinstance(error, ValueError) else _untraceable(leaves)
     if found is None:
         return error
     index, text = found
-    kind = ValueError if isinstance(error, ValueError) else TypeError
     explained = kind(f"`{leaf_paths(described)[index]}`: {text}")
     explained.__cause__ = error
     return explained
