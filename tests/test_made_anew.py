@@ -1485,6 +1485,7 @@ def restore():
             ("by a closure", "held = os", "pass", "held.environ['LR_OF_THE_USER']"),
             ("by an import", "pass", "from os import environ", "environ['LR_OF_THE_USER']"),
             ("by a function", "held = os", "pass", "held.getenv('LR_OF_THE_USER')"),
+            ("by an import of a module below", "pass", "import os.path", "os.environ['LR_OF_THE_USER']"),
         ]
     },
 }

@@ -287,8 +287,9 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 chain = (step.argval,)
             elif step.opname == "IMPORT_NAME":
-                module = sys.modules.get(step.argval)
-                if not is_installed(step.argval) or (module is not None and leads_outside(module, code)):
+                # `import os.path` gives the body `os`.
+                known = [sys.modules.get(name) for name in (step.argval, step.argval.partition(".")[0])]
+                if not is_installed(step.argval) or any(module and leads_outside(module, code) for module in known):
                     unknown = f"the import of {step.argval!r}"
     return tuple(found), unknown
 
