@@ -26,15 +26,7 @@ std::size_t bits_hash(const Bits& bits) noexcept {
   return seed;
 }
 
-// A failed C API call inside a comparison keeps its exception and gets the path as a note.
-template <typename Body>
-auto locating(Body&& body) {
-  try {
-    return body();
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("comparing or hashing the static value");
-  }
-}
+constexpr const char* kComparing = "comparing or hashing the static value";
 
 // `body()`, or `otherwise()` where it raises: inside a callable nothing is refused.
 template <typename Body, typename Otherwise>
@@ -116,7 +108,7 @@ std::size_t hash_of(PyObject* value, Unhashable unhashable, Callables callables)
 }  // namespace
 
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables) {
-  return locating([&] { return hash_of(value, unhashable, callables); });
+  return reading([&] { return hash_of(value, unhashable, callables); }, kComparing);
 }
 
 StaticValue StaticValue::loose(Ref value) noexcept {
@@ -289,11 +281,11 @@ class Sealer {
 
 StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool reads) const {
   if (mode_ != Mode::kHeld || composite_ != nullptr) return *this;
-  return locating([&] { return Sealer(on_death, callables, reads).seal(held_.get()); });
+  return reading([&] { return Sealer(on_death, callables, reads).seal(held_.get()); }, kComparing);
 }
 
 bool StaticValue::equals(PyObject* other) const {
-  return identity() == other || locating([&] { return equals_value(other, stack_reserve()); });
+  return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
 }
 
 bool StaticValue::is_still(PyObject* other) const {

@@ -53,13 +53,13 @@ auto below(Segment&& segment, Body&& body) {
   }
 }
 
-// Runs what reads a tree: an error without a place gets one.
+// Runs what reads a tree, or does something else with it: an error without a place gets one.
 template <typename Body>
-auto reading(Body&& body) {
+auto reading(Body&& body, const char* doing = "reading") {
   try {
     return body();
   } catch (const PythonError&) {
-    throw WalkError::from_user_code("reading");
+    throw WalkError::from_user_code(doing);
   }
 }
 

@@ -36,7 +36,7 @@ _NONE, _TYPE, _ITEMS, STATE, _FUNCTION, _CLASS, _ASKED = range(7)
 _NOTHING: Any = object()  # stands for a part that is not there
 
 # By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
-_PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}
+PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}
 # Methods of classes that are written in C, and attributes of such.
 _DESCRIPTORS = {
     *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
@@ -169,7 +169,7 @@ class _Walk:
         kind = id(type(it))
         if it is _NOTHING:
             self._check(_ABSENT)
-        elif kind in _PLAIN:
+        elif kind in PLAIN:
             self._constant(it)
         elif kind in _DESCRIPTORS:
             self._check(_ADDRESS, id(it))
@@ -209,7 +209,7 @@ class _Walk:
 
     def _dict(self, it: Any) -> None:
         found = self._open(it, _NEW, _ITEMS)
-        keys = [f"[{key!r}]" if id(type(key)) in _PLAIN else f"[<{type(key).__name__}>]" for key in found[1::2]]
+        keys = [f"[{key!r}]" if id(type(key)) in PLAIN else f"[<{type(key).__name__}>]" for key in found[1::2]]
         self._read(found, (".__class__", *(segment for key in keys for segment in (key, key))))
 
     def _frozenset(self, it: Any) -> None:
@@ -382,14 +382,14 @@ def _is_constant(it: Any) -> bool:
     """Whether it makes no difference whether two of a value, or of each in a tuple, are one object."""
     if type(it) is tuple:
         return all(map(_is_constant, it))
-    return id(type(it)) in _PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or facts(type(it)).constant
+    return id(type(it)) in PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or facts(type(it)).constant
 
 
 def _is_immutable(it: Any) -> bool:
     """Whether nothing of a value can change."""
     if type(it) in (tuple, frozenset):
         return all(map(_is_immutable, it))
-    return id(type(it)) in _PLAIN or facts(type(it)).enum
+    return id(type(it)) in PLAIN or facts(type(it)).enum
 
 
 def _is_of_installed_module(module_globals: dict[str, Any]) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from partax import _core
-from partax._code_reads import STATE
+from partax._code_reads import PLAIN, STATE
 
 # A value that came in, and which item of which item of it.
 _Place = tuple[int, tuple[int, ...]]
 
-_PLAIN = {*map(id, (type(None), bool, int, float, str, bytes, complex))}
 _MOST_LEVELS = 100
 _NOTHING: Any = object()  # stands for an attribute that is not there, and for no other object
 
@@ -46,13 +45,13 @@ class _OwnStatics:
             self._add_inner(value, i, ())
 
     def _add_inner(self, value: Any, i: int, path: tuple[int, ...]) -> None:
-        if len(path) >= _MOST_LEVELS or id(type(value)) in _PLAIN:
+        if len(path) >= _MOST_LEVELS or id(type(value)) in PLAIN:
             return
         if isinstance(value, (set, frozenset)):
             return  # its items have no places: equal sets may have them in another order
         for item, inner in enumerate(_core.items_of(value, _NOTHING)):
             place = (i, (*path, item))
-            is_plain = inner is _NOTHING or id(type(inner)) in _PLAIN
+            is_plain = inner is _NOTHING or id(type(inner)) in PLAIN
             if not is_plain and self._known.setdefault(id(inner), place) is place:
                 self._add_inner(inner, *place)
 
@@ -61,7 +60,7 @@ class _OwnStatics:
         return -1 if place is None else self.found.setdefault(place, len(self.found))
 
     def placeholder(self, value: Any) -> Any:
-        index = -1 if id(type(value)) in _PLAIN else self.index_of(value)
+        index = -1 if id(type(value)) in PLAIN else self.index_of(value)
         self.used += index >= 0
         return _NOTHING if index < 0 else _Own(index)
 
@@ -83,7 +82,7 @@ def find_own_statics(
     sources = list[tuple[int, Any]]()
     for value in returned:
         index, before, template = own.index_of(value), own.used, None
-        if index < 0 and id(type(value)) not in _PLAIN:
+        if index < 0 and id(type(value)) not in PLAIN:
             template = _rebuilt(value, own.placeholder, _MOST_LEVELS)
         sources.append((index, None) if own.used == before else (-2, template))
     return tuple(own.found), tuple(sources)

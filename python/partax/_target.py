@@ -73,9 +73,9 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callab
     return target
 
 
-def _check_names(options: Options, fun: Any) -> None:
+def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
     """A name in an option that is no parameter is one that this call passes to `**kwargs`, or an error."""
-    given = {name for names in option_names(_core.call_shape()) for name in names}
+    given = set[str]().union(*of_values)
     for option, names in (("donate", options.donate), ("trace", options.trace)):
         for name in names if isinstance(names, tuple) else ():
             if name in given or name in argument_names(fun)[0]:
@@ -115,7 +115,8 @@ def traced_function(
     Returns:
       The function, and for each leaf a byte that is 1 where it must not be forwarded.
     """
-    _check_names(options, fun)
+    of_values = option_names(_core.call_shape())
+    _check_names(options, fun, of_values)
     described, _ = _core.describe_call()
     function = _new_target_function(fun, options.silences_warnings, leaf_paths(described))
     keywords: dict[str, Any] = {}
@@ -131,7 +132,7 @@ def traced_function(
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
             sharded[i] = sharding is not None
-    donated_values = options.donated_values(option_names(_core.call_shape()), has_callable)
+    donated_values = options.donated_values(of_values, has_callable)
     owners = leaf_owners(described)[: len(leaves)]
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
