@@ -1,22 +1,22 @@
 // Registration only: what partax._core exposes.
 #include <algorithm>
 
-#include "binding.h"
-#include "cache_object.h"
-#include "compiled_call.h"
-#include "described.h"
-#include "flatten.h"
-#include "jit_function.h"
-#include "match.h"
-#include "partition.h"
-#include "predicates.h"
-#include "prepared_call.h"
-#include "python_api.h"
-#include "stage_objects.h"
-#include "static_node.h"
-#include "trace.h"
-#include "trace_output.h"
-#include "trace_record.h"
+#include "base/boxed_class.h"
+#include "base/predicates.h"
+#include "base/python_api.h"
+#include "cache/call_cache.h"
+#include "cache/trace_output.h"
+#include "call/compiled_call.h"
+#include "call/jit_function.h"
+#include "call/prepared_call.h"
+#include "call/trace.h"
+#include "call/trace_record.h"
+#include "partition/partition.h"
+#include "partition/static_node.h"
+#include "tree/described.h"
+#include "tree/flatten.h"
+#include "tree/match.h"
+#include "tree/stage_objects.h"
 
 namespace py = pybind11;
 
@@ -94,10 +94,11 @@ PYBIND11_MODULE(_core, module, py::multiple_interpreters::not_supported()) {
 
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
-      .def("dynamic_paths",
-           [](const Spec& spec) {
-             return give(call_python("partax._described", "leaf_paths", described(spec.loose, root_of(spec.root))));
-           })
+      .def(
+          "dynamic_paths",
+          [](const Spec& spec) {
+            return give(call_python("partax._tree.described", "leaf_paths", described(spec.loose, root_of(spec.root))));
+          })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })

@@ -23,7 +23,8 @@ import numpy as np
 import pytest
 import safetensors
 
-from partax import _file_format, _files, load, save
+from partax import load, save
+from partax._files import file_format, files
 
 KILLS = 200
 TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")
@@ -113,7 +114,7 @@ def kill_at_each_line(path: Path) -> None:
 
             def trace(frame: Any, event: str, _: Any) -> Any:
                 nonlocal count
-                if frame.f_code.co_filename not in (_files.__file__, _file_format.__file__):
+                if frame.f_code.co_filename not in (files.__file__, file_format.__file__):
                     return None
                 if event == "line":
                     count += 1

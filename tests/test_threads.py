@@ -28,7 +28,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from partax._snapshot import Snapshotter
+from partax._explain.snapshot import Snapshotter
 from trees import array, assert_close
 
 THREADS = 8
@@ -760,7 +760,7 @@ def test_no_retrace_binds_its_own_thread_only() -> None:
 
 
 def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
-    from partax._explain import explaining
+    from partax._explain.switch import explaining
 
     before = explaining()
     first, second = partax.explain(), partax.explain()

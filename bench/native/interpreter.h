@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "python_api.h"
+#include "base/python_api.h"
 
 namespace partax::bench {
 

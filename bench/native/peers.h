@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "python_api.h"
+#include "base/python_api.h"
 #include "trees.h"
 
 namespace partax::bench {

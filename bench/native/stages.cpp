@@ -1,11 +1,11 @@
 #include "stages.h"
 
-#include "call_cache.h"
-#include "flatten.h"
-#include "match.h"
-#include "rebuild.h"
-#include "static_value.h"
+#include "cache/entry_table.h"
+#include "statics/static_value.h"
 #include "timing.h"
+#include "tree/flatten.h"
+#include "tree/match.h"
+#include "tree/rebuild.h"
 
 namespace partax::bench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "flatten.h"
+#include "tree/flatten.h"
 
 namespace py = pybind11;
 

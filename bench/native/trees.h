@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "leaf_buffer.h"
-#include "python_api.h"
-#include "tree_spec.h"
+#include "base/python_api.h"
+#include "tree/leaf_buffer.h"
+#include "tree/tree_spec.h"
 
 namespace partax::bench {
 

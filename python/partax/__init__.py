@@ -1,14 +1,20 @@
 """Filtered JAX transformations at the speed of bare jax.jit: arrays are traced, everything else is static."""
 
-from partax import _interpreter as _interpreter  # isort: skip  # first: it refuses what would end the process
+from partax._compat import interpreter as _interpreter  # noqa: F401  # isort: skip  # first: it refuses what would end the process
 
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from partax import _families, _flat, _jit, _monitor
-from partax._explain import RetraceError, RetraceWarning, explain
-from partax._filters import (
+from partax._compat import node_families as _node_families
+from partax._explain import monitor as _monitor
+from partax._explain.switch import RetraceError, RetraceWarning, explain
+from partax._jit import filter_jit as _filter_jit
+from partax._jit.filter_grad import filter_grad, filter_value_and_grad
+from partax._jit.filter_jit import CacheInfo, filter_jit
+from partax._jit.stages import Compiled, Lowered, Traced
+from partax._partition import flat as _flat
+from partax._partition.filters import (
     Filter,
     all_of,
     any_of,
@@ -19,19 +25,16 @@ from partax._filters import (
     is_inexact_array_like,
     not_,
 )
-from partax._flat import FlatSpec, Static, flat_combine, flat_partition
-from partax._grad import filter_grad, filter_value_and_grad
-from partax._groups import labels
-from partax._jit import CacheInfo, filter_jit
-from partax._partition import apply_updates, combine, filter, partition
-from partax._stages import Compiled, Lowered, Traced
+from partax._partition.flat import FlatSpec, Static, flat_combine, flat_partition
+from partax._partition.groups import labels
+from partax._partition.partition import apply_updates, combine, filter, partition
 
 if _TYPE_CHECKING:
     from partax import debug as debug
-    from partax._files import Mismatch, load, save
-    from partax._report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
-    from partax._shard import filter_shard
-    from partax._summary import Summary, SummaryRow, summary
+    from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
+    from partax._files.files import Mismatch, load, save
+    from partax._jit.filter_shard import filter_shard
+    from partax._partition.summary import Summary, SummaryRow, summary
 
 __version__ = _version("partax")
 __all__ = [
@@ -78,16 +81,18 @@ __all__ = [
     "summary",
 ]
 
-_families.install()
+_node_families.install()
 _flat.install()
-_jit.install()
+_filter_jit.install()
 _monitor.install()
 
 _LATER = {
-    **dict.fromkeys(("Mismatch", "load", "save"), "partax._files"),
-    **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._report"),
-    "filter_shard": "partax._shard",
-    **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._summary"),
+    **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.files"),
+    **dict.fromkeys(
+        ("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._explain.report"
+    ),
+    "filter_shard": "partax._jit.filter_shard",
+    **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._partition.summary"),
 }
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import jax
 
-from partax import _monitor, _records, explain, report
-from partax._jax_private import only_unexplained_misses
+from partax import explain, report
+from partax._compat.jax_private import only_unexplained_misses
+from partax._explain import monitor as _monitor
+from partax._explain import records as _records
 
 
 def main(arguments: list[str]) -> None:

@@ -11,11 +11,11 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
-from partax._described import VALUE, Detail, details
-from partax._jax_private import under_trace
-from partax._monitor import watching_traces
-from partax._records import History, forbidden, limited
-from partax._snapshot import Snapshot
+from partax._compat.jax_private import under_trace
+from partax._explain.monitor import watching_traces
+from partax._explain.records import History, forbidden, limited
+from partax._explain.snapshot import Snapshot
+from partax._tree.described import VALUE, Detail, details
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
 

@@ -1,0 +1,49 @@
+#include "base/instance_fields.h"
+
+#include <algorithm>
+
+namespace partax {
+
+void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
+  const std::size_t children = info.child_names.size();
+  const std::size_t total = children + info.static_names.size();
+  const auto name = [&](std::size_t i) {
+    return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
+  };
+  std::fill(values, values + total, nullptr);
+  std::size_t found = 0;
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  // Not by look-ups, which may run the == of a key of the user's, while the values are borrowed.
+  while (PyDict_Next(dict_.get(), &position, &key, &value)) {
+    if (!PyUnicode_CheckExact(key)) continue;
+    for (std::size_t i = 0; i < total; ++i) {
+      if (values[i] != nullptr || (key != name(i) && PyUnicode_Compare(key, name(i)) != 0)) continue;
+      values[i] = value;
+      ++found;
+      break;
+    }
+  }
+  const bool complete = found == total && PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(total);
+  if (!complete) return;
+  // All fields and nothing else: remember the order for the next instance.
+  info.order.clear();
+  info.order_to.clear();
+  info.order.reserve(total);  // both, before either is filled
+  info.order_to.reserve(total);
+  position = 0;
+  while (PyDict_Next(dict_.get(), &position, &key, &value)) {
+    for (std::size_t i = 0; i < total; ++i) {
+      if (key != name(i)) continue;
+      info.order.push_back(key);
+      info.order_to.push_back(static_cast<std::uint16_t>(i));
+      break;
+    }
+  }
+  if (info.order.size() != total) {
+    info.order.clear();
+    info.order_to.clear();
+  }
+}
+
+}  // namespace partax

@@ -1,0 +1,108 @@
+#include "base/tree_path.h"
+
+#include "base/type_table.h"
+
+namespace partax {
+namespace {
+
+constexpr std::size_t kShownSegments = 24;
+
+std::string repr_or_placeholder(PyObject* object) {
+  Ref text = Ref::steal(PyObject_Repr(object));
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (utf8 == nullptr) {
+    forgive();
+    return "<" + type_name(object) + ">";
+  }
+  return utf8;
+}
+
+}  // namespace
+
+WalkError WalkError::diagnosed(PyObject* type, std::string message) {
+  if (PyErr_Occurred() != nullptr && partax::must_pass()) return from_user_code("reading");
+  WalkError error;
+  error.type_ = Ref::borrow(type);
+  error.message_ = std::move(message);
+  if (PyErr_Occurred() != nullptr) error.exception_ = take_exception();
+  return error;
+}
+
+WalkError WalkError::from_user_code(std::string doing) {
+  WalkError error;
+  error.message_ = std::move(doing);
+  error.exception_ = take_exception();
+  return error;
+}
+
+bool WalkError::must_pass() const {
+  return exception_ && (PyErr_GivenExceptionMatches(exception_.get(), PyExc_Exception) == 0 ||
+                        PyErr_GivenExceptionMatches(exception_.get(), PyExc_MemoryError) != 0);
+}
+
+void WalkError::raise(const std::string& root) const {
+  std::string path = root;
+  const std::size_t shown = segments_.size() > kShownSegments ? kShownSegments : segments_.size();
+  for (std::size_t i = 0; i < shown; ++i) path += segments_[segments_.size() - 1 - i];
+  if (shown < segments_.size()) path += "... (" + std::to_string(segments_.size()) + " levels)";
+
+  if (!type_) {
+    Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
+    Ref added = Ref::steal(call_method(exception_.get(), "add_note", note.get()));
+    if (!added) PyErr_Clear();
+    restore_exception(exception_);
+    return;
+  }
+  PyErr_SetString(type_.get(), ("`" + path + "`: " + message_).c_str());
+  if (exception_) {
+    Ref raised = take_exception();
+    Ref cause = exception_;
+    PyException_SetCause(raised.get(), cause.release());
+    restore_exception(std::move(raised));
+  }
+}
+
+bool is_truthy(PyObject* callable, PyObject* argument, const char* doing) {
+  const Ref answer = Ref::steal(PyObject_CallOneArg(callable, argument));
+  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
+  if (truth < 0) throw WalkError::from_user_code(doing);
+  return truth == 1;
+}
+
+std::string attribute_segment(PyObject* name) {
+  const char* utf8 = PyUnicode_AsUTF8(name);
+  forgive();
+  return std::string(".") + (utf8 == nullptr ? "?" : utf8);
+}
+
+std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
+
+std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
+
+std::string registered_segment(PyObject* node, Py_ssize_t index) {
+  return registered_segments(node, static_cast<std::size_t>(index) + 1).back();
+}
+
+std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
+  std::vector<std::string> segments;
+  Ref pairs = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", node));
+  Ref children;
+  if (pairs && PyTuple_Check(pairs.get())) {
+    children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto index = static_cast<Py_ssize_t>(i);
+    const char* utf8 = nullptr;
+    Ref text;
+    if (children && index < PySequence_Fast_GET_SIZE(children.get())) {
+      const Ref pair = Ref::borrow(PySequence_Fast_GET_ITEM(children.get(), index));
+      text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair.get(), 0)));
+      utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+    }
+    forgive();
+    segments.push_back(utf8 != nullptr ? std::string(utf8) : "[<flat index " + std::to_string(i) + ">]");
+  }
+  return segments;
+}
+
+}  // namespace partax

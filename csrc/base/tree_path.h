@@ -1,0 +1,77 @@
+// Where in the user's argument something is, and errors that say so: "model.layers[0].weight".
+#pragma once
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// An error found while walking a tree. Segments are added innermost first as it unwinds.
+class WalkError final : public PendingError {
+ public:
+  // A fault that partax found: raised as `type` with "<path>: <message>", chained to the exception set now, if any.
+  static WalkError diagnosed(PyObject* type, std::string message);
+  // An exception of user code, set now: it keeps its type and gets a note with the path and `doing`.
+  static WalkError from_user_code(std::string doing);
+
+  void prepend(std::string segment) { segments_.push_back(std::move(segment)); }
+  // Which value of a call, or which static value of a spec, the path starts at.
+  void set_origin(std::size_t index) { origin_ = index; }
+  std::size_t origin() const noexcept { return origin_; }
+  // True for an exception that nothing may swallow: see partax::must_pass.
+  bool must_pass() const;
+  // Sets the Python exception; `root` is the name of the walked object.
+  void raise(const std::string& root) const;
+  void raise_here() const override { raise("a value"); }
+
+ private:
+  Ref type_;
+  Ref exception_;
+  std::string message_;
+  std::vector<std::string> segments_;
+  std::size_t origin_ = 0;
+};
+
+// Runs what may throw a WalkError below the object that is called `root`.
+template <typename Body>
+auto with_path(const char* root, Body&& body) {
+  try {
+    return body();
+  } catch (const WalkError& error) {
+    error.raise(root);
+    throw PythonError{};
+  }
+}
+
+// Runs what may throw a WalkError one step further down; `segment()` is that step.
+template <typename Segment, typename Body>
+auto below(Segment&& segment, Body&& body) {
+  try {
+    return body();
+  } catch (WalkError& error) {
+    error.prepend(segment());
+    throw;
+  }
+}
+
+// Runs what reads a tree, or does something else with it: an error without a place gets one.
+template <typename Body>
+auto reading(Body&& body, const char* doing = "reading") {
+  try {
+    return body();
+  } catch (const PythonError&) {
+    throw WalkError::from_user_code(doing);
+  }
+}
+
+// The truth of `callable(argument)`; `doing` is for the note on an exception.
+bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
+
+// Path segments.
+std::string attribute_segment(PyObject* name);
+std::string index_segment(Py_ssize_t index);
+std::string key_segment(PyObject* key);
+// The segment of child `index` of a node that is flattened by a registered function, as jax names it.
+std::string registered_segment(PyObject* node, Py_ssize_t index);
+std::vector<std::string> registered_segments(PyObject* node, std::size_t count);
+
+}  // namespace partax

@@ -1,0 +1,212 @@
+#include "base/type_table.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "base/tree_path.h"
+
+namespace partax {
+
+namespace {
+
+// Never destroyed: the interpreter may be gone by then.
+template <typename Value>
+union Immortal {
+  constexpr Immortal() noexcept : value() {}
+  ~Immortal() {}
+  Value value;
+};
+
+Immortal<Hooks> all_hooks;
+
+}  // namespace
+
+Hooks& hooks() { return all_hooks.value; }
+
+namespace {
+
+PyObject* on_type_death(PyObject* address, PyObject* weakref) {
+  TypeTable::instance().forget(static_cast<PyTypeObject*>(PyLong_AsVoidPtr(address)), weakref);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef type_death_method = {"_type_died", on_type_death, METH_O, nullptr};
+
+void append_interned(std::vector<Ref>& to, PyObject* names) {
+  Ref sequence = Ref::checked(PySequence_Tuple(names));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i) {
+    PyObject* name = Py_NewRef(PyTuple_GET_ITEM(sequence.get(), i));
+    PyUnicode_InternInPlace(&name);
+    to.push_back(Ref::steal(name));
+  }
+}
+
+struct Named {
+  const char* name;
+  Kind kind;
+  LeafSort sort = LeafSort::kOther;
+};
+
+// The first of a kind is its name; Python uses those from named_tuple on.
+constexpr Named kNamed[] = {
+    {"dynamic_leaf", Kind::kDynamicLeaf},
+    {"dynamic_leaf", Kind::kDynamicRun},
+    {"static_leaf", Kind::kStaticLeaf},
+    {"static_leaf", Kind::kStaticRun},
+    {"none", Kind::kNone},
+    {"tuple", Kind::kTuple},
+    {"list", Kind::kList},
+    {"dict", Kind::kDict},
+    {"ordered_dict", Kind::kOrderedDict},
+    {"default_dict", Kind::kDefaultDict},
+    {"call", Kind::kCall},
+    {"named_tuple", Kind::kNamedTuple},
+    {"module", Kind::kModule},
+    {"dataclass", Kind::kDataclass},
+    {"registered", Kind::kRegistered},
+    {"static", Kind::kStatic},
+    {"jax_array", Kind::kStaticLeaf, LeafSort::kJaxArray},
+    {"tracer", Kind::kStaticLeaf, LeafSort::kTracer},
+    {"numpy_array", Kind::kStaticLeaf, LeafSort::kNumpyArray},
+    {"numpy_scalar", Kind::kStaticLeaf, LeafSort::kNumpyScalar},
+    {"ref", Kind::kStaticLeaf, LeafSort::kRef},
+    {"abstract", Kind::kStaticLeaf, LeafSort::kAbstract},
+    {"int", Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+    {"float", Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+    {"other", Kind::kStaticLeaf},
+};
+
+bool truth(PyObject* value) noexcept { return value == Py_True; }
+
+void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptors); ++i) {
+    PyObject* descriptor = PyTuple_GET_ITEM(descriptors, i);
+    to.push_back(
+        Slot{attribute(descriptor, "__name__"), reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
+  }
+}
+
+// Fills `info` from partax._compat.node_families.describe: (name, child names, static names, traits).
+void describe(PyObject* object, TypeInfo& info) {
+  Ref description = call_python("partax._compat.node_families", "describe", object);
+  PyObject* tuple = description.get();
+  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
+  if (name == nullptr) throw PythonError{};
+  for (const Named& named : kNamed) {
+    if (std::strcmp(named.name, name) != 0) continue;
+    info.kind = named.kind;
+    info.sort = named.sort;
+  }
+  append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
+  append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));
+  PyObject* traits = PyTuple_GET_ITEM(tuple, 3);
+  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr;
+  if (PyArg_ParseTuple(traits, "OOOOO", &compared, &slots, &installed, &constant, &is_enum) == 0) throw PythonError{};
+  info.is_frozen_dataclass = compared != Py_None;
+  if (info.is_frozen_dataclass) append_interned(info.compared, compared);
+  info.is_in_reach = slots != Py_None;
+  if (info.is_in_reach) append_slots(info.slots, slots);
+  info.is_installed = truth(installed);
+  info.is_constant = truth(constant);
+  info.is_enum = truth(is_enum);
+}
+
+// Exact built-in types, which nobody can register otherwise.
+bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
+  const struct {
+    PyTypeObject* type;
+    Kind kind;
+    LeafSort sort = LeafSort::kOther;
+  } known[] = {
+      {Py_TYPE(Py_None), Kind::kNone},
+      {&PyTuple_Type, Kind::kTuple},
+      {&PyList_Type, Kind::kList},
+      {&PyDict_Type, Kind::kDict},
+      {&PyODict_Type, Kind::kOrderedDict},
+      {reinterpret_cast<PyTypeObject*>(hooks().default_dict.get()), Kind::kDefaultDict},
+      {&PyBool_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+      {&PyLong_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+      {&PyFloat_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+      {&PyComplex_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+      {&PyUnicode_Type, Kind::kStaticLeaf},
+      {&PyFunction_Type, Kind::kStaticLeaf},
+      {&PyType_Type, Kind::kStaticLeaf},
+      {&PyBytes_Type, Kind::kStaticLeaf},
+  };
+  for (const auto& builtin : known) {
+    if (builtin.type != type) continue;
+    info.kind = builtin.kind;
+    info.sort = builtin.sort;
+    return info.is_installed = true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TypeTable& TypeTable::instance() {
+  static auto* const table = new TypeTable();
+  return *table;
+}
+
+const TypeInfo& TypeTable::find_slow(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  auto known = types_.find(type);
+  if (known == types_.end()) {
+    // Python code may run and re-enter here, so the table is changed only afterwards.
+    auto info = std::make_shared<TypeInfo>();
+    info->type = type;
+    if (!describe_builtin(type, *info)) describe(object, *info);
+    const Ref address = Ref::checked(PyLong_FromVoidPtr(type));
+    const Ref callback = Ref::checked(PyCFunction_New(&type_death_method, address.get()));
+    info->weak_type = Ref::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()));
+    known = types_.emplace(type, std::move(info)).first;
+  }
+  recent_[slot(type)] = known->second.get();
+  return *known->second;
+}
+
+TypeInfoPtr TypeTable::shared(const TypeInfo& info) const {
+  auto known = types_.find(info.type);
+  if (known == types_.end() || known->second.get() != &info) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: a type changed while it was being read");
+    throw PythonError{};
+  }
+  return known->second;
+}
+
+void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
+  auto known = types_.find(type);
+  if (known == types_.end() || known->second->weak_type.get() != weak_type) return;
+  recent_[slot(type)] = nullptr;
+  const TypeInfoPtr dropped = std::move(known->second);  // destroyed after the erase
+  types_.erase(known);
+}
+
+void TypeTable::refresh_registrations() {
+  registrations_ = PyDict_GET_SIZE(hooks().registered.get());
+  // Asking the dictionary may run a metaclass's __hash__, so the table is left alone until that is over.
+  std::vector<Ref> leaves;
+  for (const auto& [type, info] : types_) {
+    const bool may_change = info->kind == Kind::kStaticLeaf || info->kind == Kind::kNamedTuple;
+    if (may_change) leaves.push_back(info->weak_type);
+  }
+  bool changed = false;
+  for (const Ref& weak_type : leaves) {
+    Ref type = weak_target(weak_type.get());
+    if (!type || checked_int(PyDict_Contains(hooks().registered.get(), type.get())) == 0) continue;
+    forget(reinterpret_cast<PyTypeObject*>(type.get()), weak_type.get());
+    changed = true;
+  }
+  if (changed) ++epoch_;
+}
+
+const char* kind_name(Kind kind) noexcept {
+  return std::find_if(std::begin(kNamed), std::end(kNamed), [&](const Named& named) { return named.kind == kind; })
+      ->name;
+}
+
+}  // namespace partax

@@ -1,0 +1,146 @@
+// What is this object: its type decides whether it is a leaf, and of which sort, or a node, and of which family.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+enum class Kind : std::uint8_t {
+  kDynamicLeaf,
+  kStaticLeaf,
+  kStaticRun,   // consecutive static leaves of one sequence, stored as one node
+  kDynamicRun,  // the same of dynamic leaves, in specs that are only rebuilt
+  kNone,
+  kTuple,
+  kList,
+  kDict,
+  kOrderedDict,
+  kDefaultDict,
+  kNamedTuple,
+  kModule,
+  kDataclass,
+  kRegistered,
+  kStatic,  // a node without children that is its own aux data: partax.Static, partax.FlatSpec
+  kCall,    // the arguments of one call; only ever the outermost node
+};
+
+enum class LeafSort : std::uint8_t {
+  kOther,
+  kJaxArray,
+  kTracer,
+  kNumpyArray,
+  kNumpyScalar,
+  kRef,
+  kAbstract,  // jax.ShapeDtypeStruct
+  kBoolOrInt,
+  kFloatOrComplex,
+};
+
+// A slot of instances. (Its descriptor would keep the class alive.)
+struct Slot {
+  Ref name;
+  Py_ssize_t offset;
+  PyObject* of(PyObject* instance) const noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offset);
+  }
+};
+
+// Everything partax knows about one Python type.
+struct TypeInfo {
+  PyTypeObject* type = nullptr;  // borrowed: see `weak_type`
+  Ref weak_type;
+  Kind kind = Kind::kStaticLeaf;
+  LeafSort sort = LeafSort::kOther;
+  std::vector<Ref> child_names;   // attribute families: interned field names, in flatten order
+  std::vector<Ref> static_names;  // attribute families: interned names of the static fields
+  std::vector<Ref> compared;      // frozen dataclass as a static value: the fields that its == compares
+  std::vector<Slot> slots;        // those of its instances
+  bool is_frozen_dataclass = false;
+  bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
+  bool is_installed = false;  // Python or an installed library defines it
+  bool is_constant = false;   // instances never change, and == tells them apart
+  bool is_enum = false;       // instances are the members of an enumeration
+  // The order of keys in the instance dictionaries seen last; a guess that makes reading them one pass.
+  mutable std::vector<PyObject*> order;         // names, borrowed from the two lists above
+  mutable std::vector<std::uint16_t> order_to;  // index into children followed by statics
+};
+using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
+
+// What the stages need from Python and jax; filled by partax._compat.node_families when partax is imported.
+struct Hooks {
+  Ref default_dict;    // collections.defaultdict
+  Ref registry;        // jax.tree_util.default_registry
+  Ref jax_array;       // jax.Array
+  Ref jax_array_type;  // the type of concrete arrays
+  Ref treedef_type;    // jax.tree_util.PyTreeDef
+  Ref missing;         // Equinox's marker of an absent field, or null
+  Ref wrapper_names;   // tuple of names that Equinox keeps on wrapped modules
+  Ref registered;      // jax's dictionary of registered node types, or null where jax has none
+  Ref filter;          // the class of filters that are described: partax._partition.filters.Filter
+  Ref partial_type;    // functools.partial
+  Ref jitted_type;     // the type of what jax.jit returns
+  Ref wrapper_type;    // the type of what filter_jit returns
+};
+Hooks& hooks();
+
+class TypeTable {
+ public:
+  static TypeTable& instance();
+  // The description of `object`'s type; asks Python once for each type.
+  const TypeInfo& find(PyObject* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    const TypeInfo* cached = recent_[slot(type)];
+    return cached != nullptr && cached->type == type ? *cached : find_slow(object);
+  }
+  TypeInfoPtr shared(const TypeInfo& info) const;
+  // Of the type that this weak reference of the table's was made for.
+  void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
+  // Counts the registrations that turned a known leaf type into a node: older keys are void.
+  std::uint64_t epoch() {
+    if (hooks().registered && PyDict_GET_SIZE(hooks().registered.get()) != registrations_) refresh_registrations();
+    return epoch_;
+  }
+
+ private:
+  TypeTable() = default;
+  static std::size_t slot(PyTypeObject* type) noexcept {
+    return (reinterpret_cast<std::uintptr_t>(type) >> 4) % kRecent;
+  }
+  const TypeInfo& find_slow(PyObject* object);
+  void refresh_registrations();
+
+  static constexpr std::size_t kRecent = 509;
+  const TypeInfo* recent_[kRecent] = {};
+  Py_ssize_t registrations_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::unordered_map<PyTypeObject*, TypeInfoPtr> types_;
+};
+
+// True for leaves that filter_jit traces: arrays of jax and NumPy, tracers, refs; `abstract` adds ShapeDtypeStruct.
+inline bool is_dynamic_sort(LeafSort sort, bool abstract) noexcept {
+  switch (sort) {
+    case LeafSort::kJaxArray:
+    case LeafSort::kTracer:
+    case LeafSort::kNumpyArray:
+    case LeafSort::kNumpyScalar:
+    case LeafSort::kRef:
+      return true;
+    case LeafSort::kAbstract:
+      return abstract;
+    default:
+      return false;
+  }
+}
+
+inline bool is_dynamic(PyObject* object, bool abstract) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == hooks().jax_array_type.get()) return true;
+  const TypeInfo& info = TypeTable::instance().find(object);
+  return info.kind == Kind::kStaticLeaf && is_dynamic_sort(info.sort, abstract);
+}
+
+const char* kind_name(Kind kind) noexcept;
+
+}  // namespace partax

@@ -1,0 +1,77 @@
+// The parameters of a wrapped function, and the one form that every way of passing the same arguments is brought into.
+#pragma once
+
+#include <memory>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// Which arguments a call gave: with the values, all that tells one way of calling from another.
+struct CallShape {
+  std::vector<std::uint32_t> left_out;  // the parameters without a value, in order; most often none
+  std::uint32_t num_extra = 0;          // values taken by *args
+  std::vector<Ref> keywords;  // names of the values taken by **kwargs, in an order that does not depend on the call
+  bool operator==(const CallShape& other) const;
+  std::size_t hash() const;
+};
+
+// Parameters by which a callable is really called. Where nobody knows them it has none and takes everything by *args
+// and
+// **kwargs. What these take has the names that the callable shows (`functools.wraps`), if they are others.
+struct Parameters {
+  std::string function;    // its name, for messages
+  std::vector<Ref> names;  // interned; positional ones first, then keyword-only
+  std::vector<bool> optional;
+  std::size_t num_positional_only = 0;
+  std::size_t num_positional = 0;
+  bool var_positional = true;
+  bool var_keyword = true;
+  std::vector<Ref> shown_named;  // the values in **kwargs that the callable shows by name, in order
+  Ref description;               // all of it as Python has it: partax._jit.parameters.CallParameters
+  enum class Defaults : std::uint8_t { kUnknown, kOfFunction, kOfCallMethod };
+  Defaults defaults = Defaults::kUnknown;  // where the defaults are read at each call
+
+  std::size_t index_of(PyObject* name) const;        // names.size() if there is none
+  std::size_t shown_index_of(PyObject* name) const;  // shown_named.size() if there is none
+};
+
+// The arguments of one call in parameter order: [callable], given parameters, *args, **kwargs by name.
+class BoundCall {
+ public:
+  // `first` (may be null) is the wrapped callable as a traced tree, `self` (may be null) the bound instance.
+  BoundCall(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self, PyObject* const* args,
+            std::size_t num_args, PyObject* keyword_names);
+  BoundCall(const BoundCall&) = delete;
+  BoundCall& operator=(const BoundCall&) = delete;
+
+  PyObject* const* values() const noexcept { return values_; }
+  std::size_t size() const noexcept { return size_; }
+  const CallShape& shape() const noexcept { return shape_; }
+  bool has_callable() const noexcept { return has_callable_; }
+
+ private:
+  void bind(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self, PyObject* const* args,
+            std::size_t num_args, PyObject* keyword_names);
+
+  static constexpr std::size_t kInline = 16;
+  PyObject* inline_[kInline];
+  std::vector<PyObject*> heap_;
+  std::vector<Ref> owned_;  // defaults
+  PyObject* const* values_ = inline_;
+  std::size_t size_ = 0;
+  CallShape shape_;
+  bool has_callable_ = false;
+};
+
+// Which values a call has, for Python, which names them: (parameters, indices of those that were left out, number
+// of values taken by *args, names of those taken by **kwargs, whether the callable is the first value).
+Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable);
+// The root of each value's path in messages, a tuple: `model`, `args[0]`, `kwargs` by their own names.
+Ref value_names(const Parameters& parameters, const CallShape& shape, bool has_callable);
+
+// Calls `callable` with rebuilt values in the form that `shape` describes.
+Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,
+              std::size_t first_value);
+
+}  // namespace partax

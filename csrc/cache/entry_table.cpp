@@ -1,0 +1,197 @@
+#include "cache/entry_table.h"
+
+#include <algorithm>
+
+namespace partax {
+namespace {
+
+// How often a key is looked for again because others were added meanwhile; user code that adds keys while it compares
+// them would keep a look-up going for ever.
+constexpr int kMaxLookUps = 8;
+
+}  // namespace
+
+Entry::~Entry() {
+  for (const std::weak_ptr<OutputSlot>& output : outputs) {
+    if (const std::shared_ptr<OutputSlot> slot = output.lock()) slot->output.reset();
+  }
+}
+
+bool may_wait(const Entry& entry) {
+  if (!entry.key.may_wait()) return false;
+  for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
+    const std::shared_ptr<OutputSlot> slot = output.lock();
+    if (slot && slot->output && slot->output->holds_user_objects()) return false;
+  }
+  return true;
+}
+
+void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
+  if (outputs.size() == outputs.capacity()) {
+    const auto gone = [](const std::weak_ptr<OutputSlot>& output) { return output.expired(); };
+    outputs.erase(std::remove_if(outputs.begin(), outputs.end(), gone), outputs.end());
+  }
+  std::vector<std::uint32_t> all = forwarded;
+  for (const std::int32_t source : slot->output->source) {
+    if (source < 0) all.push_back(~static_cast<std::uint32_t>(source));
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  outputs.push_back(slot);
+  forwarded.swap(all);
+}
+
+StaticTable::~StaticTable() {
+  if (callback_) in_capsule<StaticTable*>(PyCFunction_GET_SELF(callback_.get())) = nullptr;
+  clear();
+}
+
+PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
+  StaticTable* table = in_capsule<StaticTable*>(capsule);
+  if (table == nullptr) Py_RETURN_NONE;
+  const auto found = table->by_weakref_.find(weakref);
+  if (found == table->by_weakref_.end()) Py_RETURN_NONE;
+  const Part part = found->second;
+  const EntryPtr entry = *part.entry->recency;
+  const Ref keep = Ref::borrow(weakref);
+  if (part.owner != nullptr) {
+    entry->owners.erase(part.owner);
+    table->by_weakref_.erase(found);
+    if (!entry->owners.empty()) Py_RETURN_NONE;
+  }
+  if (!part.is_callable || !table->stays_without_(entry, part.owner != nullptr)) table->erase(*entry);
+  Py_RETURN_NONE;
+}
+
+PyObject* StaticTable::callback() {
+  if (!callback_) {
+    static PyMethodDef method = {"_key_died", on_death, METH_O, nullptr};
+    const Ref self = capsule_of(std::make_unique<StaticTable*>(this));
+    Ref made = Ref::checked(PyCFunction_New(&method, self.get()));
+    if (!callback_) callback_ = std::move(made);
+  }
+  return callback_.get();
+}
+
+void StaticTable::attach(const EntryPtr& entry, PyObject* callable) {
+  const auto known = entry->owners.find(callable);
+  if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
+  const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
+  if (!entry->in_table) return;
+  by_weakref_.emplace(weakref.get(), Part{entry.get(), true, callable});
+  try {
+    Ref& owner = entry->owners[callable];
+    by_weakref_.erase(owner.get());
+    owner = weakref;
+  } catch (...) {
+    by_weakref_.erase(weakref.get());
+    throw;
+  }
+}
+
+std::vector<EntryPtr> StaticTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
+  std::vector<EntryPtr> found;
+  const auto range = entries_.equal_range(spec.hash ^ shape.hash());
+  for (auto it = range.first; it != range.second; ++it) found.push_back(it->second);
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a->used > b->used; });
+  return found;
+}
+
+EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
+    if (!entry->key.equals(spec)) continue;
+    if (!entry->in_table) continue;
+    touch(*entry);
+    return entry;
+  }
+  return nullptr;
+}
+
+std::pair<std::size_t, std::string> StaticTable::difference(const TreeSpec& spec, const CallShape& shape) const {
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (auto found = entry->key.difference(spec); !found.second.empty()) return found;
+  }
+  return {};
+}
+
+EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
+  std::size_t known = additions_;
+  if (EntryPtr found = find(spec, shape)) return found;
+  auto entry = std::make_shared<Entry>();
+  entry->key = spec.sealed(callback());
+  // Python has run: another thread may have added the key.
+  for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
+    known = additions_;
+    if (EntryPtr found = find(spec, shape)) return found;
+  }
+  entry->shape = shape;
+  entry->hash = spec.hash ^ shape.hash();
+  entry->epoch = TypeTable::instance().epoch();
+  entry->used = ++uses_;
+  std::list<EntryPtr> place(1, entry);
+  enlist(entry);
+  std::list<EntryPtr> evicted;
+  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
+  recency_.splice(recency_.begin(), place);
+  entry->recency = recency_.begin();
+  entry->in_table = true;
+  return entry;
+}
+
+void StaticTable::enlist(const EntryPtr& entry) {
+  const TreeSpec& key = entry->key;
+  try {
+    key.each_weakref([&](PyObject* weakref, bool of_callable) {
+      by_weakref_.emplace(weakref, Part{entry.get(), of_callable, nullptr});
+    });
+    entries_.emplace(entry->hash, entry);
+  } catch (...) {
+    key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
+    throw;
+  }
+  ++additions_;
+}
+
+std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
+  std::list<EntryPtr> taken;
+  if (!entry.in_table) return taken;
+  entry.in_table = false;
+  taken.splice(taken.begin(), recency_, entry.recency);
+  entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
+  for (const auto& [callable, weakref] : entry.owners) by_weakref_.erase(weakref.get());
+  const auto range = entries_.equal_range(entry.hash);
+  for (auto it = range.first; it != range.second; ++it) {
+    if (it->second.get() != &entry) continue;
+    entries_.erase(it);
+    break;
+  }
+  return taken;
+}
+
+void StaticTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
+
+void StaticTable::erase_untraced(Entry& entry) noexcept {
+  if (entry.traces == 0 && entry.tracing == 0) erase(entry);
+}
+
+void StaticTable::clear() noexcept {
+  std::unordered_multimap<std::size_t, EntryPtr> dropped;
+  dropped.swap(entries_);
+  std::list<EntryPtr> recency;
+  recency.swap(recency_);
+  by_weakref_.clear();
+  for (auto& [hash, entry] : dropped) entry->in_table = false;
+}
+
+int StaticTable::traverse(visitproc visit, void* arg) const {
+  for (const EntryPtr& entry : recency_) {
+    Py_VISIT(entry->value.get());
+    Py_VISIT(entry->function.get());
+    if (const int status = entry->key.traverse(visit, arg)) return status;
+  }
+  Py_VISIT(callback_.get());
+  return 0;
+}
+
+}  // namespace partax

@@ -1,0 +1,124 @@
+// Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies that
+// nothing made anew can stand for.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <unordered_map>
+
+#include "base/python_api.h"
+#include "cache/bound_call.h"
+#include "cache/trace_output.h"
+#include "tree/tree_spec.h"
+
+namespace partax {
+
+// One trace of an entry: its number among the callable's, and its calls where its result tells them from others'.
+struct EntryTrace {
+  std::size_t number;
+  std::shared_ptr<std::size_t> calls;
+};
+
+struct Entry {
+  Entry() = default;
+  ~Entry();  // empties the slots of its outputs
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  void add_output(const std::shared_ptr<OutputSlot>& slot);
+
+  TreeSpec key;  // sealed
+  CallShape shape;
+  std::size_t hash = 0;
+  std::uint64_t epoch = 0;
+  Ref value;               // the jitted target; empty while it is being made
+  std::string difference;  // what made it another key than the latest of the same form, where that is a callable's
+  Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
+  std::size_t traces = 0;
+  std::size_t tracing = 0;  // traces under way, in any thread
+  std::size_t calls = 0;
+  std::vector<EntryTrace> log;            // of its traces
+  std::vector<std::uint8_t> through_xla;  // leaves that are not forwarded: donated, or with a sharding of their own
+  std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
+  std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
+  std::vector<std::weak_ptr<OutputSlot>> outputs;
+  // Of shared caches: weak references to the callables that live, by address.
+  std::unordered_map<PyObject*, Ref> owners;
+  std::size_t used = 0;            // when it was found last
+  std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
+  bool in_table = false;
+  std::list<std::shared_ptr<Entry>>::iterator recency;
+};
+using EntryPtr = std::shared_ptr<Entry>;
+// Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
+bool may_wait(const Entry& entry);
+
+class StaticTable {
+ public:
+  // Whether an entry stays when a callable of its key has died; or (`unowned`) the last of its owners.
+  using StaysWithout = bool (*)(const EntryPtr& entry, bool unowned);
+  StaticTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_(stays) {}
+  ~StaticTable();
+  StaticTable(const StaticTable&) = delete;
+  StaticTable& operator=(const StaticTable&) = delete;
+
+  // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape);
+  // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
+  // look for one key at once get one entry.
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
+  // What made a spec another key than the latest of the same hash; empty if there is none.
+  std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
+  // The entry used last, or null.
+  EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
+  void touch(Entry& entry) noexcept {
+    entry.used = ++uses_;
+    recency_.splice(recency_.begin(), recency_, entry.recency);
+  }
+  // Makes `callable` one of the entry's owners.
+  void attach(const EntryPtr& entry, PyObject* callable);
+  void erase(Entry& entry) noexcept;
+  // After a call that failed: drops an entry that no call has traced or is tracing.
+  void erase_untraced(Entry& entry) noexcept;
+  // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
+  template <typename Unwanted>
+  void erase_if(Unwanted&& unwanted) {
+    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    for (auto it = recency_.begin(); it != recency_.end();) {
+      Entry& entry = **it++;
+      if (unwanted(entry)) dropped.splice(dropped.end(), take(entry));
+    }
+  }
+  void clear() noexcept;
+  std::size_t size() const noexcept { return recency_.size(); }
+  std::size_t max_size() const noexcept { return max_size_; }
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (const EntryPtr& entry : recency_) visit(entry);
+  }
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
+  PyObject* callback();
+  std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  // Makes the entry found by its key; if that fails, nothing has changed.
+  void enlist(const EntryPtr& entry);
+  // The entries of a hash, the latest first: comparing runs user code, which may change this table.
+  std::vector<EntryPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
+
+  std::size_t max_size_;
+  StaysWithout stays_without_;
+  std::size_t uses_ = 0;
+  std::list<EntryPtr> recency_;  // most recent first
+  std::unordered_multimap<std::size_t, EntryPtr> entries_;
+  struct Part {
+    Entry* entry;
+    bool is_callable;
+    PyObject* owner;  // the address of the owner that it refers to, or null
+  };
+  std::unordered_map<PyObject*, Part> by_weakref_;
+  Ref callback_;               // it holds the address of this table, or null once that is gone
+  std::size_t additions_ = 0;  // counts the keys that were added
+};
+
+}  // namespace partax

@@ -1,0 +1,261 @@
+#include "cache/trace_output.h"
+
+#include "tree/rebuild.h"
+
+namespace partax {
+namespace {
+
+// The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
+struct Handle {
+  PyObject_HEAD
+  std::shared_ptr<OutputSlot>* slot;
+};
+
+struct OutputNode {
+  PyObject_HEAD
+  PyObject* handle;
+  PyObject* results;  // tuple
+};
+
+PyTypeObject* handle_type = nullptr;
+PyTypeObject* node_type = nullptr;
+
+template <typename Object>
+Object* as(PyObject* object) noexcept {
+  return reinterpret_cast<Object*>(object);
+}
+
+void handle_dealloc(PyObject* self) noexcept {
+  delete as<Handle>(self)->slot;
+  free_heap_object(self);
+}
+
+PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    if (Py_TYPE(other) != handle_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    bool equal = self == other;
+    const std::shared_ptr<const TraceOutput> mine = (*as<Handle>(self)->slot)->output;
+    const std::shared_ptr<const TraceOutput> theirs = (*as<Handle>(other)->slot)->output;
+    if (!equal && mine && theirs && mine->shardings && theirs->shardings) {
+      equal = checked_int(PyObject_RichCompareBool(mine->shardings.get(), theirs->shardings.get(), Py_EQ)) == 1;
+    }
+    return PyBool_FromLong(equal == (op == Py_EQ));
+  });
+}
+
+Py_hash_t handle_hash(PyObject* self) noexcept {
+  (void)self;  // handles may become equal by their shardings, and none is ever in a large table
+  return 1;
+}
+
+void node_dealloc(PyObject* self) noexcept {
+  Py_XDECREF(as<OutputNode>(self)->handle);
+  Py_XDECREF(as<OutputNode>(self)->results);
+  free_heap_object(self);
+}
+
+Ref make_node(PyObject* handle, Ref results) {
+  Ref node = Ref::checked(node_type->tp_alloc(node_type, 0));
+  as<OutputNode>(node.get())->handle = Py_NewRef(handle);
+  as<OutputNode>(node.get())->results = results.release();
+  return node;
+}
+
+PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
+  if (Py_TYPE(node) != node_type) {
+    PyErr_SetString(PyExc_TypeError, "expected an output node");
+    return nullptr;
+  }
+  return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+}
+
+PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    if (count != 2 || Py_TYPE(args[0]) != handle_type) {
+      PyErr_SetString(PyExc_TypeError, "expected a handle and its results");
+      return nullptr;
+    }
+    Ref results = PyTuple_CheckExact(args[1]) ? Ref::borrow(args[1]) : Ref::checked(PySequence_Tuple(args[1]));
+    return make_node(args[0], std::move(results)).release();
+  });
+}
+
+PyMethodDef flatten_method = {"flatten_output", flatten_node, METH_O, nullptr};
+PyMethodDef unflatten_method = {"unflatten_output",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
+                                METH_FASTCALL, nullptr};
+
+class CallLeaves final : public LeafSource {
+ public:
+  CallLeaves(const TraceOutput& output, PyObject* results, const LeafBuffer& inputs)
+      : output_(output),
+        results_(results),
+        inputs_(inputs),
+        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {}
+
+  Ref leaf(std::size_t index) override {
+    const std::int32_t source = output_.source[index];
+    if (source >= 0) return Ref::borrow(PyTuple_GET_ITEM(results_, source));
+    PyObject* input = inputs_[~static_cast<std::size_t>(source)];
+    if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return Ref::borrow(input);
+    const LeafSort sort = TypeTable::instance().find(input).sort;
+    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract)
+      return Ref::borrow(input);
+    const Ref inputs = inputs_.tuple();
+    return call_python("partax._jit.target", "to_device", input, inputs);
+  }
+
+  bool gives_static(std::size_t index) const override { return source_of(index) >= 0; }
+
+  bool is_stored(std::size_t index) const override {
+    return are_stored_ || source_of(index) == TraceOutput::kStored ||
+           (source_of(index) >= 0 && !inputs_.has_own_statics());
+  }
+
+  Ref static_value(const TreeSpec& spec, std::size_t index) override {
+    const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
+    if (source == TraceOutput::kStored) return LeafSource::static_value(spec, index);
+    if (source >= 0) return own(static_cast<std::size_t>(source));
+    const Ref made = spec.statics[index].value();
+    std::vector<Ref> all;
+    for (std::size_t i = 0; i < output_.own.size(); ++i) {
+      all.push_back(own(i));
+      if (!all.back()) all.back() = Ref::borrow(Py_None);
+    }
+    return call_python("partax._jit.own_statics", "filled", made, tuple_of(std::move(all)));
+  }
+
+ private:
+  std::int32_t source_of(std::size_t index) const noexcept {
+    return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
+  }
+
+  Ref own(std::size_t index) const {
+    const OwnStatic& wanted = output_.own[index];
+    PyObject* given = inputs_.has_own_statics() ? inputs_.own_static(wanted.index) : nullptr;
+    Ref value = given != nullptr ? Ref::borrow(given) : wanted.known.value();
+    for (const std::size_t item : wanted.inner) {
+      if (!value) break;
+      std::vector<Ref> items;
+      each_inner(value.get(), [&](const Ref& inner) { items.push_back(inner); });
+      value = item < items.size() ? items[item] : Ref();
+    }
+    return value;
+  }
+
+  const TraceOutput& output_;
+  PyObject* results_;
+  const LeafBuffer& inputs_;
+  const bool are_stored_;  // all static values are those of the spec
+};
+
+}  // namespace
+
+Ref register_trace_output_types() {
+  static constexpr char kHandleDoc[] = "What one trace returned beside its arrays.";
+  static constexpr char kNodeDoc[] = "The arrays that a target returned, with what is needed to rebuild the result.";
+  static PyType_Slot handle_slots[] = {{Py_tp_doc, const_cast<char*>(kHandleDoc)},
+                                       {Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
+                                       {Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
+                                       {Py_tp_hash, reinterpret_cast<void*>(handle_hash)},
+                                       {0, nullptr}};
+  static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
+  static PyType_Slot node_slots[] = {
+      {Py_tp_doc, const_cast<char*>(kNodeDoc)}, {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {0, nullptr}};
+  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+  Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));
+  Ref node = Ref::checked(PyType_FromSpec(&node_spec));
+  Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
+  Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
+  Ref result = Ref::checked(PyTuple_Pack(4, handle.get(), node.get(), flatten.get(), unflatten.get()));
+  handle_type = reinterpret_cast<PyTypeObject*>(handle.release());  // kept for the life of the process
+  node_type = reinterpret_cast<PyTypeObject*>(node.release());
+  return result;
+}
+
+void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& key) {
+  const auto objects = [](const TreeSpec& of) {
+    std::vector<Ref> all;
+    for (const StaticValue& value : of.statics) {
+      PyObject* const object = value.identity();
+      all.push_back(Ref::borrow(object == nullptr ? Py_None : object));
+    }
+    return tuple_of(std::move(all));
+  };
+  const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec));
+  each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& place) {
+    const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(place.get(), 0));
+    own.push_back(OwnStatic{index, {}, key.statics[index].for_result()});
+    each_item(PyTuple_GET_ITEM(place.get(), 1), Form::kTuple,
+              [&](const Ref& item) { own.back().inner.push_back(PyLong_AsSize_t(item.get())); });
+  });
+  bool any = false;
+  for (std::size_t i = 0; i < spec.statics.size(); ++i) {
+    PyObject* source = PyTuple_GET_ITEM(PyTuple_GET_ITEM(told.get(), 1), i);
+    StaticValue& value = spec.statics[i];
+    static_source.push_back(static_cast<std::int32_t>(PyLong_AsLong(PyTuple_GET_ITEM(source, 0))));
+    if (static_source[i] >= 0) {
+      value = own[static_cast<std::size_t>(static_source[i])].known;
+    } else if (static_source[i] == kTemplate) {
+      value = StaticValue::loose(Ref::borrow(PyTuple_GET_ITEM(source, 1)));
+    } else {
+      value = value.handed_out();
+    }
+    any = any || static_source[i] != kStored;
+  }
+  if (!any) static_source.clear();
+  for (std::size_t i = 0; i < static_source.size(); ++i) {
+    const bool is_held = static_source[i] == kStored || (static_source[i] >= 0 && !spec.statics[i].absent());
+    keys_hold_all = keys_hold_all && is_held;
+  }
+  std::size_t next = 0;
+  for (const Node& node : spec.nodes) {
+    if (node.kind != Kind::kRegistered) continue;
+    // A treedef holds the aux data of this trace.
+    Ref& treedef = spec.treedefs.at(next++);
+    const std::int32_t source = any ? static_source[node.first_static] : kStored;
+    const bool is_held = source >= 0 && spec.statics[node.first_static].identity() != nullptr;
+    if (source != kStored && !is_held) treedef.reset();
+  }
+  spec.weaken_types(key);
+}
+
+bool TraceOutput::holds_user_objects() const noexcept {
+  for (std::size_t i = 0; i < spec.statics.size(); ++i) {
+    const bool is_own = !static_source.empty() && static_source[i] >= 0;
+    if (!is_own && spec.statics[i].keeps_alive()) return true;
+  }
+  return false;
+}
+
+Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
+  auto held = std::make_unique<std::shared_ptr<OutputSlot>>(std::move(slot));
+  Ref handle = Ref::checked(handle_type->tp_alloc(handle_type, 0));
+  as<Handle>(handle.get())->slot = held.release();
+  return make_node(handle.get(), std::move(results));
+}
+
+bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
+
+std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
+  std::shared_ptr<const TraceOutput> output = (*as<Handle>(as<OutputNode>(node)->handle)->slot)->output;
+  if (!output) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
+    throw PythonError{};
+  }
+  return output;
+}
+
+Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
+
+Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
+  if (!is_output_node(returned)) return Ref::borrow(returned);
+  const std::shared_ptr<const TraceOutput> output = output_of(returned);
+  ++*output->calls;
+  CallLeaves leaves(*output, as<OutputNode>(returned)->results, inputs);
+  return rebuild(output->spec, leaves);
+}
+
+}  // namespace partax

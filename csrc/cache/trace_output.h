@@ -1,0 +1,60 @@
+// What one trace returned: the static part of the result, and for each of its arrays where a call finds it.
+#pragma once
+
+#include <memory>
+
+#include "base/python_api.h"
+#include "tree/leaf_buffer.h"
+#include "tree/tree_spec.h"
+
+namespace partax {
+
+// A static value that came in with the call, or something inside of one.
+struct OwnStatic {
+  std::size_t index;               // in the key
+  std::vector<std::size_t> inner;  // which item of which item (see each_inner); empty: the value itself
+  StaticValue known;               // the key's value, as far as the key holds it
+};
+
+struct TraceOutput {
+  TreeSpec spec;  // every array is a dynamic leaf
+  // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
+  std::vector<std::int32_t> source;
+  // What of the static values each call gives its own objects for.
+  std::vector<OwnStatic> own;
+  // For each static value of the spec: its index in `own`, kStored for one that stays as it is, or kTemplate for one
+  // with placeholders of some of `own` in it. Empty if all stay.
+  static constexpr std::int32_t kStored = -1;
+  static constexpr std::int32_t kTemplate = -2;
+  std::vector<std::int32_t> static_source;
+  bool keys_hold_all = true;  // a call without other objects than its key's gives what the spec holds
+  Ref shardings;              // explicit out_shardings, one for each result, or null
+  std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
+
+  // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is
+  // the call's key, `arguments` what was flattened for it.
+  void find_own_statics(const TreeSpec& arguments, const TreeSpec& key);
+  // Whether the result holds objects that did not come in with the call, and are no plain values.
+  bool holds_user_objects() const noexcept;
+};
+
+// Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.
+struct OutputSlot {
+  std::shared_ptr<const TraceOutput> output;
+};
+
+// Creates the opaque node types and returns (handle type, node type, flatten, unflatten) for jax's registry.
+Ref register_trace_output_types();
+
+// The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
+Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
+bool is_output_node(PyObject* object) noexcept;
+// Raises if the entry of the trace is gone.
+std::shared_ptr<const TraceOutput> output_of(PyObject* node);
+// A node of the same structure with other children, for jax.jit's out_shardings.
+Ref with_children(PyObject* node, Ref children);
+
+// The user's result from what a target returned for these input leaves.
+Ref user_result(PyObject* returned, const LeafBuffer& inputs);
+
+}  // namespace partax

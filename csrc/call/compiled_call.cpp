@@ -1,0 +1,55 @@
+#include "call/compiled_call.h"
+
+#include "cache/call_cache.h"
+#include "cache/trace_output.h"
+#include "call/forwarded.h"
+#include "tree/match.h"
+
+namespace partax {
+namespace {
+
+Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject* const* args, std::size_t num_args,
+        PyObject* keyword_names) {
+  const Ref keep_cache = ready_cache(jit);
+  CallCache& cache = cache_in(keep_cache.get());
+  const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
+                       num_args, keyword_names);
+  LeafBuffer leaves;
+  if (!(entry->shape == call.shape()) ||
+      !match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule)) {
+    PyErr_SetString(PyExc_TypeError, "the static part of the arguments is not the compiled one");
+    throw PythonError{};
+  }
+  if (may_lose_forwarded(*entry, leaves)) {
+    CallFrame frame(jit.function, cache, call, false);
+    frame.entry = entry.get();
+    refuse_lost_forwarded(*entry, leaves);
+  }
+  const Ref returned = Ref::checked(
+      PyObject_Vectorcall(executable, leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  check_forwarded(*entry, returned.get(), leaves, true);
+  return user_result(returned.get(), leaves);
+}
+
+// `self` is (wrapper, executable, entry).
+PyObject* call_compiled(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keyword_names) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    return run(in_capsule<EntryPtr>(PyTuple_GET_ITEM(self, 2)), as_jit(PyTuple_GET_ITEM(self, 0)),
+               PyTuple_GET_ITEM(self, 1), args, static_cast<std::size_t>(num_args), keyword_names)
+        .release();
+  });
+}
+
+PyMethodDef call_method_def = {"compiled", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_compiled)),
+                               METH_FASTCALL | METH_KEYWORDS, nullptr};
+
+}  // namespace
+
+Ref make_compiled_call(PyObject* jit, EntryPtr entry, PyObject* executable) {
+  const Ref held = capsule_of(std::make_unique<EntryPtr>(std::move(entry)));
+  const Ref self = Ref::checked(PyTuple_Pack(3, jit, executable, held.get()));
+  return Ref::checked(PyCFunction_New(&call_method_def, self.get()));
+}
+
+}  // namespace partax

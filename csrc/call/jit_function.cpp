@@ -1,0 +1,338 @@
+#include "call/jit_function.h"
+
+#include <structmember.h>
+
+#include "cache/call_cache.h"
+#include "cache/shared_caches.h"
+#include "cache/trace_output.h"
+#include "call/forwarded.h"
+#include "tree/described.h"
+
+namespace partax {
+namespace {
+
+PyTypeObject* jit_type = nullptr;
+
+void release(SeenCallable* seen) noexcept {
+  if (seen != nullptr && --seen->uses == 0) delete seen;
+}
+
+// Whether the callable is as it was when the cache was found.
+bool is_as_seen(const JitFunction& jit) {
+  if (jit.seen == nullptr) return true;
+  struct Used {
+    SeenCallable* seen;
+    ~Used() { release(seen); }
+  } const used{jit.seen};
+  ++used.seen->uses;
+  return used.seen->value.is_still(jit.function) || is_self_changing(jit.function);
+}
+
+// Both at once, and only then lets go of what was there, which may run Python.
+void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
+  const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
+  release(std::exchange(jit.seen, seen));
+}
+
+Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+  const Ref keep_cache = ready_cache(jit);
+  CallCache& cache = cache_in(keep_cache.get());
+  const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
+                       num_args, keyword_names);
+  LeafBuffer leaves;
+  CallFrame frame(jit.function, cache, call, false);
+  bool is_new = false;
+  EntryPtr entry;
+  Ref returned;
+  try {
+    entry = find_entry(frame, leaves, is_new);
+    frame.entry = entry.get();
+    if (may_lose_forwarded(*entry, leaves)) refuse_lost_forwarded(*entry, leaves);
+    const Ref target = entry->value;
+    returned = Ref::checked(
+        PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    frame.in_user_code = true;
+  } catch (const PythonError&) {
+    frame.in_user_code = true;
+    if (entry) {
+      cache.table.erase_untraced(*entry);
+      explain_failure(frame);
+    }
+    throw;
+  }
+  check_forwarded(*entry, returned.get(), leaves, !frame.traced);
+  Ref result = user_result(returned.get(), leaves);
+  ++entry->calls;
+  ++(frame.traced || is_new ? cache.misses : cache.hits);
+  return result;
+}
+
+// ---- Slots of the wrapper.
+
+PyObject* jit_vectorcall(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* keyword_names) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    return run(as_jit(self), args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), keyword_names).release();
+  });
+}
+
+int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  JitFunction& jit = as_jit(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(jit.function);
+  Py_VISIT(jit.self);
+  Py_VISIT(jit.options);
+  Py_VISIT(jit.dict);
+  Py_VISIT(jit.cache);
+  // One that a comparison holds too is not this object's alone to report.
+  return jit.seen == nullptr || jit.seen->uses > 1 ? 0 : jit.seen->value.traverse(visit, arg);
+}
+
+int jit_clear(PyObject* self) noexcept {
+  JitFunction& jit = as_jit(self);
+  Py_CLEAR(jit.function);
+  Py_CLEAR(jit.self);
+  Py_CLEAR(jit.dict);
+  release(std::exchange(jit.seen, nullptr));
+  return 0;  // options and cache stay: it holds the wrapper only through user values, which the GC clears elsewhere
+}
+
+void jit_dealloc(PyObject* self) noexcept {
+  PyObject_GC_UnTrack(self);
+  if (as_jit(self).weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  jit_clear(self);
+  Py_CLEAR(as_jit(self).options);
+  Py_CLEAR(as_jit(self).cache);
+  free_heap_object(self);
+}
+
+Ref new_jit(PyObject* function, PyObject* self, PyObject* options) {
+  Ref object = Ref::checked(jit_type->tp_alloc(jit_type, 0));
+  JitFunction& jit = as_jit(object.get());
+  jit.vectorcall = jit_vectorcall;
+  jit.function = Py_NewRef(function);
+  jit.self = Py_XNewRef(self);
+  jit.options = Py_NewRef(options);
+  return object;
+}
+
+// As a method: the same wrapper with its first argument bound.
+PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    const JitFunction& jit = as_jit(self);
+    if (instance == nullptr || instance == Py_None || jit.self != nullptr) return Py_NewRef(self);
+    Ref bound = new_jit(jit.function, instance, jit.options);
+    as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
+    if (jit.seen != nullptr) {
+      as_jit(bound.get()).seen = std::make_unique<SeenCallable>(SeenCallable{jit.seen->value}).release();
+    }
+    as_jit(bound.get()).dict = Py_XNewRef(jit.dict);
+    as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
+    return bound.release();
+  });
+}
+
+// What a wrapper tells of its callable. The attributes are the callable's own unless set on the wrapper.
+enum : std::uint8_t { kName, kQualname, kDoc, kModule, kAnnotations, kNumDelegated };
+PyObject* delegated[kNumDelegated] = {};
+
+PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
+  const JitFunction& jit = as_jit(self);
+  for (int i = 0; i < kNumDelegated; ++i) {
+    if (name != delegated[i] || jit.function == nullptr) continue;
+    if (jit.dict != nullptr) {
+      PyObject* own = PyDict_GetItemWithError(jit.dict, name);
+      if (own != nullptr) return Py_NewRef(own);
+      if (PyErr_Occurred() != nullptr) return nullptr;
+    }
+    PyObject* value = PyObject_GetAttr(jit.function, name);
+    if (value != nullptr || i > kQualname || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return value;
+    PyErr_Clear();
+    return PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(jit.function)), name);
+  }
+  return PyObject_GenericGetAttr(self, name);
+}
+
+PyObject* released(PyObject*) noexcept {
+  PyErr_SetString(PyExc_ReferenceError, "the wrapper is being deleted");
+  return nullptr;
+}
+
+PyObject* get_wrapped(PyObject* self, void*) noexcept {
+  const JitFunction& jit = as_jit(self);
+  if (jit.function == nullptr) return released(self);
+  return jit.self == nullptr ? Py_NewRef(jit.function) : PyMethod_New(jit.function, jit.self);
+}
+
+PyObject* get_self(PyObject* self, void*) noexcept {
+  const JitFunction& jit = as_jit(self);
+  return Py_NewRef(jit.self == nullptr ? Py_None : jit.self);
+}
+
+PyObject* get_function(PyObject* self, void*) noexcept {
+  return as_jit(self).function == nullptr ? released(self) : Py_NewRef(as_jit(self).function);
+}
+
+PyObject* get_cache(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return ready_cache(as_jit(self)).release(); });
+}
+
+PyObject* get_options(PyObject* self, void*) noexcept { return Py_NewRef(as_jit(self).options); }
+
+PyMethodDef jit_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
+                             {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef jit_getset[] = {
+    {"__wrapped__", get_wrapped, nullptr, "The wrapped callable, bound if the wrapper is.", nullptr},
+    {"__self__", get_self, nullptr, "The bound instance, or None.", nullptr},
+    {"_function", get_function, nullptr, "The wrapped callable, unbound.", nullptr},
+    {"_cache", get_cache, nullptr, "The cache, shared with all wrappers of equal callables.", nullptr},
+    {"_options", get_options, nullptr, "The options of filter_jit.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef jit_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
+                             {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
+                             {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
+                             {nullptr, 0, 0, 0, nullptr}};
+
+constexpr char kJitDoc[] = "What `filter_jit` returns: called as the wrapped callable is, and a pytree of it.";
+
+PyType_Slot jit_slots[] = {{Py_tp_doc, const_cast<char*>(kJitDoc)},
+                           {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                           {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},
+                           {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
+                           {Py_tp_descr_get, reinterpret_cast<void*>(jit_get)},
+                           {Py_tp_getattro, reinterpret_cast<void*>(jit_getattro)},
+                           {Py_tp_methods, jit_methods},
+                           {Py_tp_getset, jit_getset},
+                           {Py_tp_members, jit_members},
+                           {0, nullptr}};
+
+PyType_Spec jit_spec = {
+    "partax._core.JitFunction", sizeof(JitFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    jit_slots};
+
+// As a pytree: the children are the callable and the bound instance, the aux data the options.
+PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
+  if (Py_TYPE(object) != jit_type || as_jit(object).function == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
+    return nullptr;
+  }
+  const JitFunction& jit = as_jit(object);
+  return jit.self == nullptr ? Py_BuildValue("((O)O)", jit.function, jit.options)
+                             : Py_BuildValue("((OO)O)", jit.function, jit.self, jit.options);
+}
+
+PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    Ref children = count == 2 ? Ref::checked(PySequence_Tuple(args[1])) : Ref();
+    const Py_ssize_t size = children ? PyTuple_GET_SIZE(children.get()) : 0;
+    if (size != 1 && size != 2) {
+      PyErr_SetString(PyExc_TypeError, "expected options and one or two children");
+      return nullptr;
+    }
+    PyObject* self = size == 2 ? PyTuple_GET_ITEM(children.get(), 1) : nullptr;
+    return new_jit(PyTuple_GET_ITEM(children.get(), 0), self, args[0]).release();
+  });
+}
+
+PyMethodDef flatten_method = {"flatten_jit", flatten_jit, METH_O, nullptr};
+PyMethodDef unflatten_method = {"unflatten_jit",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
+                                METH_FASTCALL, nullptr};
+
+// What a wrapper remembers of its callable, or null of one that is matched with the arguments.
+SeenCallable* see_callable(const JitFunction& jit) {
+  TypeTable::instance().epoch();  // classes may have been registered since
+  if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
+  const bool by_identity = callables_of(jit.options) == Callables::kByIdentity;
+  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
+  return new SeenCallable{value.sealed(nullptr, by_identity ? Callables::kByIdentity : Callables::kWrapped, false)};
+}
+
+// Finds the cache of an equal callable with equal options, or makes one.
+Ref find_cache(JitFunction& jit) {
+  // Seen first: a change from here on, by another thread, is noticed in the next call.
+  struct Seen {
+    SeenCallable* callable = nullptr;
+    ~Seen() { release(callable); }
+  } seen;
+  TreeSpec spec;
+  try {
+    seen.callable = see_callable(jit);
+    spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+    SharedCaches& caches = SharedCaches::instance();
+    EntryPtr entry = caches.find(spec);
+    const bool is_new = !entry || !entry->value;
+    if (is_new) {
+      Ref made = make_cache(jit.function, jit.options);
+      cache_in(made.get()).difference = caches.difference(spec);
+      if (!entry) entry = caches.find_or_insert(spec);
+      if (!entry->value) entry->value = std::move(made);  // else another thread was first
+    }
+    Ref cache = entry->value;
+    const bool is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
+    cache_in(cache.get()).root = entry;
+    try {
+      if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
+    } catch (...) {
+      // Nothing would tell when the callable goes.
+      if (is_new && entry->owners.empty()) caches.erase(entry);
+      throw;
+    }
+    jit.callable_is_tree = is_tree;
+    // Where another thread has changed the callable since it was seen, the next call looks again.
+    const bool is_seen = seen.callable == nullptr || seen.callable->value.is_still(jit.function);
+    if (!is_seen && !is_self_changing(jit.function)) return cache;
+    set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
+    return cache;
+  } catch (const WalkError& error) {
+    // Where the callable could not be looked at, the walk over it and the options says why.
+    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+    raise_at_static(error, spec, root_names());
+  }
+}
+
+}  // namespace
+
+Ref register_jit_function_types() {
+  const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
+  for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
+  jit_type = reinterpret_cast<PyTypeObject*>(Ref::checked(PyType_FromSpec(&jit_spec)).release());
+  const Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
+  const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
+  return Ref::checked(PyTuple_Pack(3, jit_type, flatten.get(), unflatten.get()));
+}
+
+bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type; }
+
+JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
+
+Ref ready_cache(JitFunction& jit) {
+  if (jit.function == nullptr) {
+    released(nullptr);
+    throw PythonError{};
+  }
+  Ref cache = Ref::borrow(jit.cache);
+  if (cache && is_as_seen(jit)) return cache;
+  return find_cache(jit);
+}
+
+Ref renewed_cache(JitFunction& jit) {
+  Ref cache = ready_cache(jit);
+  if (is_known(jit.function, cache_in(cache.get()))) return cache;
+  return find_cache(jit);
+}
+
+Ref make_jit_function(PyObject* function, PyObject* options) {
+  // A bound method is its function with the instance as first argument.
+  const bool is_method = PyMethod_Check(function);
+  Ref jit = new_jit(is_method ? PyMethod_GET_FUNCTION(function) : function,
+                    is_method ? PyMethod_GET_SELF(function) : nullptr, options);
+  return jit;
+}
+
+}  // namespace partax

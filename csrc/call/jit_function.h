@@ -1,0 +1,40 @@
+// The wrapper that filter_jit returns: a vectorcall type that runs the stages of a call in order.
+#pragma once
+
+#include "base/python_api.h"
+#include "call/call.h"
+
+namespace partax {
+
+// A callable as it was; counted, since comparing may run Python, which may replace it. Under the GIL.
+struct SeenCallable {
+  StaticValue value;
+  std::size_t uses = 1;
+};
+
+struct JitFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* function;  // the wrapped callable
+  PyObject* self;      // the bound instance, or null
+  PyObject* options;
+  PyObject* cache;     // a CallCacheObject, or null before the first use
+  SeenCallable* seen;  // the callable as it was when the cache was found, or null where only arguments tell
+  PyObject* dict;
+  PyObject* weakrefs;
+  bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
+};
+
+// Creates the Python types; returns (wrapper type, flatten, unflatten) for jax's registry.
+Ref register_jit_function_types();
+// A wrapper of `function`; finds the cache of an equal earlier one.
+Ref make_jit_function(PyObject* function, PyObject* options);
+bool is_jit_function(PyObject* object) noexcept;
+
+JitFunction& as_jit(PyObject* object) noexcept;
+// The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
+Ref ready_cache(JitFunction& jit);
+// The same, but another one if the callable has changed since the cache was found.
+Ref renewed_cache(JitFunction& jit);
+
+}  // namespace partax

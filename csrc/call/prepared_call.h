@@ -1,0 +1,53 @@
+// A call that is run step by step: lowered, traced, or with a compiled program.
+#pragma once
+
+#include <memory>
+
+#include "base/python_api.h"
+#include "call/call.h"
+#include "call/jit_function.h"
+
+namespace partax {
+
+// The arguments of a call that is run step by step (lower, trace, eval_shape, compiled programs).
+class PreparedCall {
+ public:
+  PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract);
+
+  // The same program's call with other arguments, or null if their static part differs.
+  std::unique_ptr<PreparedCall> rebind(PyObject* args, PyObject* kwargs) const;
+  // What this call, or one with other arguments, is flattened to: see `described`.
+  Ref described() const;
+  Ref described_of(PyObject* args, PyObject* kwargs) const;
+  // Lets go of the arguments; only `rebind` and `described_of` may follow.
+  void detach() noexcept;
+
+  // The record of the trace that `run` made, or None.
+  PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }
+  PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
+  PyObject* target() const noexcept { return entry_->value.get(); }
+  // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
+  Ref run(PyObject* callable) const;
+  // The program of this call, compiled into `executable`, for other arguments.
+  Ref compiled(PyObject* executable) const;
+  // Rebuilds a result that consists of one output node, from these leaves in place of the call's own.
+  Ref result(PyObject* returned, PyObject* leaves) const;
+
+ private:
+  PreparedCall(PyObject* jit, Ref cache, bool abstract);
+  void bind(PyObject* args, PyObject* kwargs);
+
+  Ref jit_;
+  Ref cache_;  // of the wrapper, by now perhaps of an earlier state of its callable
+  std::vector<Ref> arguments_;
+  Ref keyword_names_;
+  std::vector<PyObject*> borrowed_;
+  std::unique_ptr<BoundCall> call_;
+  std::unique_ptr<LeafBuffer> leaves_;
+  EntryPtr entry_;
+  Ref leaf_tuple_;
+  mutable Ref record_;
+  bool abstract_;
+};
+
+}  // namespace partax

@@ -1,0 +1,165 @@
+#include "call/trace.h"
+
+#include <unordered_map>
+
+#include "cache/shared_caches.h"
+#include "cache/trace_output.h"
+#include "call/call.h"
+#include "call/trace_record.h"
+#include "partition/static_node.h"
+#include "tree/described.h"
+#include "tree/rebuild.h"
+
+namespace partax {
+namespace {
+
+class Tracers final : public LeafSource {
+ public:
+  Tracers(PyObject* const* leaves, std::size_t count) : leaves_(leaves), count_(count) {}
+  Ref leaf(std::size_t index) override {
+    if (index >= count_) {
+      PyErr_SetString(PyExc_RuntimeError, "partax: a trace got fewer leaves than its arguments have");
+      throw PythonError{};
+    }
+    return Ref::borrow(leaves_[index]);
+  }
+
+ private:
+  PyObject* const* leaves_;
+  std::size_t count_;
+};
+
+bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
+
+// The output node of a result, or nothing where another thread has made a target meanwhile that passes a leaf through
+// XLA which this trace forwards.
+Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObject* const* inputs,
+                std::size_t num_inputs, PyObject* options, std::shared_ptr<const TraceOutput>& packed) {
+  TreeSpec spec;
+  LeafBuffer arrays;
+  FlattenOptions flatten_options;
+  flatten_options.hashed = false;
+  flatten_options.rebuildable = true;
+  with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
+
+  auto output = std::make_shared<TraceOutput>();
+  std::unordered_map<PyObject*, std::size_t> forwardable;
+  for (std::size_t i = 0; i < num_inputs; ++i) {
+    if (i >= entry.through_xla.size() || entry.through_xla[i] == 0) forwardable.emplace(inputs[i], i);
+  }
+  // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
+  Ref shardings = call_python("partax._jit.shardings", "leaf_out_shardings", options, result);
+  Ref kept_shardings;
+  if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
+
+  std::vector<Ref> results;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    PyObject* sharding = kept_shardings ? PyTuple_GetItem(shardings.get(), static_cast<Py_ssize_t>(i)) : Py_None;
+    if (sharding == nullptr) throw PythonError{};
+    const auto input = forwardable.find(arrays[i]);
+    if (sharding == Py_None && input != forwardable.end() && may_forward(arrays[i])) {
+      output->source.push_back(~static_cast<std::int32_t>(input->second));
+      forwardable.erase(input);  // only the first appearance
+      continue;
+    }
+    output->source.push_back(static_cast<std::int32_t>(results.size()));
+    results.push_back(Ref::borrow(arrays[i]));
+    if (kept_shardings) checked_int(PyList_Append(kept_shardings.get(), sharding));
+  }
+  if (kept_shardings) output->shardings = Ref::checked(PyList_AsTuple(kept_shardings.get()));
+  const bool bare = spec.nodes.size() == 1 && spec.nodes[0].kind == Kind::kDynamicLeaf && results.size() == 1;
+  if (bare && !output->shardings) return results[0];
+
+  output->spec = std::move(spec);
+  output->find_own_statics(arguments, entry.key);
+  Ref children = tuple_of(std::move(results));
+  auto slot = std::make_shared<OutputSlot>();
+  slot->output = output;
+  Ref node = make_output_node(slot, std::move(children));
+  // From here on no Python runs: a target that is made from now on spares the leaves that this trace forwards.
+  for (const std::int32_t source : output->source) {
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.through_xla.size();
+    if (input < entry.through_xla.size() && entry.through_xla[input] != 0) return {};
+  }
+  packed = output;
+  entry.add_output(slot);
+  return node;
+}
+
+// Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
+// call, and of the static nodes in it.
+template <typename Visit>
+void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
+  if (const EntryPtr root = frame.cache.root.lock(); root && root->key.holds_callables()) {
+    visit(root->key, root_spec(frame.function, frame.cache.options.get(), frame.cache.callables));
+  }
+  const TreeSpec& key = frame.entry->key;
+  visit(key, now);
+  for (std::size_t i = 0; i < key.statics.size(); ++i) {
+    PyObject *known = key.statics[i].identity(), *value = now.statics[i].identity();
+    if (known == nullptr || value == nullptr || !is_static_node(known) || !is_static_node(value)) continue;
+    visit(sealed_tree(known), loose_tree(value));
+  }
+}
+
+}  // namespace
+
+Ref run_trace(PyObject* const* leaves, std::size_t count) {
+  CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr || frame->entry == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
+    throw PythonError{};
+  }
+  // The trace sees the values of this very call; the key must still describe them.
+  TreeSpec spec;
+  LeafBuffer arrays;
+  FlattenOptions options = flatten_options(frame->cache, frame->call, frame->abstract);
+  options.rebuildable = true;
+  options.keyed = true;
+  const auto names = [frame] { return names_of(*frame); };
+  flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
+  const auto observe = [](const TreeSpec& known, const TreeSpec& now) { known.observe(now); };
+  each_static_part(*frame, spec, observe);
+  bool unchanged = false;
+  try {
+    unchanged = frame->entry->key.equals(spec);
+  } catch (const WalkError& error) {
+    raise_at_static(error, spec, names());
+  }
+  if (!unchanged) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "an argument changed while its call was being traced, expected arguments to stay as they are for "
+                    "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
+    throw PythonError{};
+  }
+  frame->traced = true;
+  TraceRecorder recorder(*frame, spec, arrays, leaves, count);
+  Tracers tracers(leaves, count);
+  const std::vector<Ref> values = rebuild_call(spec, tracers);
+  const bool has_callable = frame->call.has_callable();
+  PyObject* callable = has_callable ? values[0].get() : frame->function;
+  frame->in_body = true;
+  const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
+  frame->in_body = false;
+  each_static_part(*frame, spec, observe);
+  Ref node;
+  std::shared_ptr<const TraceOutput> output;
+  while (!node)
+    node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
+  if (output && output->holds_user_objects()) {
+    each_static_part(*frame, spec, [](const TreeSpec& known, const TreeSpec&) {
+      known.stop_sharing("an object of its own that it returns");
+    });
+  }
+  recorder.succeed(output ? output->calls : nullptr);
+  return node;
+}
+
+bool on_call_exit(PyObject* callback) {
+  CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr || frame->on_exit) return false;
+  frame->on_exit = Ref::borrow(callback);
+  return true;
+}
+
+}  // namespace partax

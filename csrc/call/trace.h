@@ -1,0 +1,14 @@
+// The body of a target under tracing.
+#pragma once
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
+// output node.
+Ref run_trace(PyObject* const* leaves, std::size_t count);
+// Has `callback` called when the innermost call ends; false if it has such a callback already.
+bool on_call_exit(PyObject* callback);
+
+}  // namespace partax

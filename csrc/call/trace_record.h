@@ -1,0 +1,38 @@
+// What a call's program depends on, described for Python, which keeps a record of each trace to explain the next one.
+#pragma once
+
+#include "base/python_api.h"
+#include "call/call.h"
+
+namespace partax {
+
+// Tells Python of a trace: of its beginning, which Python may refuse by an exception, and of its end.
+class TraceRecorder {
+ public:
+  TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafBuffer& values, PyObject* const* tracers,
+                std::size_t count);
+  ~TraceRecorder();
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
+  // The trace has succeeded; `calls` counts the calls of its program.
+  void succeed(const std::shared_ptr<std::size_t>& calls) noexcept;
+
+ private:
+  explicit TraceRecorder(CallFrame& frame) noexcept : frame_(frame) { ++frame.entry->tracing; }
+
+  CallFrame& frame_;
+  Ref end_;                 // what Python is told the end by
+  Ref record_;              // once Python knows of the trace
+  std::size_t number_ = 0;  // by which the entry's log has this trace; 0 before it does
+  bool failed_ = true;
+};
+
+// The (history, record) of the innermost call if jax works for its target, else None. The record is None where this
+// call has not traced.
+Ref call_under_way();
+// What the innermost call, which has not traced, is compiled for.
+void set_record(PyObject* record) noexcept;
+// The innermost call: (what it is flattened to, as `described` gives it, array leaves).
+Ref describe_call();
+
+}  // namespace partax

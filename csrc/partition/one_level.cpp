@@ -1,0 +1,122 @@
+#include "partition/one_level.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "tree/described.h"
+
+namespace partax {
+
+void flatten_into(Flat& flat, PyObject* tree, const FlattenOptions& options) {
+  Flattener(flat.spec, flat.leaves, options).tree(tree);
+}
+
+FlattenOptions every_leaf(PyObject* is_leaf) {
+  FlattenOptions options;
+  options.hashed = false;
+  options.rebuildable = true;
+  options.every_leaf = true;
+  options.is_leaf = is_leaf;
+  return options;
+}
+
+FlattenOptions children_only() {
+  FlattenOptions options = every_leaf(nullptr);
+  options.one_level = true;
+  return options;
+}
+
+bool is_node(PyObject* object) { return TypeTable::instance().find(object).kind != Kind::kStaticLeaf; }
+
+bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
+  return a.statics.size() == b.statics.size() &&
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), [](const Node& x, const Node& y) {
+           return x.kind == y.kind && x.info == y.info && x.arity == y.arity &&
+                  x.has_wrapper_fields == y.has_wrapper_fields;
+         });
+}
+
+namespace {
+
+// A NaN is equal to itself.
+bool have_same_bits(PyObject* a, PyObject* b) {
+  if (!PyFloat_CheckExact(a) || !PyFloat_CheckExact(b)) return false;
+  const double left = PyFloat_AS_DOUBLE(a), right = PyFloat_AS_DOUBLE(b);
+  return std::memcmp(&left, &right, sizeof left) == 0;
+}
+
+bool are_equal(const StaticValue& a, const StaticValue& b) {
+  if (a.absent() || b.absent()) return a.absent() && b.absent();
+  const Ref left = a.value(), right = b.value();
+  if (left.get() == right.get() || have_same_bits(left.get(), right.get())) return true;
+  const Ref answer = Ref::steal(PyObject_RichCompare(left.get(), right.get(), Py_EQ));
+  const int truth = answer ? PyObject_IsTrue(answer.get()) : -1;
+  if (truth >= 0) return truth == 1;
+  const std::string types = "a `" + type_name(left.get()) + "` with a `" + type_name(right.get()) + "`";
+  const std::string failed =
+      answer ? " by `==` gave a `" + type_name(answer.get()) + "` that is neither true nor false" : " by `==` raised";
+  throw WalkError::diagnosed(PyExc_TypeError, "comparing " + types + failed +
+                                                  ", expected static parts that compare; mend `__eq__`, or store "
+                                                  "something else there");
+}
+
+// The same tree once more, with the names that jax gives the children of registered nodes.
+TreeSpec with_names(PyObject* tree, FlattenOptions options) {
+  Flat named;
+  options.keyed = true;
+  flatten_into(named, tree, options);
+  return std::move(named.spec);
+}
+
+}  // namespace
+
+void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
+                         const std::string& what) {
+  for (std::size_t i = 0; i < found.statics.size(); ++i) {
+    std::exception_ptr failed;
+    try {
+      if (are_equal(expected.statics[i], found.statics[i])) continue;
+    } catch (const WalkError&) {
+      failed = std::current_exception();
+    }
+    const TreeSpec named = with_names(tree, options);
+    const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
+    const Ref index = Ref::checked(PyLong_FromSize_t(i));
+    const Ref told = call_python("partax._tree.described", "unequal_statics", described(expected, root_of("")),
+                                 described(shown, root_of("")), index, exact_unicode(what));
+    PyObject *path = nullptr, *message = nullptr;
+    if (PyArg_ParseTuple(told.get(), "UU", &path, &message) == 0) throw PythonError{};
+    try {
+      if (failed) std::rethrow_exception(failed);
+      throw WalkError::diagnosed(PyExc_ValueError, exact_text(message));
+    } catch (WalkError& error) {
+      error.prepend(exact_text(path));
+      throw;
+    }
+  }
+}
+
+void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::string& what) {
+  const FlattenOptions options = children_only();
+  const bool opens = object != Py_None && is_node(object);
+  if (opens) flatten_into(level, object, options);
+  if (opens && have_like_nodes(prefix.spec, level.spec)) {
+    check_equal_statics(prefix.spec, level.spec, object, options, what);
+    return;
+  }
+  const Ref root = root_of("");
+  const Ref found = opens ? described(level.spec, root) : Ref::borrow(Py_None);
+  const Ref message = call_python("partax._tree.described", "unlike_nodes", described(prefix.spec, root), found,
+                                  unicode(type_name(object)), exact_unicode(what));
+  throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
+}
+
+std::string child_segment(PyObject* node, std::size_t child) {
+  const Ref paths =
+      call_python("partax._tree.described", "leaf_paths", described(with_names(node, children_only()), root_of("")));
+  const auto index = static_cast<Py_ssize_t>(child);
+  return index < PyList_GET_SIZE(paths.get()) ? exact_text(PyList_GET_ITEM(paths.get(), index)) : index_segment(index);
+}
+
+}  // namespace partax

@@ -1,0 +1,202 @@
+#include "partition/partition.h"
+
+#include <memory>
+
+#include "base/tree_path.h"
+#include "partition/one_level.h"
+#include "partition/split.h"
+#include "tree/rebuild.h"
+
+namespace partax {
+namespace {
+
+// The leaves of one part, and `replace` elsewhere.
+class PartLeaves final : public LeafSource {
+ public:
+  PartLeaves(const SplitTree& split, std::uint32_t part, bool wanted, PyObject* replace)
+      : leaves_(split.leaves), part_of_(split.part.data()), part_(part), wanted_(wanted), replace_(replace) {}
+  Ref leaf(std::size_t index) override { return Ref::borrow(choice(index)); }
+  void fill(PyObject** items, std::size_t index, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(choice(index + i));
+  }
+
+ private:
+  PyObject* choice(std::size_t index) const {
+    return (part_of_[index] == part_) == wanted_ ? leaves_[index] : replace_;
+  }
+
+  const LeafBuffer& leaves_;
+  const std::uint32_t* part_of_;
+  std::uint32_t part_;
+  bool wanted_;
+  PyObject* replace_;
+};
+
+// One of the trees that are combined, or what it has somewhere.
+struct Part {
+  PyObject* tree;
+  std::size_t argument;  // which of the trees
+};
+
+std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
+
+// Runs what may throw a WalkError below a tree that is combined.
+template <typename Body>
+auto within(const Part& part, Body&& body) {
+  try {
+    return body();
+  } catch (WalkError& error) {
+    error.set_origin(part.argument);
+    throw;
+  }
+}
+
+// `parts` holds no None; the first decides the kind, and what is static.
+Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
+  const Part& first = parts[0];
+  Flat level;
+  const bool leaf = within(first, [&] {
+    if (!is_node(first.tree)) return true;
+    if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
+    if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
+    flatten_into(level, first.tree, children_only());
+    return false;
+  });
+  if (leaf) return Ref::borrow(first.tree);
+  std::vector<std::unique_ptr<Flat>> others;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    others.push_back(std::make_unique<Flat>());
+    within(parts[i], [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
+  }
+  std::vector<Ref> children;
+  for (std::size_t i = 0; i < level.leaves.size(); ++i) {
+    std::vector<Part> present;
+    if (level.leaves[i] != Py_None) present.push_back(Part{level.leaves[i], first.argument});
+    for (std::size_t j = 0; j < others.size(); ++j) {
+      if (others[j]->leaves[i] != Py_None) present.push_back(Part{others[j]->leaves[i], parts[j + 1].argument});
+    }
+    try {
+      children.push_back(present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1));
+    } catch (WalkError& error) {
+      error.prepend(child_segment(first.tree, i));
+      throw;
+    }
+  }
+  ListedLeaves leaves(children);
+  return rebuild(level.spec, leaves);
+}
+
+// Parts of one tree are alike but for their Nones: then leaf by leaf. Empty where they are not.
+Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
+  FlattenOptions options = every_leaf(is_leaf);
+  options.none_is_leaf = true;
+  std::vector<std::unique_ptr<Flat>> flats;
+  for (const Part& part : parts) {
+    flats.push_back(std::make_unique<Flat>());
+    within(part, [&] { flatten_into(*flats.back(), part.tree, options); });
+    if (!have_like_nodes(flats[0]->spec, flats.back()->spec)) return {};
+    options.rebuildable = false;  // only the first is
+  }
+  const Flat& first = *flats[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    within(parts[i], [&] {
+      check_equal_statics(first.spec, flats[i]->spec, parts[i].tree, options, argument_name(parts[0].argument));
+    });
+  }
+  std::vector<Ref> leaves;
+  leaves.reserve(first.leaves.size());
+  for (std::size_t i = 0; i < first.leaves.size(); ++i) {
+    std::size_t chosen = 0;
+    while (chosen + 1 < flats.size() && flats[chosen]->leaves[i] == Py_None) ++chosen;
+    leaves.push_back(Ref::borrow(flats[chosen]->leaves[i]));
+  }
+  ListedLeaves source(leaves);
+  return rebuild(first.spec, source);
+}
+
+void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name, PyObject* list,
+               int depth) {
+  const bool leaf =
+      prefix == Py_None || !is_node(prefix) || is_truthy(is_prefix_leaf, prefix, "reading the prefix for");
+  if (leaf) {
+    Flat flat;
+    flatten_into(flat, tree, every_leaf(nullptr));
+    for (std::size_t i = 0; i < flat.leaves.size(); ++i) {
+      checked_int(PyList_Append(list, Ref::checked(PyTuple_Pack(2, flat.leaves[i], prefix)).get()));
+    }
+    return;
+  }
+  if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the prefix is nested too deeply");
+  Flat prefixes, level;
+  flatten_into(prefixes, prefix, children_only());
+  open_alike(prefixes, tree, level, prefix_name);
+  for (std::size_t i = 0; i < prefixes.leaves.size(); ++i) {
+    try {
+      broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1);
+    } catch (WalkError& error) {
+      error.prepend(child_segment(tree, i));
+      throw;
+    }
+  }
+}
+
+}  // namespace
+
+Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
+  return with_path("pytree", [&] {
+    SplitTree parts;
+    SplitOptions options;
+    options.is_leaf = is_leaf;
+    split(parts, tree, filters, options);
+    const Py_ssize_t count = PyTuple_GET_SIZE(filters) + 1;
+    Partition result;
+    std::vector<Ref> trees;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      PartLeaves leaves(parts, static_cast<std::uint32_t>(i), true, replace);
+      trees.push_back(rebuild(parts.spec, leaves));
+    }
+    result.trees = tuple_of(std::move(trees));
+    result.counts.resize(static_cast<std::size_t>(count), 0);
+    for (const std::uint32_t part : parts.part) ++result.counts[part];
+    return result;
+  });
+}
+
+Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
+  return with_path("pytree", [&] {
+    const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
+    SplitTree parts;
+    SplitOptions options;
+    options.is_leaf = is_leaf;
+    split(parts, tree, filters.get(), options);
+    PartLeaves leaves(parts, 0, !inverse, replace);
+    return rebuild(parts.spec, leaves);
+  });
+}
+
+Ref combine(PyObject* trees, PyObject* is_leaf) {
+  std::vector<Part> present;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(trees); ++i) {
+    if (PyTuple_GET_ITEM(trees, i) == Py_None) continue;
+    present.push_back(Part{PyTuple_GET_ITEM(trees, i), static_cast<std::size_t>(i)});
+  }
+  if (present.empty()) return Ref::borrow(Py_None);
+  try {
+    Ref combined = combine_leaves(present, is_leaf);
+    return combined ? std::move(combined) : combine_nodes(present, is_leaf, 0);
+  } catch (const WalkError& error) {
+    error.raise(argument_name(error.origin()));
+    throw PythonError{};
+  }
+}
+
+Ref broadcast_prefix(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name,
+                     const char* tree_name) {
+  return with_path(tree_name, [&] {
+    Ref list = Ref::checked(PyList_New(0));
+    broadcast(prefix, tree, is_prefix_leaf, prefix_name, list.get(), 0);
+    return list;
+  });
+}
+
+}  // namespace partax

@@ -1,0 +1,123 @@
+#include "partition/path_text.h"
+
+#include "base/tree_path.h"
+
+namespace partax {
+
+void PathText::push(const Step& step) {
+  if (levels_.size() == depth_) levels_.emplace_back();
+  Level& level = levels_[depth_++];
+  if (level.step.parent != step.parent) level.entries.reset();
+  level.step = step;
+  level.has_segment = false;
+}
+
+void PathText::pop() {
+  --depth_;
+  // The parent may die and another be made at its address.
+  if (depth_ + 1 < levels_.size()) {
+    levels_[depth_ + 1].step.parent = nullptr;
+    levels_[depth_ + 1].entries.reset();
+  }
+  if (written_ <= depth_) return;
+  for (Text* text : {&key_, &slashed_}) {
+    if (text->ends.size() > depth_) text->ends.resize(depth_);
+  }
+  written_ = depth_;
+}
+
+// The key of a child of a registered node, as jax has it; borrowed, or null where jax names none.
+PyObject* PathText::key_entry(std::size_t index) {
+  Level& level = levels_[index];
+  if (!level.entries) {
+    level.entries = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", level.step.parent));
+    if (level.entries && PyTuple_Check(level.entries.get())) {
+      level.entries = Ref::steal(PySequence_Tuple(PyTuple_GET_ITEM(level.entries.get(), 0)));  // the list may change
+    }
+    if (!level.entries) {
+      forgive();
+      level.entries = Ref::checked(PyTuple_New(0));
+    }
+  }
+  const auto at = static_cast<Py_ssize_t>(level.step.index);
+  if (at >= PySequence_Fast_GET_SIZE(level.entries.get())) return nullptr;
+  PyObject* pair = PySequence_Fast_GET_ITEM(level.entries.get(), at);
+  return PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2 ? PyTuple_GET_ITEM(pair, 0) : nullptr;
+}
+
+const std::string& PathText::segment(std::size_t index) {
+  Level& level = levels_[index];
+  if (level.has_segment) return level.segment;
+  const Step& step = level.step;
+  switch (step.kind) {
+    case Kind::kDict:
+    case Kind::kOrderedDict:
+    case Kind::kDefaultDict:
+      level.segment = exact_text(Ref::checked(PyObject_Str(step.key)).get());
+      break;
+    case Kind::kModule:
+    case Kind::kDataclass:
+    case Kind::kNamedTuple:
+      level.segment = step.index < step.info->child_names.size() ? exact_text(step.info->child_names[step.index].get())
+                                                                 : std::to_string(step.index);
+      break;
+    case Kind::kRegistered: {
+      PyObject* entry = key_entry(index);
+      level.segment = entry == nullptr
+                          ? std::to_string(step.index)
+                          : exact_text(call_python("partax._compat.node_families", "simple_key", entry).get());
+      break;
+    }
+    default:
+      level.segment = std::to_string(step.index);
+  }
+  level.has_segment = true;
+  return level.segment;
+}
+
+void PathText::append_keystr(std::size_t index, std::string& text) {
+  const Step& step = levels_[index].step;
+  bool has_name = false;
+  switch (step.kind) {
+    case Kind::kDict:
+    case Kind::kOrderedDict:
+    case Kind::kDefaultDict:
+      text += '[';
+      text += exact_text(Ref::checked(PyObject_Repr(step.key)).get());
+      text += ']';
+      return;
+    case Kind::kRegistered: {
+      PyObject* entry = key_entry(index);
+      text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"
+                               : exact_text(Ref::checked(PyObject_Str(entry)).get());
+      return;
+    }
+    case Kind::kModule:
+    case Kind::kDataclass:
+    case Kind::kNamedTuple:
+      has_name = step.index < step.info->child_names.size();
+      break;
+    default:
+      break;
+  }
+  text += has_name ? '.' : '[';
+  text += segment(index);
+  if (!has_name) text += ']';
+}
+
+const std::string& PathText::extended(Text& text, const std::string* separator) {
+  written_ = depth_;
+  text.text.resize(text.ends.empty() ? 0 : text.ends.back());
+  for (std::size_t level = text.ends.size(); level < depth_; ++level) {
+    if (separator == nullptr) {
+      append_keystr(level, text.text);
+    } else {
+      if (level > 0) text.text += *separator;
+      text.text += segment(level);
+    }
+    text.ends.push_back(text.text.size());
+  }
+  return text.text;
+}
+
+}  // namespace partax

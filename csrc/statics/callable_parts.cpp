@@ -1,0 +1,86 @@
+#include "statics/callable_parts.h"
+
+#include <unordered_map>
+
+#include "base/type_table.h"
+
+namespace partax {
+namespace {
+
+bool equal(PyObject* left, PyObject* right) {
+  return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
+}
+
+// By address, each with a weak reference that tells whether it is still that callable.
+using SelfChanging = std::unordered_map<PyObject*, Ref>;
+
+SelfChanging& self_changing() {
+  static auto* const known = new SelfChanging();  // never destroyed: the interpreter may be gone by then
+  return *known;
+}
+
+PyObject* names_of_parts[3] = {};  // of functools.partial
+
+}  // namespace
+
+CallableSort callable_sort(PyObject* value) noexcept {
+  PyTypeObject* type = Py_TYPE(value);
+  if (type == &PyFunction_Type) return CallableSort::kFunction;
+  const Hooks& known = hooks();
+  if (reinterpret_cast<PyObject*>(type) == known.jitted_type.get()) return CallableSort::kJitted;
+  if (reinterpret_cast<PyObject*>(type) == known.wrapper_type.get()) return CallableSort::kWrapper;
+  auto* partial = reinterpret_cast<PyTypeObject*>(known.partial_type.get());
+  if (partial != nullptr && PyType_IsSubtype(type, partial) && type->tp_hash == partial->tp_hash &&
+      type->tp_richcompare == partial->tp_richcompare) {
+    return CallableSort::kPartial;
+  }
+  return CallableSort::kNone;
+}
+
+void intern_partial_names() {
+  const char* const names[] = {"func", "args", "keywords"};
+  for (std::size_t i = 0; i < 3; ++i) names_of_parts[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
+}
+
+PyObject* const* partial_names() noexcept { return names_of_parts; }
+
+// `==` of code objects compares constants type by type, but takes no notice of qualified names.
+bool is_same_code(PyObject* left, PyObject* right) {
+  if (left == right) return true;
+  const auto *a = reinterpret_cast<PyCodeObject*>(left), *b = reinterpret_cast<PyCodeObject*>(right);
+  if (!equal(a->co_qualname, b->co_qualname) || !equal(left, right) ||
+      !equal(a->co_localspluskinds, b->co_localspluskinds)) {
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a->co_consts); ++i) {
+    PyObject *one = PyTuple_GET_ITEM(a->co_consts, i), *other = PyTuple_GET_ITEM(b->co_consts, i);
+    if (PyCode_Check(one) && !is_same_code(one, other)) return false;
+  }
+  return true;
+}
+
+bool is_written_cell(PyObject* code, std::size_t i, PyObject* content) {
+  const Ref cells = call_python("partax._statics.proofs", "written_cells", code);
+  PyObject* written = PyTuple_GetItem(cells.get(), static_cast<Py_ssize_t>(i));
+  if (written == nullptr) throw PythonError{};
+  const bool is_container = content != nullptr && (PyList_Check(content) || PySet_Check(content) ||
+                                                   PyDict_Check(content) || PyByteArray_Check(content));
+  return written == Py_True || (written == Py_None && is_container);
+}
+
+void mark_self_changing(PyObject* callable) {
+  SelfChanging& known = self_changing();
+  if (known.size() % 1024 == 1023) {
+    for (auto it = known.begin(); it != known.end();) {
+      it = weak_target(it->second.get()) ? std::next(it) : known.erase(it);
+    }
+  }
+  known[callable] = Ref::checked(PyWeakref_NewRef(callable, nullptr));
+}
+
+bool is_self_changing(PyObject* callable) noexcept {
+  const auto found = self_changing().find(callable);
+  return found != self_changing().end() && weakly_is(found->second.get(), callable);
+}
+
+}  // namespace partax

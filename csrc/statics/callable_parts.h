@@ -1,0 +1,68 @@
+// What a callable holds: closure cells, defaults, attributes, what it is a partial or a wrapper of.
+#pragma once
+
+#include "base/python_api.h"
+
+namespace partax {
+
+enum class CallableSort : std::uint8_t {
+  kNone,
+  kFunction,
+  kPartial,  // functools.partial, and subclasses without a == or hash of their own
+  kJitted,   // jax.jit
+  kWrapper,  // filter_jit
+};
+
+CallableSort callable_sort(PyObject* value) noexcept;
+
+// "func", "args", "keywords"
+PyObject* const* partial_names() noexcept;
+// Makes them; before anything else is asked of callables.
+void intern_partial_names();
+
+// What a filter_jit wrapper wraps.
+inline Ref wrapped_callable(PyObject* wrapper) { return attribute(wrapper, "_function"); }
+
+// Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
+// function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
+template <typename Same>
+bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
+  const auto dictionary = [](PyObject** dict) {
+    return dict == nullptr || *dict == nullptr || PyDict_GET_SIZE(*dict) == 0 ? nullptr : *dict;
+  };
+  if (sort == CallableSort::kFunction) {
+    auto* function = reinterpret_cast<PyFunctionObject*>(callable);
+    const Py_ssize_t cells = function->func_closure == nullptr ? 0 : PyTuple_GET_SIZE(function->func_closure);
+    for (Py_ssize_t i = 0; i < cells; ++i) {
+      PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
+      if (!same(static_cast<std::size_t>(i), reinterpret_cast<PyCellObject*>(cell)->ob_ref)) return false;
+    }
+    const auto at = static_cast<std::size_t>(cells);
+    return same(at, function->func_defaults) && same(at + 1, function->func_kwdefaults) &&
+           same(at + 2, dictionary(&function->func_dict));
+  }
+  if (sort == CallableSort::kPartial) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Ref part = Ref::checked(PyObject_GetAttr(callable, partial_names()[i]));
+      if (!same(i, part.get())) return false;
+    }
+    return same(std::size_t{3}, dictionary(_PyObject_GetDictPtr(callable)));  // asking for __dict__ would make one
+  }
+  if (sort == CallableSort::kWrapper) {
+    const Ref wrapped = wrapped_callable(callable);
+    return same(std::size_t{0}, wrapped.get());
+  }
+  return true;
+}
+
+// Whether the code of a function writes to its cell `i`, which holds `content`, and does not read it.
+bool is_written_cell(PyObject* code, std::size_t i, PyObject* content);
+
+// The same code, also where it was compiled twice, whatever the file is called.
+bool is_same_code(PyObject* left, PyObject* right);
+
+// Functions that changed what they hold while they were traced: known by identity alone from then on.
+void mark_self_changing(PyObject* callable);
+bool is_self_changing(PyObject* callable) noexcept;
+
+}  // namespace partax

@@ -1,0 +1,168 @@
+#include "statics/readings.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "statics/callable_parts.h"
+#include "statics/static_value.h"
+
+namespace partax {
+namespace {
+
+// The value of a name in a dictionary; empty if there is none.
+Ref look_up(PyObject* dict, PyObject* name) {
+  Ref found = Ref::borrow(PyDict_GetItemWithError(dict, name));
+  if (!found && PyErr_Occurred() != nullptr) throw PythonError{};
+  return found;
+}
+
+// What code finds by a global name, followed through modules by the attributes that it reads of it at once.
+Ref global(PyObject* globals, PyObject* builtins, PyObject* chain) {
+  Ref found = look_up(globals, PyTuple_GET_ITEM(chain, 0));
+  if (!found && PyDict_Check(builtins) != 0) found = look_up(builtins, PyTuple_GET_ITEM(chain, 0));
+  for (Py_ssize_t i = 1; found && PyModule_Check(found.get()) && i < PyTuple_GET_SIZE(chain); ++i) {
+    Ref next = look_up(PyModule_GetDict(found.get()), PyTuple_GET_ITEM(chain, i));
+    if (!next) break;  // made by the module when it is asked for, or absent
+    found = std::move(next);
+  }
+  return found;
+}
+
+// Appends the parts of a value; fewer where it is of another kind than was asked about.
+void open(PyObject* it, Readings::Parts parts, PyObject* argument, std::vector<Ref>& found) {
+  const auto add = [&](const Ref& part) { found.push_back(part); };
+  switch (parts) {
+    case Readings::kNone:
+      return;
+    case Readings::kType:
+      return add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+    case Readings::kItems:
+    case Readings::kState:
+      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      return each_item(it, parts == Readings::kItems ? form_of(it) : Form::kSubclass, add);
+    case Readings::kAsked: {  // the argument is (type, function)
+      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      if (reinterpret_cast<PyObject*>(Py_TYPE(it)) != PyTuple_GetItem(argument, 0)) return;
+      const Ref told = Ref::checked(PyObject_CallOneArg(PyTuple_GET_ITEM(argument, 1), it));
+      return each_item(told.get(), PyTuple_Check(told.get()) ? Form::kTuple : Form::kAtom, add);
+    }
+    case Readings::kClass: {
+      if (!PyType_Check(it)) return;
+      add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      const Ref mro = Ref::borrow(reinterpret_cast<PyTypeObject*>(it)->tp_mro);
+      for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(mro.get()); ++i) add(Ref::borrow(PyTuple_GET_ITEM(mro.get(), i)));
+      return each_item(reinterpret_cast<PyTypeObject*>(it)->tp_dict, Form::kDict, add);
+    }
+    case Readings::kFunction: {
+      if (!PyFunction_Check(it)) return;
+      const auto* function = reinterpret_cast<PyFunctionObject*>(it);
+      add(Ref::borrow(function->func_code));
+      all_held(it, CallableSort::kFunction, [&](std::size_t, PyObject* part) {
+        add(Ref::borrow(part));
+        return true;
+      });
+      add(Ref::borrow(function->func_name));
+      add(Ref::borrow(function->func_qualname));
+      const Ref globals = Ref::borrow(function->func_globals), builtins = Ref::borrow(function->func_builtins);
+      if (!PyTuple_Check(argument)) return add(globals);
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argument); ++i) {
+        add(global(globals.get(), builtins.get(), PyTuple_GET_ITEM(argument, i)));
+      }
+    }
+  }
+}
+
+bool is_equal(PyObject* known, PyObject* now) {
+  if (known == now) return true;
+  if (Py_TYPE(known) != Py_TYPE(now) || form_of(now) == Form::kCallable) return false;
+  if (PyTuple_CheckExact(known)) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(known);
+    bool equal = PyTuple_GET_SIZE(now) == size;
+    for (Py_ssize_t i = 0; equal && i < size; ++i) {
+      equal = is_equal(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(now, i));
+    }
+    return equal;
+  }
+  return StaticValue::loose(Ref::borrow(known)).sealed(nullptr).equals(now);
+}
+
+}  // namespace
+
+std::shared_ptr<Readings> Readings::of(PyObject* callable, bool bare) {
+  auto readings = std::make_shared<Readings>();
+  Ref told;
+  try {
+    told = call_python("partax._statics.code_reads", "written_down", callable, bare ? Py_True : Py_False);
+  } catch (const PythonError&) {
+    forgive();
+    readings->unproven_ = "it";
+    return readings;
+  }
+  PyObject *checks, *place, *unproven;
+  int arrays;
+  if (PyArg_ParseTuple(told.get(), "OOpU", &checks, &place, &arrays, &unproven) == 0) throw PythonError{};
+  readings->place_ = Ref::borrow(place);
+  readings->holds_arrays_ = arrays != 0;
+  readings->unproven_ = exact_text(unproven);
+  each_item(checks, Form::kTuple, [&](const Ref& item) {
+    unsigned char expected, parts;
+    PyObject *object, *argument;
+    Py_ssize_t count;
+    if (PyArg_ParseTuple(item.get(), "bObOn", &expected, &object, &parts, &argument, &count) == 0) throw PythonError{};
+    readings->checks_.push_back(Check{static_cast<Expected>(expected), static_cast<Parts>(parts), Ref::borrow(object),
+                                      Ref::borrow(argument), static_cast<std::size_t>(count)});
+  });
+  return readings;
+}
+
+Ref Readings::parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject* absent) {
+  std::vector<Ref> found;
+  open(value, parts, argument, found);
+  for (Ref& part : found) part = part ? part : Ref::borrow(absent);
+  return tuple_of(std::move(found));
+}
+
+bool Readings::match(PyObject* callable, std::string* difference) const {
+  if (!proven()) return false;
+  std::size_t at = 0;
+  try {
+    if (all(callable, at)) return true;
+  } catch (const PythonError&) {
+    forgive();
+  } catch (const WalkError& error) {
+    if (error.must_pass()) throw;
+  }
+  if (difference != nullptr) {
+    *difference = exact_text(Ref::checked(PyObject_CallFunction(place_.get(), "n", static_cast<Py_ssize_t>(at))).get());
+  }
+  return false;
+}
+
+bool Readings::all(PyObject* callable, std::size_t& at) const {
+  std::vector<Ref> next{Ref::borrow(callable)}, seen;  // `seen` also keeps the addresses in `met` from other objects
+  std::unordered_set<PyObject*> met;
+  seen.reserve(checks_.size());
+  const auto holds = [&](const Check& check, PyObject* it) {
+    if (check.expected == kAnything) return true;
+    if (it == nullptr || check.expected == kAbsent) return it == nullptr && check.expected == kAbsent;
+    if (check.expected == kNew) return met.insert(it).second;
+    if (check.expected == kMet) return seen[PyLong_AsSize_t(check.object.get())].get() == it;
+    if (check.expected == kEqual) return is_equal(check.object.get(), it);
+    if (check.expected == kObject) return weakly_is(check.object.get(), it);
+    if (check.expected == kCode) return is_same_code(check.object.get(), it);
+    return check.expected == kThere || PyLong_AsVoidPtr(check.object.get()) == it;
+  };
+  for (; at < checks_.size(); ++at) {
+    seen.push_back(std::move(next.back()));
+    next.pop_back();
+    const Check& check = checks_[at];
+    const std::size_t before = next.size();
+    if (!holds(check, seen.back().get())) return false;
+    open(seen.back().get(), check.parts, check.argument.get(), next);
+    if (next.size() != before + check.count) return false;
+    std::reverse(next.begin() + static_cast<std::ptrdiff_t>(before), next.end());
+  }
+  return true;
+}
+
+}  // namespace partax

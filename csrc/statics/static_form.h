@@ -1,0 +1,186 @@
+// How a static value is compared: its form, the items of a composite one, and what == of a plain one means.
+#pragma once
+
+#include <cstring>
+#include <functional>
+
+#include "base/python_api.h"
+#include "base/tree_path.h"
+#include "base/type_table.h"
+
+namespace partax {
+
+// What to do with a value that has no hash: refuse it, or (aux data of registered nodes) compare it only.
+enum class Unhashable : std::uint8_t { kRefuse, kCompare };
+
+enum class Form : std::uint8_t {
+  kIdentity,
+  kAtom,  // built-in value types with a == of their own that runs no user code
+  kFloat,
+  kComplex,
+  kNumpyScalar,
+  kTuple,
+  kFrozenSet,
+  kList,
+  kDict,
+  kSet,
+  kByteArray,
+  kMethod,
+  kFrozenDataclass,
+  kSubclass,  // of a built-in, without a == or hash of its own: the built-in content and the attributes
+  kTreedef,
+  kCallable,  // by what it holds and reads: see callable_parts.h
+  kArray,     // refused
+  kGeneric,
+};
+Form form_of(PyObject* value);
+
+[[noreturn]] void refuse_depth();
+// Counts how deep static values nest; raises a WalkError where they nest too deeply.
+class DepthGuard {
+ public:
+  DepthGuard();
+  ~DepthGuard();
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
+};
+
+inline bool is_composite(Form form) noexcept {
+  switch (form) {
+    case Form::kTuple:
+    case Form::kFrozenSet:
+    case Form::kList:
+    case Form::kDict:
+    case Form::kSet:
+    case Form::kMethod:
+    case Form::kFrozenDataclass:
+    case Form::kSubclass:
+      return true;
+    default:
+      return false;
+  }
+}
+
+inline bool is_unordered(Form form) noexcept { return form == Form::kSet || form == Form::kFrozenSet; }
+
+inline bool is_mutable_form(Form form) noexcept {
+  return form == Form::kList || form == Form::kDict || form == Form::kSet || form == Form::kByteArray;
+}
+
+// The attribute of a frozen dataclass, or empty where the instance lacks it.
+Ref field(PyObject* value, PyObject* name);
+
+// The items of a dictionary or set as a list, without code of a subclass: pairs of keys and values, in order.
+Ref items_of_dict(PyObject* dict);
+Ref items_of_set(PyObject* set);
+// The built-in content of an instance of a subclass: an object of the built-in type itself; empty if there is none.
+Ref content_of(PyObject* value);
+// The state of an instance beside such content: visit(name, value), the dictionary first and then the slots; an empty
+// slot has no value.
+template <typename Visit>
+void each_attribute(PyObject* value, Visit&& visit) {
+  if (PyObject** dict = _PyObject_GetDictPtr(value); dict != nullptr && *dict != nullptr) {
+    const Ref items = items_of_dict(*dict);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+      PyObject* pair = PyList_GET_ITEM(items.get(), i);
+      visit(PyTuple_GET_ITEM(pair, 0), Ref::borrow(PyTuple_GET_ITEM(pair, 1)));
+    }
+  }
+  const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
+  for (const Slot& slot : info->slots) visit(slot.name.get(), Ref::borrow(slot.of(value)));
+}
+
+// Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place.
+template <typename Visit>
+void each_item(PyObject* value, Form form, Visit&& visit) {
+  const auto located = [&](const Ref& item, auto&& segment) {
+    try {
+      visit(item);
+    } catch (WalkError& error) {
+      error.prepend(segment());
+      throw;
+    }
+  };
+  switch (form) {
+    case Form::kTuple:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+        located(Ref::borrow(PyTuple_GET_ITEM(value, i)), [&] { return index_segment(i); });
+      }
+      break;
+    case Form::kList:
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) {
+        located(Ref::borrow(PyList_GET_ITEM(value, i)), [&] { return index_segment(i); });
+      }
+      break;
+    case Form::kDict: {
+      if (Py_TYPE(value) == reinterpret_cast<PyTypeObject*>(hooks().default_dict.get())) {
+        located(attribute(value, "default_factory"), [] { return std::string(".default_factory"); });
+      }
+      const auto pair = [&](const Ref& key, const Ref& item) {
+        const auto segment = [&] { return key_segment(key.get()); };
+        located(key, segment);
+        located(item, segment);
+      };
+      if (PyDict_CheckExact(value)) {
+        const Py_ssize_t size = PyDict_GET_SIZE(value);  // user code may add to it
+        PyObject *key, *item;
+        Py_ssize_t at = 0;
+        while (PyDict_GET_SIZE(value) == size && PyDict_Next(value, &at, &key, &item) != 0) {
+          pair(Ref::borrow(key), Ref::borrow(item));
+        }
+        break;
+      }
+      const Ref items = items_of_dict(value);
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+        PyObject* both = PyList_GET_ITEM(items.get(), i);
+        pair(Ref::borrow(PyTuple_GET_ITEM(both, 0)), Ref::borrow(PyTuple_GET_ITEM(both, 1)));
+      }
+      break;
+    }
+    case Form::kSet:
+    case Form::kFrozenSet: {
+      const Ref items = items_of_set(value);
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+        located(Ref::borrow(PyList_GET_ITEM(items.get(), i)), [] { return std::string("{...}"); });
+      }
+      break;
+    }
+    case Form::kMethod:
+      visit(Ref::borrow(PyMethod_GET_FUNCTION(value)));
+      located(Ref::borrow(PyMethod_GET_SELF(value)), [] { return std::string(".__self__"); });
+      break;
+    case Form::kFrozenDataclass: {
+      const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
+      for (const Ref& name : info->compared) {
+        located(field(value, name.get()), [&] { return attribute_segment(name.get()); });
+      }
+      break;
+    }
+    case Form::kSubclass:
+      visit(content_of(value));
+      each_attribute(value, [&](PyObject* name, const Ref& item) {
+        visit(Ref::borrow(name));
+        located(item, [&] { return attribute_segment(name); });
+      });
+      break;
+    default:
+      break;
+  }
+}
+
+[[noreturn]] void refuse_array(PyObject* value);
+// The hash that the value's own type gives; -1 if it has none and `unhashable` allows it.
+Py_hash_t own_hash(PyObject* value, Unhashable unhashable);
+Ref numpy_bytes(PyObject* scalar);
+
+// == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
+bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
+
+// Visits what a value consists of, in one order: items of tuples, lists, dicts and sets, fields of frozen dataclasses,
+// parts of partials and methods.
+void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit);
+// A copy of a mutable built-in container, or of what holds such; else the value itself.
+Ref copied(PyObject* value);
+bool holds_mutable(PyObject* value);
+
+}  // namespace partax

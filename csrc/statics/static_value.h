@@ -1,0 +1,132 @@
+// Type-exact equality and hash of one static value: equal only if a traced program cannot tell them apart.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "base/python_api.h"
+#include "base/stack_room.h"
+#include "base/tree_path.h"
+#include "statics/callable_parts.h"
+#include "statics/readings.h"
+#include "statics/static_form.h"
+
+namespace partax {
+
+// How callables are compared: by what they hold and read, or by identity. A *wrapped* callable is known without the
+// defaults of its parameters, which are arguments of each call.
+enum class Callables : std::uint8_t { kByStructure, kByIdentity, kWrapped };
+
+// Hash that agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
+std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);
+
+// A static value as part of a spec. *Loose* holds the object itself, for a spec that lives as long as one call.
+// *Sealed* holds what a key may keep: a snapshot of mutable containers and of what callables hold, a weak reference to
+// whatever is compared by identity, and the object itself otherwise.
+class StaticValue {
+ public:
+  StaticValue() noexcept = default;  // an absent field
+  static StaticValue loose(Ref value) noexcept;
+  // `on_death` (may be null) is the callback of the weak references that are made.
+  // `reads`: what callables read is written down too, so that others may be the same.
+  StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure, bool reads = true) const;
+  // Keeps a strong reference, or a copy of what is mutable.
+  StaticValue handed_out() const;
+
+  // Takes a snapshot of mutable built-in containers, so that nobody else can change the value.
+  void own();
+
+  // True if `other` is the same static value. May run user code, while somebody keeps this and `other`; raises
+  // WalkError.
+  bool equals(PyObject* other) const;
+  bool equals(const StaticValue& other) const;
+  // The same where nobody asks why not: false where comparing raises.
+  bool is_still(PyObject* other) const;
+
+  // Of the callables in here, and `other` is what this value is of a call:
+  bool holds_callables() const noexcept;
+  bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
+  // Looks at them when a trace begins and when it ends. One that no longer holds what it held is known by identity
+  // alone from now on; and where one reads something else than for the traces before, none made anew is the same.
+  void observe(PyObject* other) const;
+  // No callable made anew is the same.
+  void stop_sharing(const std::string& reason) const;
+  // Whether a trace may wait for callables made anew when all of them are gone.
+  bool may_wait() const noexcept;
+  // What a callable of the same code as these reads otherwise, or what of them is not proven; empty if there is none.
+  std::string difference(PyObject* other) const;
+
+  // Whether a key with this value has `object` itself, and not an equal one.
+  bool is_object(PyObject* object) const noexcept {
+    return mode_ == Mode::kWeak || mode_ == Mode::kCallable ? weakly_is(held_.get(), object) : identity() == object;
+  }
+  // The same value as it is held here, but for callables weakly.
+  StaticValue for_result() const;
+
+  // The value for user code, as a new reference; a fresh copy of a mutable container. Empty if absent or gone.
+  Ref value() const;
+  // The object that a pointer comparison may take for this value, or null.
+  PyObject* identity() const noexcept { return mode_ == Mode::kHeld && !mutable_ ? held_.get() : nullptr; }
+  // Whether `value` gives a new copy each time.
+  bool is_copied() const noexcept { return mutable_; }
+  bool absent() const noexcept { return mode_ == Mode::kAbsent; }
+
+  // Whether it keeps an object alive that may hold others.
+  bool keeps_alive() const noexcept;
+
+  int traverse(visitproc visit, void* arg) const;
+  // Calls `visit` with every weak reference inside, and whether it is of a callable.
+  template <typename Visit>
+  void each_weakref(Visit&& visit) const;
+
+ private:
+  enum class Mode : std::uint8_t {
+    kAbsent,
+    kHeld,
+    kPointer,  // held, and known by identity alone
+    kWeak,
+    kComposite,
+    kCallable,  // `held_` is a weak reference, `composite_` what the callable holds
+  };
+  struct Composite;
+  friend class Sealer;
+
+  bool equals_value(PyObject* other, const StackReserve& stack) const;
+  bool equals_items(PyObject* other, const StackReserve& stack) const;
+  bool equals_set(PyObject* other, Form form, const StackReserve& stack) const;
+  bool equals_callable(PyObject* other, const StackReserve& stack) const;
+  bool holds_the_same(PyObject* callable, const StackReserve& stack) const;
+  bool mark_changed(PyObject* other, bool& found) const;
+  Ref value_for_comparison() const;
+  template <typename Visit>
+  void each_callable(PyObject* other, Visit&& visit) const;
+
+  Ref held_;  // the object, or its weak reference
+  std::shared_ptr<const Composite> composite_;
+  Py_hash_t hash_ = -1;  // of a held object that is compared by its own ==
+  Mode mode_ = Mode::kAbsent;
+  bool is_users_ = false;  // if sealed: it keeps an object of a user's class
+  bool mutable_ = false;   // a snapshot with a mutable built-in container inside: handed out as a copy only
+};
+
+struct StaticValue::Composite {
+  PyTypeObject* type;
+  Ref type_ref;  // strong, or weak where the type is the user's
+  std::vector<StaticValue> items;
+  std::unordered_multimap<std::size_t, std::size_t> by_hash;  // of sets: the items
+  // Of callables, whose items are what they hold:
+  Ref code;
+  std::shared_ptr<Readings> readings;
+  std::vector<bool> left_out;  // of those: what is not looked at
+  bool is_left_out(std::size_t part) const noexcept { return part < left_out.size() && left_out[part]; }
+};
+
+template <typename Visit>
+void StaticValue::each_weakref(Visit&& visit) const {
+  if (mode_ == Mode::kWeak || mode_ == Mode::kCallable) visit(held_.get(), mode_ == Mode::kCallable);
+  if (composite_ == nullptr) return;
+  if (PyWeakref_CheckRef(composite_->type_ref.get())) visit(composite_->type_ref.get(), mode_ == Mode::kCallable);
+  for (const StaticValue& item : composite_->items) item.each_weakref(visit);
+}
+
+}  // namespace partax

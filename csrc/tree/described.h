@@ -1,0 +1,20 @@
+// A spec as plain Python data: paths and texts of it are made in Python, where nobody is in a hurry.
+#pragma once
+
+#include "base/python_api.h"
+#include "tree/tree_spec.h"
+
+namespace partax {
+
+// (nodes, static values, roots) as partax._tree.described takes it. `roots`: a tuple with the name of the tree, or with
+// one for each value of a call.
+Ref described(const TreeSpec& spec, const Ref& roots);
+// The tuple of one root.
+Ref root_of(const std::string& name);
+
+// The path of a static value.
+std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index);
+// Raises an error whose origin is the index of a static value.
+[[noreturn]] void raise_at_static(const WalkError& error, const TreeSpec& spec, const Ref& roots);
+
+}  // namespace partax

@@ -1,0 +1,345 @@
+#include "tree/flatten.h"
+
+#include <algorithm>
+
+#include "base/instance_fields.h"
+#include "base/tree_path.h"
+
+namespace partax {
+namespace {
+
+[[noreturn]] void changed_while_walking() {
+  throw WalkError::diagnosed(
+      PyExc_RuntimeError,
+      "the container changed size while partax was walking it, expected it to stay as it is for "
+      "the length of a call; do not mutate arguments from `__eq__`, `__hash__` or other threads");
+}
+
+// Makes room for many more elements at once, but grows by a factor all the same.
+template <typename Element>
+void make_room(std::vector<Element>& elements, std::size_t more) {
+  if (more < 256 || elements.capacity() - elements.size() >= more) return;
+  elements.reserve(std::max(elements.size() + more, 2 * elements.capacity()));
+}
+
+void mix(std::size_t& seed, std::size_t value) noexcept {
+  seed = (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 31);
+}
+
+// Equinox stores its marker of an absent field in instances that it rebuilds.
+Ref present(Ref value) { return value.get() == hooks().missing.get() ? Ref() : std::move(value); }
+
+}  // namespace
+
+Ref keys_in_order(PyObject* dict, Kind kind) {
+  if (kind == Kind::kOrderedDict) return Ref::checked(PySequence_List(dict));
+  Ref keys = Ref::checked(PyDict_Keys(dict));
+  if (PyList_Sort(keys.get()) < 0) {
+    throw WalkError::diagnosed(PyExc_TypeError,
+                               "found a dict whose keys cannot be sorted, expected keys of one kind (jax orders dicts "
+                               "by key); use keys that compare with `<`, or an OrderedDict");
+  }
+  return keys;
+}
+
+OneLevel flatten_registered(PyObject* node) {
+  Ref pair = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level", node));
+  if (!pair) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
+  if (!PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) {
+    throw WalkError::diagnosed(PyExc_TypeError,
+                               "jax does not know `" + type_name(node) + "` as a pytree node any more");
+  }
+  OneLevel result;
+  result.children = Ref::checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence"));
+  result.aux = Ref::borrow(PyTuple_GET_ITEM(pair.get(), 1));
+  return result;
+}
+
+void Flattener::tree(PyObject* root) {
+  TypeTable::instance().epoch();  // classes may have been registered since the last walk
+  reading([&] { walk(root, nullptr); });
+}
+
+void Flattener::call(PyObject* const* values, std::size_t count) {
+  TypeTable::instance().epoch();
+  const std::size_t index = open(Kind::kCall, count, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
+      reading([&] { walk(values[i], nullptr); });
+    } catch (WalkError& error) {
+      error.set_origin(i);
+      throw;
+    }
+  }
+  spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
+}
+
+std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
+  if (info != nullptr) remember(*info);
+  mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
+  spec_.nodes.push_back(Node{kind, false, false, static_cast<std::uint32_t>(arity), 1,
+                             static_cast<std::uint32_t>(spec_.statics.size()), info});
+  return spec_.nodes.size() - 1;
+}
+
+void Flattener::remember(const TypeInfo& info) {
+  for (auto known = spec_.infos.rbegin(); known != spec_.infos.rend(); ++known) {
+    if (known->get() == &info) return;
+  }
+  spec_.infos.push_back(TypeTable::instance().shared(info));
+  spec_.types.push_back(Ref::borrow(reinterpret_cast<PyObject*>(info.type)));
+}
+
+void Flattener::add_static(Ref value, Unhashable unhashable) {
+  if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable, options_.callables) : 0);
+  spec_.statics.push_back(StaticValue::loose(std::move(value)));
+}
+
+void Flattener::leaf(PyObject* object, bool dynamic) {
+  if (options_.observer != nullptr) dynamic = options_.observer->leaf(object);
+  if (dynamic) {
+    const std::size_t index = open(Kind::kDynamicLeaf, 0, nullptr);
+    spec_.nodes[index].may_be_number = traces_more_;
+    ++spec_.num_dynamic;
+    leaves_.push(object);
+    return;
+  }
+  const std::size_t before = spec_.hash;
+  try {
+    add_static(Ref::borrow(object), Unhashable::kRefuse);
+  } catch (...) {
+    spec_.hash = before;
+    throw;
+  }
+  mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
+  spec_.nodes.push_back(
+      Node{Kind::kStaticLeaf, false, false, 0, 1, static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
+}
+
+bool Flattener::is_dynamic_leaf(PyObject* object, LeafSort sort) const {
+  return options_.every_leaf || is_dynamic_sort(sort, options_.abstract) ||
+         (traces_more_ && options_.rule->holds(object));
+}
+
+void Flattener::walk(PyObject* object, const Step* step) {
+  if (options_.observer != nullptr && options_.observer->enter(step, object)) {
+    leaf(object, true);
+  } else {
+    walk_object(object);
+  }
+}
+
+void Flattener::walk_object(PyObject* object) {
+  if (options_.one_level && depth_ == 1) return leaf(object, true);
+  if (options_.is_leaf != nullptr) {
+    const bool is_leaf = is_truthy(options_.is_leaf, object, "asking `is_leaf` about");
+    if (is_leaf) return leaf(object, options_.every_leaf || is_dynamic(object, options_.abstract));
+  }
+  const TypeInfo& info = TypeTable::instance().find(object);
+  if (info.kind == Kind::kStaticLeaf) return leaf(object, is_dynamic_leaf(object, info.sort));
+  if (info.kind == Kind::kNone) {
+    if (options_.none_is_leaf) return leaf(object, true);
+    open(Kind::kNone, 0, nullptr);
+    if (options_.observer != nullptr) options_.observer->leave();
+    return;
+  }
+  if (++depth_ > kMaxDepth) {
+    throw WalkError::diagnosed(PyExc_RecursionError,
+                               "found a tree that is nested more than " + std::to_string(kMaxDepth) +
+                                   " levels deep or contains itself, expected a finite, flatter tree");
+  }
+  if (!stack_.is_free()) {
+    throw WalkError::diagnosed(
+        PyExc_RecursionError,
+        "found a tree that is nested more deeply than this thread's stack has room for, expected "
+        "a flatter tree, or fewer walks within walks");
+  }
+  if (depth_ >= kFirstMilestone) find_cycle(object);
+  const std::size_t index = spec_.nodes.size();
+  node(object, info, index);
+  spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
+  --depth_;
+  if (options_.observer != nullptr) options_.observer->leave();
+}
+
+// Compares the object with the one above it at the last depth that is a milestone. A tree that contains itself ends
+// soon so, before all that stands beside it at each level has been read 2000 times.
+void Flattener::find_cycle(PyObject* object) {
+  std::size_t last = 0;
+  while (kFirstMilestone << (last + 1) < depth_) ++last;
+  if (depth_ > kFirstMilestone && object == milestones_.at(last)) {
+    throw WalkError::diagnosed(PyExc_RecursionError, "found a tree that contains itself, expected a finite tree");
+  }
+  if (depth_ == kFirstMilestone) milestones_.at(0) = object;
+  if (depth_ == kFirstMilestone << (last + 1)) milestones_.at(last + 1) = object;
+}
+
+// Walks the child that `get` gives, an owned reference.
+template <typename Get>
+void Flattener::child(const Step& step, Get&& get) {
+  const auto segment = [&] {
+    switch (step.kind) {
+      case Kind::kRegistered:
+        return registered_segment(step.parent, static_cast<Py_ssize_t>(step.index));
+      case Kind::kDict:
+      case Kind::kOrderedDict:
+      case Kind::kDefaultDict:
+        return key_segment(step.key);
+      default:
+        return step.index < step.info->child_names.size() ? attribute_segment(step.info->child_names[step.index].get())
+                                                          : index_segment(static_cast<Py_ssize_t>(step.index));
+    }
+  };
+  below(segment, [&] {
+    const Ref owned = get();
+    walk(owned.get(), &step);
+  });
+}
+
+// Walks `count` children; consecutive leaves of one kind become one run.
+template <typename Item>
+void Flattener::sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index) {
+  const Kind kind = spec_.nodes[index].kind;
+  const TypeInfo* info = spec_.nodes[index].info;
+  if (!options_.every_leaf || options_.observer != nullptr) make_room(spec_.statics, count);
+  std::size_t previous = 0;  // the node of the child before, if it was such a leaf or a run of them; else 0
+  Kind run_kind = Kind::kStaticRun;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = spec_.nodes.size();
+    child(Step{kind, info, parent, i, nullptr}, [&] { return item(i); });
+    const Kind leaf_kind = spec_.nodes[at].kind;
+    const bool is_dynamic = leaf_kind == Kind::kDynamicLeaf && options_.dynamic_runs;
+    const Kind next_kind = is_dynamic ? Kind::kDynamicRun : Kind::kStaticRun;
+    if (leaf_kind != Kind::kStaticLeaf && !is_dynamic) {
+      previous = 0;
+    } else if (previous != 0 && next_kind == run_kind) {
+      Node& run = spec_.nodes[previous];
+      run.arity = run.kind == run_kind ? run.arity + 1 : 2;
+      run.kind = run_kind;
+      spec_.nodes.pop_back();
+    } else {
+      previous = at;
+      run_kind = next_kind;
+    }
+  }
+}
+
+void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) {
+  switch (info.kind) {
+    case Kind::kTuple:
+    case Kind::kNamedTuple: {
+      const auto size = static_cast<std::size_t>(PyTuple_GET_SIZE(object));
+      open(info.kind, size, &info);
+      sequence(size, [&](std::size_t i) { return Ref::borrow(PyTuple_GET_ITEM(object, i)); }, object, index);
+      return;
+    }
+    case Kind::kList: {
+      const auto size = static_cast<std::size_t>(PyList_GET_SIZE(object));
+      open(info.kind, size, &info);
+      const auto item = [&](std::size_t i) {
+        if (i >= static_cast<std::size_t>(PyList_GET_SIZE(object))) changed_while_walking();
+        return Ref::borrow(PyList_GET_ITEM(object, i));
+      };
+      sequence(size, item, object, index);
+      if (static_cast<std::size_t>(PyList_GET_SIZE(object)) != size) changed_while_walking();
+      return;
+    }
+    case Kind::kDict:
+    case Kind::kDefaultDict:
+    case Kind::kOrderedDict: {
+      const Ref keys = keys_in_order(object, info.kind);
+      open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
+      if (info.kind == Kind::kDefaultDict) {
+        add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
+      }
+      dict_children(object, keys.get(), index);
+      return;
+    }
+    case Kind::kModule:
+    case Kind::kDataclass:
+      return fields(object, info, index);
+    case Kind::kStatic:
+      open(info.kind, 0, &info);
+      return add_static(Ref::borrow(object), Unhashable::kRefuse);
+    default:
+      return registered(object, index);
+  }
+}
+
+void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index) {
+  const Py_ssize_t size = PyList_GET_SIZE(keys);
+  const Kind kind = spec_.nodes[index].kind;
+  const TypeInfo* info = spec_.nodes[index].info;
+  for (Py_ssize_t i = 0; i < size; ++i) add_static(Ref::borrow(PyList_GET_ITEM(keys, i)), Unhashable::kRefuse);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* key = PyList_GET_ITEM(keys, i);
+    child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
+      Ref value = Ref::borrow(PyDict_GetItemWithError(dict, key));
+      if (!value && PyErr_Occurred() != nullptr) throw WalkError::from_user_code("looking up a key of");
+      if (!value) changed_while_walking();
+      return value;
+    });
+  }
+  if (PyDict_GET_SIZE(dict) != size) changed_while_walking();
+}
+
+void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index) {
+  const TypeInfoPtr keep = TypeTable::instance().shared(info);
+  const std::size_t children = info.child_names.size(), statics = info.static_names.size();
+  const FieldReader reader(object);
+  std::vector<Ref> values(children + statics);
+  {
+    std::vector<PyObject*> borrowed(children + statics);
+    reader.read(info, borrowed.data());
+    for (std::size_t i = 0; i < borrowed.size(); ++i) values[i] = Ref::borrow(borrowed[i]);
+  }
+  open(info.kind, children, &info);
+  const auto add_field = [&](PyObject* name, Ref value) {
+    below([&] { return attribute_segment(name); }, [&] { add_static(present(value), Unhashable::kRefuse); });
+  };
+  for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), values[children + i]);
+  // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
+  if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
+    spec_.nodes[index].has_wrapper_fields = true;
+    PyObject* names = hooks().wrapper_names.get();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+      PyObject* name = PyTuple_GET_ITEM(names, i);
+      PyObject* value = PyDict_GetItemWithError(reader.dict(), name);
+      if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+      add_field(name, Ref::borrow(value));
+    }
+  }
+  for (std::size_t i = 0; i < children; ++i) {
+    child(Step{info.kind, &info, object, i, nullptr}, [&] {
+      if (!values[i] && !hooks().missing) throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
+      return values[i] ? values[i] : hooks().missing;
+    });
+  }
+}
+
+void Flattener::registered(PyObject* object, std::size_t index) {
+  const TypeInfo& info = TypeTable::instance().find(object);
+  const OneLevel level = flatten_registered(object);
+  const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
+  open(Kind::kRegistered, count, &info);
+  below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
+  if (options_.rebuildable) {
+    try {
+      spec_.treedefs.push_back(call_python("partax._compat.node_families", "one_level", object));
+    } catch (const PythonError&) {
+      throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
+    }
+  }
+  if (options_.keyed) {
+    spec_.segments.push_back(registered_segments(object, count));
+  }
+  // They may be a list that the node itself keeps, which user code may shrink meanwhile.
+  const auto child = [&](std::size_t i) {
+    if (i >= static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()))) changed_while_walking();
+    return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i));
+  };
+  sequence(count, child, object, index);
+}
+
+}  // namespace partax

@@ -1,0 +1,84 @@
+// Object -> static part and dynamic leaves.
+#pragma once
+
+#include <array>
+
+#include "base/python_api.h"
+#include "base/stack_room.h"
+#include "tree/leaf_buffer.h"
+#include "tree/trace_rule.h"
+#include "tree/tree_spec.h"
+#include "tree/walk_observer.h"
+
+namespace partax {
+
+struct FlattenOptions {
+  bool abstract = false;  // jax.ShapeDtypeStruct is a dynamic leaf
+  Callables callables = Callables::kByStructure;
+  const TraceRule* rule = nullptr;  // leaves beside arrays that are dynamic,
+  std::vector<bool> rule_values;    // in these values of the call
+  bool hashed = true;               // compute the hash; refuses values that cannot be static
+  bool rebuildable = false;         // make the treedefs that `rebuild` needs for registered nodes
+  bool keyed = false;               // store the path segments of the children of registered nodes
+  bool every_leaf = false;          // every leaf counts as dynamic (jax.tree.flatten)
+  bool none_is_leaf = false;
+  bool one_level = false;       // the children of the root are leaves, whatever they are
+  bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
+  PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
+  WalkObserver* observer = nullptr;
+};
+
+// Walks trees into a spec (loose: it holds the static values themselves). Errors are WalkErrors with the path below
+// the tree's root.
+class Flattener {
+ public:
+  Flattener(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& options)
+      : spec_(spec), leaves_(leaves), options_(options) {
+    spec_.callables = options.callables;
+  }
+
+  // The whole of one tree.
+  void tree(PyObject* root);
+  // The values of a call; the origin of an error is the value's index.
+  void call(PyObject* const* values, std::size_t count);
+
+ private:
+  static constexpr int kFirstMilestone = 64;
+
+  void walk(PyObject* object, const Step* step);
+  void walk_object(PyObject* object);
+  void find_cycle(PyObject* object);
+  void node(PyObject* object, const TypeInfo& info, std::size_t index);
+  void leaf(PyObject* object, bool dynamic);
+  void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
+  bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
+  void fields(PyObject* object, const TypeInfo& info, std::size_t index);
+  void registered(PyObject* object, std::size_t index);
+  std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
+  void add_static(Ref value, Unhashable unhashable);
+  void remember(const TypeInfo& info);
+  template <typename Get>
+  void child(const Step& step, Get&& get);
+  template <typename Item>
+  void sequence(std::size_t count, Item&& item, PyObject* parent, std::size_t index);
+
+  TreeSpec& spec_;
+  LeafBuffer& leaves_;
+  FlattenOptions options_;
+  const StackReserve stack_ = stack_reserve();
+  bool traces_more_ = false;  // the rule applies here
+  int depth_ = 0;
+  std::array<PyObject*, 5> milestones_ = {};  // the nodes above at the depths 64, 128, ..., 1024; borrowed
+};
+
+// The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.
+Ref keys_in_order(PyObject* dict, Kind kind);
+
+// The children and the aux data of a node that is flattened by a registered function.
+struct OneLevel {
+  Ref children;  // a tuple or list
+  Ref aux;
+};
+OneLevel flatten_registered(PyObject* node);
+
+}  // namespace partax

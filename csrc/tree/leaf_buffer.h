@@ -1,0 +1,70 @@
+// The dynamic leaves of one call: owned, contiguous, with the spare slot in front that vectorcall wants.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+class LeafBuffer {
+ public:
+  LeafBuffer() noexcept = default;
+  LeafBuffer(const LeafBuffer&) = delete;
+  LeafBuffer& operator=(const LeafBuffer&) = delete;
+  ~LeafBuffer() { clear(); }
+
+  void reserve(std::size_t capacity) {
+    if (capacity > capacity_) grow(capacity);
+  }
+  void push(PyObject* leaf) {
+    if (size_ == capacity_) grow(2 * capacity_);
+    Py_INCREF(leaf);
+    data_[++size_] = leaf;
+  }
+  void clear() noexcept {
+    while (size_ > 0) Py_DECREF(data_[size_--]);
+    own_statics_.clear();
+  }
+
+  // A static value of the call that is another object than the equal one of its key: by static index, in order.
+  void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
+  void take_own_statics_of(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
+  bool has_own_statics() const noexcept { return !own_statics_.empty(); }
+  // Null where it is the key's.
+  PyObject* own_static(std::size_t index) const noexcept {
+    const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) {
+      return known.first < wanted;
+    };
+    const auto found = std::lower_bound(own_statics_.begin(), own_statics_.end(), index, before);
+    return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
+  }
+
+  std::size_t size() const noexcept { return size_; }
+  PyObject* operator[](std::size_t i) const noexcept { return data_[i + 1]; }
+  // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
+  PyObject** arguments() noexcept { return data_ + 1; }
+  Ref tuple() const { return tuple_of(data_ + 1, size_); }
+
+ private:
+  static constexpr std::size_t kInline = 48;
+
+  void grow(std::size_t capacity) {
+    std::unique_ptr<PyObject*[]> bigger(new PyObject*[capacity + 1]);
+    for (std::size_t i = 1; i <= size_; ++i) bigger[i] = data_[i];
+    heap_ = std::move(bigger);
+    data_ = heap_.get();
+    capacity_ = capacity;
+  }
+
+  PyObject* inline_[kInline + 1];
+  std::unique_ptr<PyObject*[]> heap_;
+  PyObject** data_ = inline_;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = kInline;
+  std::vector<std::pair<std::size_t, Ref>> own_statics_;
+};
+
+}  // namespace partax

@@ -1,0 +1,18 @@
+// An object beside a known spec: collects its dynamic leaves, or finds that it differs.
+#pragma once
+
+#include "base/python_api.h"
+#include "tree/leaf_buffer.h"
+#include "tree/trace_rule.h"
+#include "tree/tree_spec.h"
+
+namespace partax {
+
+// True, with the dynamic leaves appended to `leaves`, if the values have the static part `spec` (sealed). Runs user
+// code only for registered nodes, for static values that are not the identical object, and for `rule` (may be null).
+// Raises PythonError.
+bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
+                const TraceRule* rule);
+bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);
+
+}  // namespace partax

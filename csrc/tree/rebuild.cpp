@@ -1,0 +1,268 @@
+#include "tree/rebuild.h"
+
+#include "base/instance_fields.h"
+#include "base/stack_room.h"
+
+namespace partax {
+namespace {
+
+// No garbage collection starts in here: for allocations that run nobody's code. A rebuilt model counts for hundreds of
+// allocations, and most often replaces one of the same size next, which takes them all back.
+class CollectionPause {
+ public:
+  CollectionPause() noexcept : enabled_(PyGC_Disable() != 0) {}
+  CollectionPause(const CollectionPause&) = delete;
+  CollectionPause& operator=(const CollectionPause&) = delete;
+  ~CollectionPause() {
+    if (enabled_) PyGC_Enable();
+  }
+
+ private:
+  bool enabled_;
+};
+
+// A result of `make()`, a new reference.
+template <typename Make>
+Ref allocated(Make&& make) {
+  const CollectionPause pause;
+  return Ref::checked(make());
+}
+
+// The value of a name; borrowed, null where there is none.
+PyObject* named(PyObject* names, const char* name) {
+  const Ref key = Ref::checked(PyUnicode_InternFromString(name));
+  PyObject* value = PyDict_GetItemWithError(names, key.get());
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+  return value;
+}
+
+// Whether calling the class with its fields only makes the tuple: its __new__ is what collections.namedtuple wrote, a
+// function that sees tuple's __new__ and no built-in name.
+bool is_plain_named_tuple(PyTypeObject* type, std::size_t arity) {
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  const Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
+  if (!PyFunction_Check(make.get())) return false;
+  PyObject* names = PyFunction_GetGlobals(make.get());
+  PyObject* builtins = named(names, "__builtins__");
+  if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
+  PyObject* tuple_new = named(names, "_tuple_new");
+  if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(make.get()));
+  return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
+         static_cast<std::size_t>(code->co_argcount) == arity + 1;
+}
+
+class Rebuilder {
+ public:
+  Rebuilder(const TreeSpec& spec, LeafSource& leaves) : spec_(spec), leaves_(leaves) {}
+
+  std::vector<Ref> call() {
+    const std::uint32_t arity = spec_.nodes[at_++].arity;
+    const Ref tuple = filled_tuple(Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(arity))), arity);
+    std::vector<Ref> children;
+    children.reserve(arity);
+    for (std::uint32_t i = 0; i < arity; ++i) children.push_back(Ref::borrow(PyTuple_GET_ITEM(tuple.get(), i)));
+    return children;
+  }
+
+  Ref build() {
+    const Node& node = spec_.nodes[at_++];
+    switch (node.kind) {
+      case Kind::kDynamicLeaf:
+        return leaves_.leaf(next_leaf_++);
+      case Kind::kStaticLeaf:
+        return static_value(node.first_static);
+      case Kind::kNone:
+        return Ref::borrow(Py_None);
+      default:
+        break;
+    }
+    if (!stack_.is_free()) {
+      PyErr_SetString(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
+      throw PythonError{};
+    }
+    switch (node.kind) {
+      case Kind::kTuple:
+        return tuple(node);
+      case Kind::kNamedTuple:
+        return named_tuple(node);
+      case Kind::kList: {
+        Ref list = allocated([&] { return PyList_New(static_cast<Py_ssize_t>(node.arity)); });
+        PyObject** items = reinterpret_cast<PyListObject*>(list.get())->ob_item;
+        return filled(std::move(list), items, node.arity);
+      }
+      case Kind::kDict:
+      case Kind::kOrderedDict:
+      case Kind::kDefaultDict:
+        return dict(node);
+      case Kind::kModule:
+        return module(node);
+      case Kind::kDataclass:
+        return dataclass(node);
+      case Kind::kRegistered:
+        return registered(node);
+      case Kind::kStatic:
+        return static_value(node.first_static);
+      default:
+        break;
+    }
+    PyErr_SetString(PyExc_SystemError, "partax: a spec with a misplaced node");
+    throw PythonError{};
+  }
+
+ private:
+  static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
+
+  bool has_static(std::size_t index) const { return !spec_.statics[index].absent() || leaves_.gives_static(index); }
+
+  Ref static_value(std::size_t index) const {
+    Ref value = leaves_.static_value(spec_, index);
+    if (!value) {
+      PyErr_SetString(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+      throw PythonError{};
+    }
+    return value;
+  }
+
+  // Fills the (empty) places of a new sequence, which owns what is there if anything raises. The collector does not
+  // know it until it is full, so that nobody finds it there before.
+  Ref filled(Ref sequence, PyObject** items, std::size_t arity) {
+    if (arity == 0) return sequence;
+    PyObject_GC_UnTrack(sequence.get());
+    fill(items, arity);
+    PyObject_GC_Track(sequence.get());
+    return sequence;
+  }
+
+  void fill(PyObject** items, std::size_t arity) {
+    std::size_t i = 0;
+    while (i < arity) {
+      const Node& next = spec_.nodes[at_];
+      if (next.kind == Kind::kStaticRun) {
+        ++at_;
+        for (std::size_t j = 0; j < next.arity; ++j) items[i++] = static_value(next.first_static + j).release();
+      } else if (next.kind == Kind::kDynamicRun) {
+        ++at_;
+        leaves_.fill(items + i, next_leaf_, next.arity);
+        next_leaf_ += next.arity;
+        i += next.arity;
+      } else {
+        items[i++] = build().release();
+      }
+    }
+  }
+
+  Ref tuple(const Node& node) {
+    return filled_tuple(allocated([&] { return PyTuple_New(static_cast<Py_ssize_t>(node.arity)); }), node.arity);
+  }
+
+  Ref filled_tuple(Ref tuple, std::size_t arity) {
+    PyObject** items = reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item;
+    return filled(std::move(tuple), items, arity);
+  }
+
+  Ref named_tuple(const Node& node) {
+    PyTypeObject* cls = node.info->type;
+    if (is_plain_named_tuple(cls, node.arity)) {
+      const auto size = static_cast<Py_ssize_t>(node.arity);
+      return filled_tuple(allocated([&] { return cls->tp_alloc(cls, size); }), node.arity);
+    }
+    const Ref children = tuple(node);
+    return Ref::checked(PyObject_CallObject(type(node), children.get()));
+  }
+
+  Ref dict(const Node& node) {
+    Ref result;
+    if (node.kind == Kind::kDict) {
+      result = allocated([] { return PyDict_New(); });
+    } else if (node.kind == Kind::kOrderedDict) {
+      result = Ref::checked(PyObject_CallNoArgs(type(node)));
+    } else {
+      result = Ref::checked(PyObject_CallOneArg(type(node), static_value(node.first_static).get()));
+    }
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const Ref key = static_value(first_key(node) + i);
+      const Ref child = build();
+      // OrderedDict keeps its order outside the dictionary, so it is set through its own slot.
+      checked_int(node.kind == Kind::kOrderedDict ? PyObject_SetItem(result.get(), key.get(), child.get())
+                                                  : PyDict_SetItem(result.get(), key.get(), child.get()));
+    }
+    return result;
+  }
+
+  // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
+  Ref module(const Node& node) {
+    const TypeInfo& info = *node.info;
+    Ref object, dict;
+    {
+      const CollectionPause pause;
+      object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr));
+      // Filled in place, so that instances of one class share the keys of their dictionaries.
+      dict = Ref::checked(PyObject_GenericGetDict(object.get(), nullptr));
+    }
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const Ref child = build();
+      if (child.get() == hooks().missing.get()) continue;
+      checked_int(PyDict_SetItem(dict.get(), info.child_names[i].get(), child.get()));
+    }
+    const std::size_t statics = info.static_names.size();
+    if (node.has_wrapper_fields) {
+      PyObject* names = hooks().wrapper_names.get();
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+        const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
+        const Ref value = has_static(index) ? static_value(index) : Ref::borrow(hooks().missing.get());
+        checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
+      }
+    }
+    for (std::size_t i = 0; i < statics; ++i) {
+      if (!has_static(node.first_static + i)) continue;
+      const Ref value = static_value(node.first_static + i);
+      if (value.get() == hooks().missing.get()) continue;
+      checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
+    }
+    return object;
+  }
+
+  // As jax: the class is called with its fields as keywords.
+  Ref dataclass(const Node& node) {
+    const TypeInfo& info = *node.info;
+    const Ref keywords = Ref::checked(PyDict_New());
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const Ref child = build();
+      checked_int(PyDict_SetItem(keywords.get(), info.child_names[i].get(), child.get()));
+    }
+    for (std::size_t i = 0; i < info.static_names.size(); ++i) {
+      const Ref value = static_value(node.first_static + i);
+      checked_int(PyDict_SetItem(keywords.get(), info.static_names[i].get(), value.get()));
+    }
+    return Ref::checked(PyObject_Call(type(node), empty_.get(), keywords.get()));
+  }
+
+  Ref registered(const Node& node) {
+    Ref treedef = spec_.treedefs.at(next_treedef_++);
+    if (!treedef || !leaves_.is_stored(node.first_static) || spec_.statics[node.first_static].is_copied()) {
+      // The treedef holds the first aux data, which somebody may have changed since, or none.
+      const Ref aux = static_value(node.first_static);
+      const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
+      treedef = call_python("partax._compat.node_families", "treedef_of", type(node), aux, arity);
+    }
+    const Ref children = tuple(node);
+    return Ref::checked(call_method(treedef.get(), "unflatten", children.get()));
+  }
+
+  const TreeSpec& spec_;
+  LeafSource& leaves_;
+  const StackReserve stack_ = stack_reserve();
+  const Ref empty_ = Ref::checked(PyTuple_New(0));
+  std::size_t at_ = 0;
+  std::size_t next_leaf_ = 0;
+  std::size_t next_treedef_ = 0;
+};
+
+}  // namespace
+
+Ref rebuild(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).build(); }
+
+std::vector<Ref> rebuild_call(const TreeSpec& spec, LeafSource& leaves) { return Rebuilder(spec, leaves).call(); }
+
+}  // namespace partax

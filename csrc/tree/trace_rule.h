@@ -1,0 +1,40 @@
+// Which leaves beside arrays are traced: filter_jit's option `trace`.
+#pragma once
+
+#include "base/predicates.h"
+#include "base/python_api.h"
+#include "base/type_table.h"
+
+namespace partax {
+
+class TraceRule {
+ public:
+  TraceRule() noexcept = default;  // arrays alone
+  // From None, a predicate on leaves, or a tuple of names of arguments.
+  explicit TraceRule(PyObject* option);
+
+  bool any() const noexcept { return kind_ != Kind::kArrays; }
+  // For each of `count` values of a call, whether the rule applies to it; `shape()` gives their `shape_data`.
+  template <typename Shape>
+  std::vector<bool> values(std::size_t count, Shape&& shape) const {
+    std::vector<bool> applies(count, true);
+    if (!names_) return applies;
+    const Ref meant = call_python("partax._jit.parameters", "values_meant", names_, shape());
+    for (std::size_t i = 0; i < count; ++i) {
+      applies[i] = PyTuple_GetItem(meant.get(), static_cast<Py_ssize_t>(i)) == Py_True;
+    }
+    return applies;
+  }
+  // Whether a leaf is traced that is no array. Raises a WalkError.
+  bool holds(PyObject* leaf) const;
+
+ private:
+  enum class Kind : std::uint8_t { kArrays, kNative, kPython };
+
+  Kind kind_ = Kind::kArrays;
+  Predicate native_ = Predicate::kIsArrayLike;
+  Ref predicate_;
+  Ref names_;  // of the values that it applies to; empty if to all
+};
+
+}  // namespace partax

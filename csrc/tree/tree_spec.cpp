@@ -1,0 +1,111 @@
+#include "tree/tree_spec.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace partax {
+
+TreeSpec TreeSpec::sealed(PyObject* on_death) const {
+  TreeSpec copy;
+  copy.nodes = nodes;
+  copy.infos = infos;
+  copy.num_dynamic = num_dynamic;
+  copy.callables = callables;
+  copy.hash = hash;
+  copy.statics.reserve(statics.size());
+  copy.identity.reserve(statics.size());
+  for (const StaticValue& value : statics) {
+    try {
+      copy.statics.push_back(value.sealed(on_death, callables));
+    } catch (WalkError& error) {
+      error.set_origin(copy.statics.size());
+      throw;
+    }
+    copy.identity.push_back(copy.statics.back().identity());
+  }
+  for (const TypeInfoPtr& info : infos) {
+    auto* type = reinterpret_cast<PyObject*>(info->type);
+    copy.types.push_back(info->type->tp_flags & Py_TPFLAGS_HEAPTYPE ? Ref::checked(PyWeakref_NewRef(type, on_death))
+                                                                    : Ref::borrow(type));
+  }
+  return copy;
+}
+
+void TreeSpec::weaken_types(const TreeSpec& other) {
+  std::unordered_set<PyObject*> known;
+  other.each_weakref([&](PyObject* weakref, bool) { known.insert(weak_target(weakref).get()); });
+  for (Ref& type : types) {
+    if (known.count(type.get()) > 0) type = Ref::checked(PyWeakref_NewRef(type.get(), nullptr));
+  }
+}
+
+namespace {
+
+// Calls `visit(known, value, index)` for the static values of two specs of the same form that are callables or hold
+// some.
+template <typename Visit>
+void each_pair(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
+  if (known.statics.size() != values.statics.size()) return;
+  for (std::size_t i = 0; i < known.statics.size(); ++i) {
+    if (!known.statics[i].holds_callables()) continue;
+    const Ref value = values.statics[i].value();
+    if (value) visit(known.statics[i], value.get(), i);
+  }
+}
+
+}  // namespace
+
+bool TreeSpec::holds_callables() const noexcept {
+  return std::any_of(statics.begin(), statics.end(), [](const auto& value) { return value.holds_callables(); });
+}
+
+void TreeSpec::observe(const TreeSpec& values) const {
+  each_pair(*this, values, [](const StaticValue& known, PyObject* value, std::size_t) { known.observe(value); });
+}
+
+void TreeSpec::stop_sharing(const std::string& reason) const {
+  for (const StaticValue& value : statics) value.stop_sharing(reason);
+}
+
+bool TreeSpec::may_wait() const noexcept {
+  return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
+}
+
+std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& values) const {
+  std::pair<std::size_t, std::string> found;
+  each_pair(*this, values, [&](const StaticValue& known, PyObject* value, std::size_t index) {
+    if (found.second.empty()) found = {index, known.difference(value)};
+  });
+  return found;
+}
+
+bool TreeSpec::equals(const TreeSpec& other) const {
+  if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node &a = nodes[i], &b = other.nodes[i];
+    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields) {
+      return false;
+    }
+  }
+  // User code may have this spec replaced, by one of another size; its values stay where they are.
+  const StaticValue* const mine = statics.data();
+  for (std::size_t i = 0; i < other.statics.size(); ++i) {
+    try {
+      if (!mine[i].equals(other.statics[i])) return false;
+    } catch (WalkError& error) {
+      error.set_origin(i);
+      throw;
+    }
+  }
+  return true;
+}
+
+int TreeSpec::traverse(visitproc visit, void* arg) const {
+  for (const Ref& type : types) Py_VISIT(type.get());
+  for (const StaticValue& value : statics) {
+    if (const int status = value.traverse(visit, arg)) return status;
+  }
+  return 0;
+}
+
+}  // namespace partax

@@ -1,0 +1,68 @@
+// The static part of a tree: a pre-order list of nodes and the static values that belong to them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/python_api.h"
+#include "base/type_table.h"
+#include "statics/static_value.h"
+
+namespace partax {
+
+struct Node {
+  Kind kind;
+  bool has_wrapper_fields;     // kModule: the values of hooks().wrapper_names follow the static fields
+  bool may_be_number;          // kDynamicLeaf: where `trace` may also take what is no array
+  std::uint32_t arity;         // children; for runs the number of leaves
+  std::uint32_t extent;        // nodes of this subtree, this one included
+  std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
+  const TypeInfo* info;        // null for leaves and for kCall
+};
+
+// Every family's own static values, in `statics` from `first_static` on:
+//   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
+//   kModule, kDataclass the static fields; kRegistered the aux data; kStatic the node itself.
+struct TreeSpec {
+  std::vector<Node> nodes;
+  std::vector<StaticValue> statics;
+  std::vector<PyObject*> identity;  // if sealed, per static: the pointer that is surely this value, or null
+  std::vector<TypeInfoPtr> infos;   // keeps every Node::info alive
+  std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
+  std::size_t num_dynamic = 0;
+  Callables callables = Callables::kByStructure;
+  std::size_t hash = 0;
+  std::vector<std::vector<std::string>> segments;  // if made keyed: the paths of the children of each kRegistered node
+  std::vector<Ref> treedefs;  // if made rebuildable: the one-level treedef of each kRegistered node, in order
+
+  // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs. Errors as of `equals`.
+  TreeSpec sealed(PyObject* on_death) const;
+  // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
+  void weaken_types(const TreeSpec& other);
+  // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
+  bool equals(const TreeSpec& other) const;
+  // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
+  bool holds_callables() const noexcept;
+  void observe(const TreeSpec& values) const;
+  void stop_sharing(const std::string& reason) const;
+  bool may_wait() const noexcept;
+  // The index of the first value with a difference, and that; empty if there is none.
+  std::pair<std::size_t, std::string> difference(const TreeSpec& values) const;
+
+  int traverse(visitproc visit, void* arg) const;
+
+  template <typename Visit>
+  void each_weakref(Visit&& visit) const {
+    for (const Ref& type : types) {
+      if (PyWeakref_CheckRef(type.get())) visit(type.get(), false);
+    }
+    for (const StaticValue& value : statics) value.each_weakref(visit);
+  }
+};
+
+// The index of the first own static value that is a key or an aux datum of `node` after a factory.
+inline std::size_t first_key(const Node& node) noexcept {
+  return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
+}
+
+}  // namespace partax

@@ -1,0 +1,29 @@
+// What a Flattener tells whoever follows its walk.
+#pragma once
+
+#include "base/python_api.h"
+#include "base/type_table.h"
+
+namespace partax {
+
+// How one child hangs on its parent. All pointers are borrowed and live as long as the child is walked.
+struct Step {
+  Kind kind = Kind::kTuple;        // of the parent
+  const TypeInfo* info = nullptr;  // of the parent
+  PyObject* parent = nullptr;
+  std::size_t index = 0;
+  PyObject* key = nullptr;  // of a dict's child
+};
+
+class WalkObserver {
+ public:
+  virtual ~WalkObserver() = default;
+  // An object is met, where `step` leads (null for the root); true makes a leaf of it.
+  virtual bool enter(const Step* step, PyObject* object) = 0;
+  // The object met last is a leaf, and so left again; true makes it a dynamic one.
+  virtual bool leaf(PyObject* object) = 0;
+  // The walk below the node that was met last, of those not left, is over.
+  virtual void leave() = 0;
+};
+
+}  // namespace partax

@@ -1,0 +1,117 @@
+"""explain: why each trace was made, told through the `partax` logger."""
+
+import logging
+import os
+import sys
+from types import FrameType, TracebackType
+from typing import Any, ClassVar
+
+import jax
+
+import partax
+
+_logger = logging.getLogger("partax")
+
+
+class RetraceWarning(UserWarning):
+    """A static Python number has made a function be traced again and again."""
+
+
+class RetraceError(RuntimeError):
+    """A function would be traced more often than it may be. Raised before it is traced and compiled."""
+
+
+RetraceWarning.__module__ = RetraceError.__module__ = "partax"  # where users find them
+
+
+class _Switch:
+    """Whether traces are explained, and how it was before: what `explain` returns."""
+
+    on = os.environ.get("PARTAX_EXPLAIN", "").lower() not in ("", "0", "false", "off")
+    _entered: ClassVar[list["_Switch"]] = []  # in order; blocks of several threads need not be nested
+
+    def __init__(self, on: bool):
+        self._before = _Switch.on
+        _Switch.on = on
+
+    def __enter__(self) -> None:
+        _Switch._entered.append(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        later = _Switch._entered[_Switch._entered.index(self) + 1 :]
+        _Switch._entered.remove(self)
+        if later:
+            later[0]._before = self._before
+        else:
+            _Switch.on = self._before
+
+
+def explain(on: bool = True) -> _Switch:
+    """Reports each trace of a partax function through the `partax` logger: where it was called, and what is new.
+
+    One line for each trace, at the level of a warning, and none for a call that finds its trace:
+    `train.py:41 step: trace 3, because batch.x: float32[32,64] -> float32[17,64]`. The difference is the one from the
+    most similar trace before, with paths from your own arguments. A line "compiled again" tells of a call that found
+    its trace but no executable, as when an array is on another device. The environment variable `PARTAX_EXPLAIN=1`
+    does it for a whole run. A call that neither traces nor compiles costs what it costs without.
+
+    Args:
+      on: whether to report from now on.
+
+    Returns:
+      A context manager that, when left, sets things back. `with partax.explain(): ...` explains a block;
+      `partax.explain()` and `partax.explain(False)` are a switch.
+
+    Raises:
+      Nothing.
+    """
+    return _Switch(bool(on))
+
+
+def explaining() -> bool:
+    """Whether traces are reported now."""
+    return _Switch.on
+
+
+def report_line(line: str) -> None:
+    """Reports one trace."""
+    _logger.warning("%s", line)
+
+
+def _directory(module: Any) -> str:
+    return os.path.dirname(os.path.abspath(module.__file__)) + os.sep
+
+
+_not_the_user = (_directory(jax), _directory(partax))
+
+
+def call_site() -> tuple[str, int]:
+    """The file and line of the innermost call in the user's own code."""
+    equinox = sys.modules.get("equinox")
+    inside = _not_the_user if equinox is None else (*_not_the_user, _directory(equinox))
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(inside) and not filename.startswith("<frozen "):
+            return filename, frame.f_lineno
+        frame = frame.f_back
+    return "<no Python caller>", 0
+
+
+def file_text(filename: str) -> str:
+    """A file's name as its user writes it: from the working directory or from the installed package."""
+    installed = filename.rpartition(f"site-packages{os.sep}")[2]
+    if installed != filename:
+        return installed
+    try:
+        relative = os.path.relpath(filename)
+    except (ValueError, OSError):
+        return filename
+    return filename if relative.startswith("..") else relative
+
+
+def site_text(site: tuple[str, int]) -> str:
+    """`train.py:41`."""
+    return f"{file_text(site[0])}:{site[1]}" if site[1] else site[0]

@@ -1,0 +1,4 @@
+"""The transformations.
+
+In come a callable and options; out comes a wrapper, whose calls run in the native module on targets made here.
+"""

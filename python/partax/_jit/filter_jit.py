@@ -1,0 +1,231 @@
+"""filter_jit, and what its wrappers tell of themselves."""
+
+import copyreg
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
+
+import jax
+
+from partax import _core
+from partax._core import JitFunction
+from partax._jit import stages
+from partax._jit.options import DonateMode, Options, check_donate, check_trace
+from partax._jit.parameters import argument_names
+from partax._jit.target import names_of
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class CacheInfo(NamedTuple):
+    """What the cache of a wrapper holds, and what became of its calls."""
+
+    static_keys: int
+    traces: int
+    hits: int
+    misses: int
+    max_size: int
+
+
+def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
+    """How many static keys and traces the wrapper has, and how many of its calls were hits.
+
+    Returns:
+      `(static_keys, traces, hits, misses, max_size)`. A hit is a call that did not trace.
+    """
+    return CacheInfo(*self._cache.info())
+
+
+def _clear_cache(self: JitFunction[..., Any]) -> None:
+    """Drops every static key, trace and executable of the wrapped callable.
+
+    Wrappers of the same callable with the same options share them, so theirs go too.
+    """
+    cache = self._cache
+    cache.clear()
+    if cache.history is not None:
+        cache.history.cleared()
+
+
+def _text(self: JitFunction[..., Any]) -> str:
+    return f"<partax.filter_jit of {self.__qualname__}>"
+
+
+def _reduce(wrapper: JitFunction[..., Any]) -> Any:
+    """Pickles by name where the name leads to the wrapper itself, as of a decorated function; else by content."""
+    module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
+    name = getattr(wrapper, "__qualname__", None)
+    if module is not None and isinstance(name, str):
+        found: Any = module
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is wrapper:
+            return name
+    return (_restore, (wrapper.__wrapped__, wrapper._options))
+
+
+def _restore(fun: Any, options: Options) -> Any:
+    return _core.make_jit_function(fun, options)
+
+
+def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
+    known, may_have_others = argument_names(fun)  # others are looked for when a call is traced
+    for name in names:
+        if name not in known and not may_have_others:
+            raise ValueError(
+                f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: {', '.join(known)}"
+            )
+
+
+@overload
+def filter_jit(
+    fun: Callable[_P, _R],
+    *,
+    donate: DonateMode | Sequence[str] = "none",
+    inline: bool = False,
+    keep_unused: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
+) -> JitFunction[_P, _R]: ...
+@overload
+def filter_jit(
+    fun: None = None,
+    *,
+    donate: DonateMode | Sequence[str] = "none",
+    inline: bool = False,
+    keep_unused: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
+) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+def filter_jit(
+    fun: Any = None,
+    *,
+    donate: DonateMode | Sequence[str] = "none",
+    inline: bool = False,
+    keep_unused: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
+) -> Any:
+    """`jax.jit` for any pytree: arrays are traced, everything else is static.
+
+    Args:
+      fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed
+        function. Its arguments may be any pytrees. Without it, a decorator.
+      donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself;
+        `"all-except-first"`; or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax
+        warn about donated buffers that it could not use. `"args"` and `"kw"` are all values of an `*args` and a `**kw`;
+        a name that is no parameter is taken for a keyword of `**kw`, and a call that is traced without it raises a
+        ValueError. An array that is returned as it came is not donated, so of a donated module the arrays that the call
+        does not change stay alive: they are returned as the very same objects, and what has been given away could not
+        be. What the call changes is deleted in the old module, which is then good for nothing but its unchanged arrays.
+      inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`.
+      keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
+      compiler_options: options of the XLA compiler, as in `jax.jit`.
+      in_shardings: one sharding, or a tuple with a pytree prefix for each argument in the order of the signature; it
+        applies to array leaves, and None leaves them to jax.
+      out_shardings: a pytree prefix of the result, likewise.
+      cache_size: how many static keys to keep; the least recently used goes first.
+      callables: when two callables are one static value, also for `fun` itself. `"structure"`: if they are one object
+        and what it holds (closure cells, defaults, attributes) is as it was when it was traced; or if all that the code
+        can read, the globals that it names included, is proven equal, so that one made anew does not retrace. One that
+        changes what it holds while it is traced is known by identity from then on. `"identity"`: if they are one
+        object, whatever happens to it.
+      trace: which leaves are traced beside arrays: those for which a predicate is true, as `is_array_like` is for
+        Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
+        type in `fun`, and another number of the same type does not retrace.
+      max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
+
+    Returns:
+      A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
+      come back as they are, and arrays that are inputs are the very same objects. It shares its traces with every
+      wrapper of an equal callable with equal options, and is a pytree of the callable.
+
+    Raises:
+      ValueError: `donate` is none of the modes, or names an argument that `fun` does not have; `cache_size` is not
+        positive, or `max_traces` is negative; `callables` is neither of the two; `trace` names an argument that `fun`
+        does not have. When called: neither has the call, where `fun` takes `**kwargs`.
+      RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
+      RuntimeError: when called, an array that is returned as it came is deleted already; a
+        `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
+      TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared; the message has its
+        path.
+      RecursionError: when called, an argument is nested too deeply or contains itself.
+    """
+    if not isinstance(cache_size, int) or cache_size < 1:
+        raise ValueError(f"found cache_size={cache_size!r}, expected a positive number of static keys")
+    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
+        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
+    if callables not in ("structure", "identity"):
+        raise ValueError(f"found callables={callables!r}, expected 'structure' or 'identity'")
+    options = Options(
+        check_donate(donate),
+        bool(inline),
+        bool(keep_unused),
+        None if compiler_options is None else dict(compiler_options),
+        in_shardings,
+        out_shardings,
+        int(cache_size),
+        callables,
+        check_trace(trace),
+        max_traces,
+    )
+
+    def wrap(function: Any) -> Any:
+        if not callable(function):
+            raise TypeError(f"found a `{type(function).__name__}`, expected a callable to compile")
+        for option, names in (("donate", options.donate), ("trace", options.trace)):
+            if isinstance(names, tuple):
+                _check_names(function, option, names)
+        return _core.make_jit_function(function, options)
+
+    return wrap if fun is None else wrap(fun)
+
+
+# What only a trace or a report needs is imported then: `import partax` is to be quick.
+
+
+def _report(self: JitFunction[..., Any]) -> Any:
+    """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
+
+    Wrappers of the same callable with the same options share their traces, and so the report.
+
+    Returns:
+      A `FunctionReport`, which prints as a table.
+    """
+    from partax._explain.report import function_report
+
+    return function_report(self)
+
+
+def install() -> None:
+    """Connects the native wrapper with jax. Called once, when partax is imported."""
+    _core.configure(wrapper_type=JitFunction)
+    jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
+    jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
+    for name, method in (
+        ("lower", stages.lower),
+        ("trace", stages.trace),
+        ("eval_shape", stages.eval_shape),
+        ("cache_info", _cache_info),
+        ("clear_cache", _clear_cache),
+        ("report", _report),
+        ("__repr__", _text),
+    ):
+        setattr(JitFunction, name, method)
+    copyreg.pickle(JitFunction, _reduce)

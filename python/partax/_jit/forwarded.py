@@ -1,0 +1,86 @@
+"""The errors of jax where an array that a call gives back as it came is deleted, or given away by the same call."""
+
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from partax import _core
+from partax._compat.jax_private import under_trace
+
+_USED = "use a buffer that was previously donated in the same call to Execute()"
+_TWICE = "donate the same buffer twice in Execute()"
+
+
+def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
+    """Raises if the program of a call gives back what is deleted or what it donates. Called by the native wrapper.
+
+    Args:
+      target: the jax.jit target of the call.
+      leaves: its array leaves.
+      donated: for each leaf, 1 where it is donated.
+    """
+    if _runs_without_jit():
+        return
+    forwarded, _ = _core.output_info(target.trace(*leaves).out_info)
+    for i in sorted(forwarded):
+        if isinstance(leaves[i], Tracer) or not isinstance(leaves[i], jax.Array):
+            continue
+        if leaves[i].is_deleted():
+            raise _deleted(target, leaves, i)
+        if _donation_of(leaves, donated, i) is not None and not _is_traced(leaves):
+            raise _given_away(target, leaves, donated, i)
+
+
+def raise_lost(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int, was_there: bool) -> None:
+    """Raises for an array that a call should give back, and that is deleted now. Called by the native wrapper.
+
+    Args:
+      target: the jax.jit target of the call.
+      leaves: its array leaves.
+      donated: for each leaf, 1 where it is donated.
+      index: that of the deleted leaf.
+      was_there: whether it was not deleted before the call.
+    """
+    if _runs_without_jit():
+        return
+    given_away = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
+    raise _given_away(target, leaves, donated, index) if given_away else _deleted(target, leaves, index)
+
+
+def _runs_without_jit() -> bool:
+    """Whether functions run as they are: then nothing is donated, and jax gives deleted arrays back too."""
+    return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
+
+
+def _is_traced(leaves: tuple[Any, ...]) -> bool:
+    """Whether the call is a part of another program, in which jax donates nothing."""
+    known = under_trace()
+    return any(isinstance(leaf, Tracer) for leaf in leaves) if known is None else known
+
+
+def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:
+    """The donated leaf that is the same array."""
+    return next((i for i, leaf in enumerate(leaves) if donated[i : i + 1] == b"\1" and leaf is leaves[index]), None)
+
+
+def _path(target: Any, index: int) -> str:
+    return list(target.__wrapped__.__signature__.parameters)[index]
+
+
+def _deleted(target: Any, leaves: tuple[Any, ...], index: int) -> Exception:
+    error = RuntimeError(f"Array has been deleted with shape={jax.typeof(leaves[index]).str_short()}.")
+    error.add_note(f"partax: it is `{_path(target, index)}`, which the function returns")
+    return error
+
+
+def _given_away(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int) -> Exception:
+    first = _donation_of(leaves, donated, index)
+    places = f"`{_path(target, index)}`" + (f", first use: `{_path(target, first)}`" if first is not None else "")
+    if index in target.__wrapped__.to_donate:
+        what, example = _TWICE, "f(donate(a), donate(a))"
+    else:
+        what, example = _USED, "f(donate(a), a)"
+    return jax.errors.JaxRuntimeError(
+        f"INVALID_ARGUMENT: Attempt to {what} ({places}). Toy example for this bug: `{example}`."
+    )

@@ -1,0 +1,238 @@
+"""How a callable is called: its real parameters, and what messages and options call the values that they take."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from partax import _core
+from partax._compat.node_families import is_module
+
+
+class Shown(NamedTuple):
+    """The names of what `*args` and `**kwargs` take, where the callable shows others (`functools.wraps`).
+
+    Attributes:
+      all_positional: what options call all values in `*args`; empty if another one has the name.
+      all_named: the same of `**kwargs`.
+      positional: of the values in `*args`, from the first; empty where it has no name.
+      var_positional: of those after them, `var_positional[0]` and so on.
+      var_named: of the values in `**kwargs` that are shown by no name.
+    """
+
+    all_positional: str
+    all_named: str
+    positional: tuple[str, ...]
+    var_positional: str
+    var_named: str
+
+
+class CallParameters(NamedTuple):
+    """The parameters by which a callable is really called, as the native binding of arguments takes them.
+
+    Attributes:
+      function: the callable's name.
+      names: positional ones first, then keyword-only ones.
+      optional: whether each may be left out.
+      num_positional_only: how many of them can be given by position only.
+      num_positional: how many of them can be given by position.
+      var_positional: whether more are taken by position.
+      var_named: whether more are taken by name.
+      defaults: whose defaults are read at each call; see `_live_defaults`.
+      shown_named: the names that the callable shows of the values in `**kwargs`, in order.
+      shown: what else it shows.
+      var_positional_name: what `*args` is really called.
+    """
+
+    function: str
+    names: tuple[str, ...]
+    optional: tuple[bool, ...]
+    num_positional_only: int
+    num_positional: int
+    var_positional: bool
+    var_named: bool
+    defaults: int
+    shown_named: tuple[str, ...]
+    shown: Shown
+    var_positional_name: str
+
+
+CallShape = tuple[CallParameters, tuple[int, ...], int, tuple[str, ...], bool]
+"""Which values a call has: the parameters, the indices of those that were left out, the number of values in `*args`,
+the names of those in `**kwargs`, and whether the callable itself is the first value."""
+
+
+def _display_name(fun: Any) -> str:
+    name = getattr(fun, "__name__", None)
+    return name if isinstance(name, str) else type(fun).__name__
+
+
+_Kinds = inspect.Parameter
+_POSITIONAL = (_Kinds.POSITIONAL_ONLY, _Kinds.POSITIONAL_OR_KEYWORD)
+
+
+def _bare(fun: Any) -> Callable[..., Any] | None:
+    """A callable with the parameters by which `fun` is really called, or None where nobody knows them.
+
+    `__wrapped__` and `__signature__` only say what `fun` shows: a wrapper may add, drop, rename and reorder parameters.
+    """
+    if isinstance(fun, types.FunctionType):
+        bare = types.FunctionType(fun.__code__, {}, fun.__name__, fun.__defaults__, fun.__closure__)
+        bare.__kwdefaults__ = fun.__kwdefaults__
+        return bare
+    if isinstance(fun, _core.JitFunction) or _is_called_as_wrapped(fun):
+        return _bare(fun.__wrapped__)
+    if isinstance(fun, types.MethodType) or _is_bound_method_of_module(fun):
+        return _bound(_bare(fun.__func__))
+    if isinstance(fun, functools.partial):
+        inner = _bare(fun.func) if type(fun).__call__ is functools.partial.__call__ else None
+        return None if inner is None else functools.partial(inner, *fun.args, **fun.keywords)
+    if isinstance(fun, type):
+        plain = type(fun).__call__ is type.__call__ and fun.__new__ is object.__new__
+        return _bound(_bare(fun.__init__)) if plain and isinstance(fun.__init__, types.FunctionType) else None
+    call = _call_method(fun)
+    return None if call is None else _bound(_bare(call))
+
+
+def _is_called_as_wrapped(fun: Any) -> bool:
+    """Whether `fun` is an object of partax that calls what it wraps with the arguments as they are."""
+    return getattr(type(fun), "_is_called_as_wrapped", False) is True
+
+
+def _is_bound_method_of_module(fun: Any) -> bool:
+    """Whether `fun` is what Equinox makes of a method that is looked up: a module called as the method is."""
+    return is_module(type(fun)) and type(fun).__name__ == "BoundMethod" and hasattr(fun, "__func__")
+
+
+def _call_method(obj: Any) -> Any:
+    """The function that calling an object calls with the object as its first argument, or None."""
+    if isinstance(inspect.getattr_static(type(obj), "__call__", None), (staticmethod, classmethod)):
+        return None
+    method = getattr(type(obj), "__call__", None)  # noqa: B004 - not whether there is one, but which
+    known = isinstance(method, (types.FunctionType, _core.JitFunction)) or _is_called_as_wrapped(method)
+    return method if known else None
+
+
+def _bound(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    return None if function is None else types.MethodType(function, function)
+
+
+def _parameters(fun: Any) -> list[inspect.Parameter] | None:
+    try:
+        return list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
+def _real_and_shown(fun: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    """The parameters by which `fun` is called, and those that its signature shows."""
+    bare = _bare(fun)
+    real = None if bare is None else _parameters(bare)
+    if real is None:
+        real = [_Kinds("args", _Kinds.VAR_POSITIONAL), _Kinds("kwargs", _Kinds.VAR_KEYWORD)]
+    shown = _parameters(fun)
+    return real, real if shown is None else shown
+
+
+def _name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
+    return next((p.name for p in parameters if p.kind is kind), "")
+
+
+def _shown_names(real: list[inspect.Parameter], shown: list[inspect.Parameter]) -> tuple[Shown, tuple[str, ...]]:
+    """What options and messages call the values that `*args` and `**kwargs` take, and the names of the latter."""
+    by_position, by_name = _name_of(real, _Kinds.VAR_POSITIONAL), _name_of(real, _Kinds.VAR_KEYWORD)
+    own = {p.name for p in real if p.name not in (by_position, by_name)}
+    num_positional = sum(p.kind in _POSITIONAL for p in real)
+    positional = [p.name for p in shown if p.kind in _POSITIONAL][num_positional:] if by_position else []
+    named = [p.name for p in shown if p.kind in (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)] if by_name else []
+    taken = {*positional, *named}
+    names = Shown(
+        "" if by_position in taken else by_position,
+        "" if by_name in taken else by_name,
+        tuple("" if name in own else name for name in positional),
+        _name_of(shown, _Kinds.VAR_POSITIONAL) if by_position else "",
+        _name_of(shown, _Kinds.VAR_KEYWORD) if by_name else "",
+    )
+    return names, tuple(named)
+
+
+def argument_names(fun: Any) -> tuple[list[str], bool]:
+    """The names by which options may mean arguments of `fun`, and whether its `**kwargs` may have others."""
+    real, shown = _real_and_shown(fun)
+    names, named = _shown_names(real, shown)
+    own = [p.name for p in real if p.kind not in (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD)]
+    others = (names.var_positional, names.var_named, names.all_positional, names.all_named)
+    known = dict.fromkeys((*own, *names.positional, *named, *others))
+    return [name for name in known if name], bool(_name_of(real, _Kinds.VAR_KEYWORD))
+
+
+def call_parameters(fun: Any) -> CallParameters:
+    """Describes how `fun` is called. Called by the native wrapper."""
+    real, shown = _real_and_shown(fun)
+    named = [p for p in real if p.kind in _POSITIONAL] + [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
+    shown_names, shown_named = _shown_names(real, shown)
+    var_positional = _name_of(real, _Kinds.VAR_POSITIONAL)
+    return CallParameters(
+        _display_name(fun),
+        tuple(p.name for p in named),
+        tuple(p.default is not _Kinds.empty for p in named),
+        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in named),
+        sum(p.kind in _POSITIONAL for p in named),
+        bool(var_positional),
+        bool(_name_of(real, _Kinds.VAR_KEYWORD)),
+        _live_defaults(fun),
+        shown_named,
+        shown_names,
+        var_positional,
+    )
+
+
+def value_names(call: CallShape) -> tuple[str, ...]:
+    """The root of each value's path in messages: `model`, `args[0]`, and what `**kwargs` takes by its own names."""
+    parameters, left_out, num_extra, keywords, has_callable = call
+    shown = parameters.shown
+    names = [parameters.function] if has_callable else []
+    names += [name for i, name in enumerate(parameters.names) if i not in left_out]
+    for i in range(num_extra):
+        more = i - len(shown.positional)
+        if more < 0 and shown.positional[i] and shown.positional[i] not in keywords:
+            names.append(shown.positional[i])
+        elif more >= 0 and shown.var_positional:
+            names.append(f"{shown.var_positional}[{more}]")
+        else:
+            names.append(f"{parameters.var_positional_name}[{i}]")
+    return (*names, *keywords)
+
+
+def option_names(call: CallShape) -> list[set[str]]:
+    """By which names options (`donate`, `trace`) may mean each value: `args` means each of `args[0]`, `args[1]`.
+
+    The callable itself has none.
+    """
+    parameters, left_out, num_extra, keywords, has_callable = call
+    shown = parameters.shown
+    names: list[set[str]] = [set()] if has_callable else []
+    names += [{name} for i, name in enumerate(parameters.names) if i not in left_out]
+    for i in range(num_extra):
+        own = shown.positional[i] if i < len(shown.positional) else shown.var_positional
+        names.append({own, shown.all_positional})
+    for name in keywords:
+        others = () if name in parameters.shown_named else (shown.var_named,)
+        names.append({name, shown.all_named, *others})
+    return [own - {""} for own in names]
+
+
+def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:
+    """Whether an option with these names means each value of a call. Called by the native wrapper."""
+    return tuple(not own.isdisjoint(names) for own in option_names(call))
+
+
+def _live_defaults(fun: Any) -> int:
+    """Whose `__defaults__` the parameters have: 1 the callable's, 2 those of its class's `__call__`, 0 unknown."""
+    if isinstance(fun, types.FunctionType):
+        return 1
+    others = isinstance(fun, (_core.JitFunction, types.MethodType, functools.partial, type))
+    if others or _is_bound_method_of_module(fun) or _is_called_as_wrapped(fun):
+        return 0
+    return 2 if isinstance(_call_method(fun), types.FunctionType) else 0

@@ -1,0 +1,105 @@
+"""Shardings of a call's arrays, from prefixes of the user's own trees."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from partax import _core
+from partax._compat.jax_private import is_committed
+from partax._jit.options import Options, is_traced_array
+from partax._jit.parameters import option_names, value_names
+
+
+def _is_sharding_leaf(prefix: Any) -> bool:
+    return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
+
+
+def array_shardings(
+    prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = is_traced_array
+) -> list[Any]:
+    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
+    pairs = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
+    return [sharding for leaf, sharding in pairs if is_traced(leaf)]
+
+
+def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
+    """The explicit sharding of each input leaf of the call under way, or None."""
+    prefix = options.in_shardings
+    call = _core.call_shape()
+    names, has_callable = value_names(call), call[-1]
+    first = 1 if has_callable else 0
+    traces = [functools.partial(options.traces, own) for own in option_names(call)]
+    per_value: list[Any] = [None] * len(values)
+    if isinstance(prefix, tuple) and not _is_sharding_leaf(prefix):
+        given = list(prefix)
+        if len(given) > len(values) - first:
+            raise ValueError(
+                f"in_shardings has {len(given)} entries, expected at most one for each argument "
+                f"({', '.join(names[first:])})"
+            )
+        per_value[first : first + len(given)] = given
+        for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(given) :]:
+            if array_shardings(None, value, "in_shardings", name, is_traced):
+                raise ValueError(
+                    f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
+                    "to jax"
+                )
+    else:
+        per_value[first:] = [prefix] * (len(values) - first)
+    shardings: list[Any] = []
+    for name, value, part, is_traced in zip(names, values, per_value, traces, strict=True):
+        shardings += array_shardings(part, value, "in_shardings", name, is_traced)
+    return shardings
+
+
+def misplaced_leaf(
+    options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
+) -> tuple[int, str] | None:
+    """The first array leaf that `in_shardings` do not fit, of the call under way, which jax has refused.
+
+    Args:
+      options: the wrapper's.
+      values: of the call.
+      leaves: the array leaves.
+      error: what jax has raised.
+
+    Returns:
+      The index of the leaf and what is wrong with it, or None if all fit.
+    """
+    if options.in_shardings is None:
+        return None
+    from partax._files.file_format import described  # here, to import partax sooner
+
+    shardings = leaf_in_shardings(options, values)
+    for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
+        array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
+        if isinstance(sharding, Sharding) and not _fits(array, sharding):
+            return i, (
+                f"found {described(array)}, expected an array that can have the sharding {sharding} of in_shardings; "
+                f"place it by `filter_shard`, or give in_shardings another one there. JAX says: {error}"
+            )
+    return None
+
+
+def _fits(leaf: Any, sharding: Sharding) -> bool:
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > leaf.ndim:
+        return False
+    try:
+        sharding.shard_shape(leaf.shape)
+    except ValueError:
+        return False
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array) or not is_committed(leaf):
+        return True
+    return leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
+
+
+def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
+    """The explicit sharding of each array of a result, or None if there are no out_shardings."""
+    if options.out_shardings is None:
+        return None
+    return tuple(array_shardings(options.out_shardings, result, "out_shardings", "the result"))

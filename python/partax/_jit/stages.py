@@ -1,0 +1,268 @@
+"""A call taken apart: traced, lowered, compiled ahead of time, or only its shapes."""
+
+import contextlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from partax import _core
+from partax._compat.jax_private import direct_call
+from partax._explain.monitor import attributed
+from partax._jit.donation_warnings import donation_warnings
+from partax._tree.described import leaf_paths, static_values
+
+
+def _quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
+    """Without the warning about donated buffers, where the wrapper's options say so."""
+    return donation_warnings.silenced(wrapper._options.silences_warnings)
+
+
+class _Program:
+    """What is kept of a call whose program is used later: its static part, not its arrays."""
+
+    def __init__(self, wrapper: Any, call: _core.PreparedCall):
+        self.wrapper = wrapper
+        self.call = call
+        described = call.described()
+        self.statics = static_values(described)
+        self.record = call.record
+        self.paths = leaf_paths(described)
+
+
+class Traced:
+    """A traced call: what `jax.stages.Traced` is, for the user's own arguments.
+
+    Attributes:
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+    """
+
+    def __init__(self, program: _Program, traced: Any, out_info: Any):
+        self._program = program
+        self._traced = traced
+        self.out_info = out_info
+
+    @property
+    def jaxpr(self) -> Any:
+        """The traced program on the array leaves."""
+        return self._traced.jaxpr
+
+    def lower(self, **options: Any) -> "Lowered":
+        """Lowers the program; options as of `jax.stages.Traced.lower`.
+
+        Returns:
+          The `Lowered` program.
+        """
+        with _quiet(self._program.wrapper), attributed(self._program.record):
+            return Lowered(self._program, self._traced.lower(**options), self.out_info)
+
+
+class Lowered:
+    """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments.
+
+    Attributes:
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
+    """
+
+    def __init__(self, program: _Program, lowered: Any, out_info: Any):
+        self._program = program
+        self._lowered = lowered
+        self.out_info = out_info
+
+    def as_text(self, *args: Any, **kwargs: Any) -> str:
+        """The program as text; arguments as of `jax.stages.Lowered.as_text`.
+
+        Returns:
+          StableHLO, or what `dialect` asks for.
+        """
+        return self._lowered.as_text(*args, **kwargs)
+
+    def compiler_ir(self, *args: Any, **kwargs: Any) -> Any:
+        """The program as an object of the compiler, as `jax.stages.Lowered.compiler_ir`.
+
+        Returns:
+          The module.
+        """
+        return self._lowered.compiler_ir(*args, **kwargs)
+
+    def cost_analysis(self) -> Any:
+        """XLA's estimate of the program's cost.
+
+        Returns:
+          What `jax.stages.Lowered.cost_analysis` gives.
+        """
+        return self._lowered.cost_analysis()
+
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> "Compiled":
+        """Compiles the program.
+
+        Args:
+          compiler_options: options of the XLA compiler.
+
+        Returns:
+          The `Compiled` program.
+
+        Raises:
+          jax.errors.JaxRuntimeError: XLA does not know an option.
+        """
+        with attributed(self._program.record):
+            return Compiled(self._program, self._lowered.compile(compiler_options=compiler_options))
+
+
+class Compiled:
+    """A compiled call. It is called with the user's own arguments, whose static part must be the one it has."""
+
+    def __init__(self, program: _Program, compiled: Any):
+        self._program = program
+        self._compiled = compiled
+        self._run = program.call.compiled(compiled)
+        self._has_run = False
+
+    def as_text(self) -> str:
+        """The compiled program as text.
+
+        Returns:
+          Optimised HLO.
+        """
+        return self._compiled.as_text()
+
+    def cost_analysis(self) -> Any:
+        """XLA's figures of the compiled program.
+
+        Returns:
+          What `jax.stages.Compiled.cost_analysis` gives.
+        """
+        return self._compiled.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """XLA's memory figures, in bytes.
+
+        Returns:
+          What `jax.stages.Compiled.memory_analysis` gives.
+        """
+        return self._compiled.memory_analysis()
+
+    @property
+    def input_shardings(self) -> dict[str, Any]:
+        """How each array of the arguments is laid out over the devices.
+
+        Returns:
+          For the path of each array (`model.layers[0].weight`) its sharding; None if the program does not need it.
+        """
+        shardings, _ = self._compiled.input_shardings
+        return dict(zip(self._program.paths, shardings, strict=True))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program.
+
+        Args:
+          *args, **kwargs: as of the wrapped function; of the arrays anything that a call of the same trace would take.
+
+        Returns:
+          The result of the wrapped function.
+
+        Raises:
+          TypeError: the static part differs from the one that was compiled, or an array's shape or dtype does; the
+            message has the path.
+        """
+        try:
+            result = self._run(*args, **kwargs)
+        except TypeError as error:
+            raise self._difference(args, kwargs) or error from None
+        if not self._has_run:
+            # Only now has jax made its native dispatch.
+            self._run = self._program.call.compiled(direct_call(self._compiled))
+            self._has_run = True
+        return result
+
+    def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
+        call = self._program.call.rebind(args, kwargs)
+        if call is None:
+            now = static_values(self._program.call.described_of(args, kwargs))
+            return _static_difference(self._program.statics, now)
+        return self._array_difference(call.leaves)
+
+    def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:
+        """Says which array has another shape or dtype than the compiled one."""
+        compiled_for, _ = self._compiled.args_info
+        for path, info, leaf in zip(self._program.paths, compiled_for, leaves, strict=True):
+            shape, dtype = np.shape(leaf), jnp.result_type(leaf)
+            if (shape, dtype) != (info.shape, info.dtype):
+                return TypeError(
+                    f"`{path}`: compiled for {_array_text(info.shape, info.dtype)}, called with "
+                    f"{_array_text(shape, dtype)}; lower and compile again for the new one"
+                )
+        return None
+
+
+def _array_text(shape: tuple[int, ...], dtype: Any) -> str:
+    return f"{jnp.dtype(dtype).name}[{','.join(map(str, shape))}]"
+
+
+def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:
+    """Says where the static part of a call differs from the compiled one."""
+    for path, value in before.items():
+        if path in now and not _core.static_equal(value, now[path]):
+            return TypeError(
+                f"`{path}`: compiled with {value!r}, called with {now[path]!r}; static values are part of the program: "
+                "lower and compile again for the new value"
+            )
+    changed = sorted(set(before) ^ set(now))
+    where = f" (at {', '.join(changed[:5])})" if changed else ""
+    return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
+
+
+def _same(leaves: list[Any]) -> list[Any]:
+    return leaves
+
+
+def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
+    """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
+    leaves = list(call.leaves)
+    forwarded, _ = _core.output_info(out_info)
+    for i, info in zip(forwarded, jax.eval_shape(_same, [leaves[i] for i in forwarded]), strict=True):
+        leaves[i] = info
+    return call.result(out_info, tuple(leaves))
+
+
+def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
+    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+
+    Args:
+      *args, **kwargs: as of the wrapped function.
+
+    Returns:
+      The `Traced` call.
+    """
+    with _quiet(self):
+        call = _core.PreparedCall(self, args, kwargs, True)
+        traced = call.run(lambda target, leaves: target.trace(*leaves))
+    out_info = _abstract_result(call, traced.out_info)
+    program = _Program(self, call)
+    call.detach()
+    return Traced(program, traced, out_info)
+
+
+def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:
+    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
+
+    Args:
+      *args, **kwargs: as of the wrapped function.
+
+    Returns:
+      The `Lowered` program.
+    """
+    return trace(self, *args, **kwargs).lower()
+
+
+def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may stand for arrays.
+
+    Args:
+      *args, **kwargs: as of the wrapped function.
+
+    Returns:
+      The result with a `jax.ShapeDtypeStruct` for each array; other leaves are as the function returns them.
+    """
+    return trace(self, *args, **kwargs).out_info

@@ -1,0 +1,190 @@
+"""The jax.jit target behind each static key."""
+
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import PartitionSpec
+
+from partax import _core
+from partax._compat.jax_private import is_committed
+from partax._jit.donation_warnings import donation_warnings
+from partax._jit.options import Options
+from partax._jit.parameters import argument_names, option_names
+from partax._jit.shardings import leaf_in_shardings
+from partax._statics.proofs import read, unwrapped
+from partax._tree.described import leaf_owners, leaf_paths
+
+
+def _silence_donation_warnings() -> None:
+    """Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs."""
+    if _core.on_call_exit(donation_warnings.restore):
+        donation_warnings.silence()
+
+
+def names_of(fun: Any) -> tuple[str, str]:
+    """The names of what a callable wraps."""
+    fun = unwrapped(fun)
+    named = fun if isinstance(read(fun, "__name__"), str) else type(fun)
+    return named.__name__, read(named, "__qualname__", named.__name__)
+
+
+class _Path(str):
+    """A path as the name of a parameter, which `inspect` would else refuse."""
+
+    __slots__ = ()
+
+    def isidentifier(self) -> bool:
+        return True
+
+
+def _source_of(fun: Any) -> Callable[..., Any] | None:
+    """A function that is `fun` only by name and place: jax names them in its errors."""
+    fun = unwrapped(fun)
+    code = read(fun, "__code__") or read(read(type(fun), "__call__"), "__code__")
+    if not isinstance(code, types.CodeType):
+        return None
+    closure = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, {}, names_of(fun)[0], None, closure)
+
+
+def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callable[..., Any]:
+    def target(*leaves: Any) -> Any:
+        if silent:
+            _silence_donation_warnings()
+        return _core.trace(*leaves)
+
+    # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
+    target.__name__, target.__qualname__ = names_of(fun)
+    # jax's errors name the arguments by the signature and the function by what it wraps.
+    only = inspect.Parameter.POSITIONAL_ONLY
+    counts: dict[str, int] = {}  # `x` may be a parameter by position only and a keyword of **kwargs too
+    for path in paths:
+        counts[path] = counts.get(path, 0) + 1
+    names = [path if counts[path] == 1 else f"{path} (array {i})" for i, path in enumerate(paths)]
+    target.__signature__ = inspect.Signature([inspect.Parameter(_Path(name), only) for name in names])  # type: ignore[attr-defined]
+    source = _source_of(fun)
+    if source is not None:
+        target.__wrapped__ = source  # type: ignore[attr-defined]
+    return target
+
+
+def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
+    """A name in an option that is no parameter is one that this call passes to `**kwargs`, or an error."""
+    given = set[str]().union(*of_values)
+    for option, names in (("donate", options.donate), ("trace", options.trace)):
+        for name in names if isinstance(names, tuple) else ():
+            if name in given or name in argument_names(fun)[0]:
+                continue
+            raise ValueError(
+                f"found {name!r} in {option}, which is neither a parameter of `{names_of(fun)[1]}` nor passed as a "
+                f"keyword by this call, expected one of: {', '.join(sorted({*given, *argument_names(fun)[0]}))}"
+            )
+
+
+class TracedFunction(NamedTuple):
+    """What jax traces for a static key.
+
+    Attributes:
+      function: of the array leaves.
+      keywords: options of its jax.jit.
+      donatable: the leaves that the options donate, if they do not come back as they are.
+    """
+
+    function: Callable[..., Any]
+    keywords: dict[str, Any]
+    donatable: frozenset[int]
+
+
+def traced_function(
+    options: Options, fun: Any, values: tuple[Any, ...], leaves: tuple[Any, ...], has_callable: bool
+) -> tuple[TracedFunction, bytes]:
+    """Makes the function that jax traces for a new static key. Called by the native wrapper, in the first call.
+
+    Args:
+      options: the wrapper's.
+      fun: the wrapped callable.
+      values: of the call; the first is the callable itself if `has_callable`.
+      leaves: the array leaves.
+      has_callable: whether the callable is a tree whose arrays are traced.
+
+    Returns:
+      The function, and for each leaf a byte that is 1 where it must not be forwarded.
+    """
+    of_values = option_names(_core.call_shape())
+    _check_names(options, fun, of_values)
+    described, _ = _core.describe_call()
+    function = _new_target_function(fun, options.silences_warnings, leaf_paths(described))
+    keywords: dict[str, Any] = {}
+    if options.inline:
+        keywords["inline"] = True
+    if options.keep_unused:
+        keywords["keep_unused"] = True
+    if options.compiler_options is not None:
+        keywords["compiler_options"] = options.compiler_options
+    sharded = bytearray(len(leaves))
+    if options.in_shardings is not None:
+        shardings = leaf_in_shardings(options, values)
+        keywords["in_shardings"] = tuple(shardings)
+        for i, sharding in enumerate(shardings):
+            sharded[i] = sharding is not None
+    donated_values = options.donated_values(of_values, has_callable)
+    owners = leaf_owners(described)[: len(leaves)]
+    donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
+    function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
+    return TracedFunction(function, keywords, donatable), bytes(sharded)
+
+
+def build_target(
+    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...]
+) -> tuple[Callable[..., Any], bytes]:
+    """Makes the jax.jit target of a new static key. Called by the native wrapper, maybe by several threads at once.
+
+    Args:
+      options: the wrapper's.
+      traced: what `traced_function` has made; all threads have the same one, so that jax traces it once.
+      leaves: the array leaves.
+      kept: the leaves that some thread has traced to come back as they are.
+
+    Returns:
+      The jitted function of the leaves, and for each leaf a byte that is 1 where it is donated.
+    """
+    function, keywords = traced.function, dict(traced.keywords)
+    given = bytearray(len(leaves))
+    if not traced.donatable and options.out_shardings is None:
+        return jax.jit(function, **keywords), bytes(given)
+
+    # What to donate and how the outputs are sharded depends on the result; jax shares this trace with the target below,
+    # because it is a trace of the same function object.
+    node = jax.jit(function, **keywords).trace(*leaves).out_info
+    forwarded, out_shardings = _core.output_info(node)
+    donated = traced.donatable - {*forwarded, *kept}
+    if donated:
+        keywords["donate_argnums"] = tuple(sorted(donated))
+        for i in donated:
+            given[i] = True
+    if out_shardings is not None:
+        keywords["out_shardings"] = _core.with_children(node, out_shardings)
+    return jax.jit(function, **keywords), bytes(given)
+
+
+def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
+    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays."""
+    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
+        value = jax.numpy.asarray(value)  # of a weak type
+    else:
+        value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
+    for array in inputs:
+        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
+            continue
+        sharding = array.sharding
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            sharding = jax.sharding.NamedSharding(sharding.mesh, PartitionSpec())
+        elif len(sharding.device_set) > 1:
+            continue
+        return jax.device_put(value, sharding)
+    return jax.numpy.asarray(value)
