@@ -17,24 +17,24 @@ mapfile -t pythons < <(sed -nE 's/.*"Programming Language :: Python :: (3\.[0-9]
 
 # The tests that compare floating-point numbers of two programs.
 numeric_tests=(
-  tests/test_devices.py
-  tests/test_distributed.py
-  tests/test_donation.py
-  tests/test_filter_jit.py
-  tests/test_flat_partition.py::test_dictionaries_of_arrays_go_through_jax
-  tests/test_flat_spec_jit.py::test_arrays_and_spec_through_a_jitted_step
-  tests/test_flat_spec_jit.py::test_vmap_grad_scan_and_checkpoint_take_them
-  tests/test_forwarding.py
-  tests/test_grad.py
-  tests/test_groups.py
-  tests/test_inox.py
-  tests/test_lowering.py
+  tests/jit/test_devices.py
+  tests/jit/test_distributed.py
+  tests/jit/test_donation.py
+  tests/jit/test_filter_jit.py
+  tests/partition/test_flat_partition.py::test_dictionaries_of_arrays_go_through_jax
+  tests/partition/test_flat_spec_jit.py::test_arrays_and_spec_through_a_jitted_step
+  tests/partition/test_flat_spec_jit.py::test_vmap_grad_scan_and_checkpoint_take_them
+  tests/jit/test_forwarding.py
+  tests/jit/test_grad.py
+  tests/partition/test_groups.py
+  tests/partition/test_inox.py
+  tests/jit/test_lowering.py
   tests/test_readme.py
-  tests/test_shardings.py
-  tests/test_static_errors.py
+  tests/jit/test_shardings.py
+  tests/statics/test_static_errors.py
   tests/test_stories.py
-  tests/test_wrapper_object.py
-  tests/test_wrt.py
+  tests/jit/test_wrapper_object.py
+  tests/jit/test_wrt.py
 )
 
 failures=()
@@ -195,16 +195,16 @@ tested_interpreter() {
 
 # What the search for leaks runs: the native stages, and all that lives only as long as one call.
 leak_tests=(
-  tests/test_stages.py
-  tests/test_static_values.py
-  tests/test_partition.py
-  tests/test_flat_spec.py
+  tests/tree/test_stages.py
+  tests/statics/test_static_values.py
+  tests/partition/test_partition.py
+  tests/partition/test_flat_spec.py
   tests/test_fuzz_corpus.py
 )
 
 # leaks_of PYTHON DIRECTORY ARGUMENT...: runs it like `sanitized_python`, and fails where native code of partax made what
 # was never freed. Python, numpy and jaxlib leak a little too. A container that Python's collector knows is never lost in
-# the eyes of LeakSanitizer: those are what tests/test_memory.py and bench/soak.py count.
+# the eyes of LeakSanitizer: those are what tests/jit/test_memory.py and bench/soak.py count.
 leaks_of() {
   local log="$WORK/leaks.$RANDOM.log" frames="$WORK/no-jit-frames.so" status=0
   # XLA registers what it has compiled for unwinding. libgcc asks for memory then, under the lock that unwinding takes.

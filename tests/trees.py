@@ -287,6 +287,17 @@ def assert_close(actual: Any, expected: Any, terms: int = 64) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance)
 
 
+def dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(jnp, name, name))
+
+
+def bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
+    """What two arrays have alike only if they are the same, bit by bit."""
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return str(value.dtype), value.shape, np.asarray(jax.random.key_data(value)).tobytes()
+    return str(value.dtype), value.shape, np.asarray(value).tobytes()
+
+
 def _children(x: Any) -> tuple[list[Any], Any] | None:
     one_level = jax.tree_util.default_registry.flatten_one_level(x)
     return None if one_level is None else (list(one_level[0]), one_level[1])

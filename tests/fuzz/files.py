@@ -18,7 +18,7 @@ import numpy as np
 
 import partax
 from fuzz.source import Source, outcome
-from test_files import bits, dtype_of
+from trees import bits, dtype_of
 
 DTYPES = {
     "BOOL": ("bool", 8),

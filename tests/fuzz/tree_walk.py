@@ -15,8 +15,8 @@ from fuzz.values import ARRAYS, HARMLESS, Evil, World, change, hashable, read, r
 from fuzz.wild_nodes import Wild, wild_predicate
 from partax import _core
 from partition_reference import AllOf, AnyOf, Glob, Not, Regex, assert_identical, assert_identical_dicts, for_partax
+from random_trees import Tag
 from reference import aux_of, canonical, children_of, dynamic_leaves, is_dynamic
-from test_random_trees import Tag
 from trees import Bag, Cell, Config, Layer, Pair, Tray, double
 
 MAX_DEPTH = 6

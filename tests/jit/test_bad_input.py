@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
+from deep_trees import DEPTH, WRAPS, Link, link, nested, self_containing
 from partax import filter_jit
-from trees import Bag, Cell, Layer, Pair, Tray, array, assert_same, changing_tree
-
-DEPTH = 100_000
+from trees import Bag, Cell, Layer, array, assert_same, changing_tree
 
 
 def check_works(f: Any) -> None:
@@ -40,38 +37,6 @@ def text_of(error: BaseException | None) -> str:
 
 
 # --- too deep, or in itself
-
-
-def nested(wrap: Callable[[Any], Any], depth: int = DEPTH) -> Any:
-    tree: Any = array(1)
-    for _ in range(depth):
-        tree = wrap(tree)
-    return tree
-
-
-class Link(eqx.Module):
-    next: Any
-
-
-def link(tree: Any) -> Link:
-    """Made without ``__init__``, which would walk the whole tree, recursively."""
-    made = object.__new__(Link)
-    object.__setattr__(made, "next", tree)
-    return made
-
-
-WRAPS: dict[str, Callable[[Any], Any]] = {
-    "list": lambda t: [t],
-    "tuple": lambda t: (t,),
-    "dict": lambda t: {"k": t},
-    "ordered dict": lambda t: OrderedDict(k=t),
-    "defaultdict": lambda t: defaultdict(list, k=t),
-    "NamedTuple": lambda t: Pair(t, None),
-    "dataclass": lambda t: Cell(t),
-    "registered": lambda t: Bag(t),
-    "with keys": lambda t: Tray(t, None),
-    "partial": lambda t: jax.tree_util.Partial(array, t),
-}
 
 
 @pytest.mark.parametrize("name", WRAPS)
@@ -103,25 +68,6 @@ def test_deep_results(name: str) -> None:
             f(None)
     assert f.cache_info().static_keys == 1
     check_works(f)
-
-
-def self_containing() -> dict[str, Any]:
-    a: list[Any] = [1]
-    a.append(a)
-    b: dict[str, Any] = {}
-    b["b"] = {"again": b}
-    c: OrderedDict[str, Any] = OrderedDict()
-    c["c"] = c
-    d = Bag()
-    d.items = (d,)
-    e = Cell(1)
-    e.weight = [e]
-    g: list[Any] = []
-    g.append((g, {"g": g}))
-    h = link(None)
-    object.__setattr__(h, "next", h)
-    pairs = {"list": a, "dict": b, "ordered dict": c, "registered": d, "dataclass": e, "mix": g}
-    return pairs | {"module": h}
 
 
 @pytest.mark.parametrize("name", self_containing())

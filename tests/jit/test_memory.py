@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import resource
 import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,44 +14,11 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from growth import CALLS, Witness, check_steady
 from partax import filter_jit
 from trees import SAMPLES, Bag, Layer, array, make_model
 
 Collect = Callable[[], None]
-CALLS = 20_000
-
-
-class Witness:
-    """Hashed by identity and weakly referable: shows what is still alive."""
-
-
-def resident() -> int:
-    """Bytes of memory this process holds now."""
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * resource.getpagesize()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def grows(run: Callable[[int], object], calls: int) -> tuple[int, int]:
-    """Python blocks and resident bytes that ``calls`` calls leave behind."""
-    gc.collect()
-    blocks, size = sys.getallocatedblocks(), resident()
-    for i in range(calls):
-        run(i)
-    gc.collect()
-    return sys.getallocatedblocks() - blocks, resident() - size
-
-
-def check_steady(run: Callable[[int], object], calls: int = CALLS, warm: int = 500) -> None:
-    for i in range(warm):
-        run(i)
-    # A leak is there in each quarter; what the rest of the process does (threads, caches, free lists) is not.
-    quarters = [grows(run, calls // 4) for _ in range(4)]
-    blocks, size = min(blocks for blocks, _ in quarters), sum(size for _, size in quarters)
-    assert blocks < 20 + calls / 80, f"{blocks} blocks in {calls // 4} calls, at the least"
-    assert size < 16 * 2**20, f"{size} bytes in {calls} calls"
-
 
 # --- growth
 

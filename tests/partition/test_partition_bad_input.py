@@ -14,9 +14,9 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from growth import check_steady
 from partax import any_of, by_path, filter_jit, flat_combine, flat_partition, is_array, not_
 from partition_reference import assert_identical, parts_of, taken
-from test_memory import check_steady
 from trees import Bag, Cell, Layer, array, changing_tree, make_model
 
 CALLS: dict[str, Callable[..., Any]] = {

@@ -12,9 +12,9 @@ import jax
 import pytest
 
 import partax
+from deep_trees import WRAPS, link, nested, self_containing
 from partax import by_path, flat_combine, flat_partition, is_array, not_
 from partition_reference import parts_of, taken
-from test_bad_input import WRAPS, link, nested, self_containing
 from test_partition_bad_input import CALLS, check_works
 from trees import Layer, Pair, Tray, array
 

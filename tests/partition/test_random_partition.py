@@ -29,8 +29,8 @@ from partition_reference import (
     for_partax,
     one_level,
 )
+from random_trees import Tag, build, quick, recipes, thorough, variants
 from reference import is_dynamic, static_key
-from test_random_trees import Tag, build, quick, recipes, thorough, variants
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, double
 
 NODE_TYPES = [tuple, list, dict, OrderedDict, defaultdict, Pair, Cell, Layer, Bag, Tray, Tag, type(None)]

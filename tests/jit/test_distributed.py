@@ -19,12 +19,12 @@ import partax
 import sharded_training as training
 from partax import filter_jit
 
-sys.path.append(str(Path(__file__).parents[1] / "bench"))
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import processes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes are ended as groups, which POSIX has")
 
-WORKER = Path(__file__).with_name("distributed_worker.py")
+WORKER = Path(__file__).parents[1].joinpath("distributed_worker.py")
 VICTIM = 1
 
 

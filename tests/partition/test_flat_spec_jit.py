@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from conftest import TraceCounter
+from growth import Witness
 from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
 from partition_reference import assert_identical
 from test_flat_spec import GROUPS, as_aux, as_leaf, as_static, over_wrappers
-from test_memory import Witness
 from trees import Config, array, assert_close, make_model
 
 

@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from machine_model import WrapperModel
 from partax import filter_jit
+from random_trees import build, describe, hashables, recipes, variants
 from reference import assert_exact, canonical
-from test_random_trees import build, describe, hashables, recipes, variants
 from trees import Bag, add_one, array
 
 EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "4"))

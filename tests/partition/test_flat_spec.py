@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import partax
+from growth import Witness, check_steady
 from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
-from test_memory import Witness, check_steady
 from test_partition_parts import reread
 from trees import Bag, Cell, Colour, Config, Layer, Pair, array, double, make_model, over_samples
 

@@ -27,7 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax
 from partax import flat_partition, is_array, load, save
-from trees import Bag, Cell, Pair, array, make_model
+from trees import Bag, Cell, Pair, array, bits, dtype_of, make_model
 
 # The format's names, from its own documentation, and how many bytes an element has.
 STORED = {
@@ -69,10 +69,6 @@ REFUSED = {
 WIDE = ("uint64", "int64", "float64")
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
-    return np.dtype(getattr(jnp, name, name))
-
-
 def patterns(name: str) -> np.ndarray[Any, Any]:
     """An array of shape (2, 128) with every byte in every place: all NaNs, both zeros, subnormals."""
     if name == "bool":
@@ -82,13 +78,6 @@ def patterns(name: str) -> np.ndarray[Any, Any]:
     size = dtype_of(name).itemsize
     places = [np.random.default_rng(place).permutation(256).astype(np.uint8) for place in range(size)]
     return np.stack(places, axis=-1).reshape(-1).view(dtype_of(name)).reshape(2, 128)
-
-
-def bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """What two arrays have alike only if they are the same, bit by bit."""
-    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return str(value.dtype), value.shape, np.asarray(jax.random.key_data(value)).tobytes()
-    return str(value.dtype), value.shape, np.asarray(value).tobytes()
 
 
 def entries(path: Path) -> tuple[dict[str, Any], dict[str, tuple[str, list[int], bytes]]]:

@@ -12,13 +12,13 @@ import pytest
 
 import partax
 
-HERE = Path(__file__).parent
+SHARED = Path(__file__).parents[1]
 PACKAGE = Path(partax.__file__).parents[1]
 
 
 def run(code: str, *, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Runs the code in a process of its own, which has a main module that can be imported."""
-    paths = [str(PACKAGE), str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(PACKAGE), str(SHARED), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1"  # the last one counts
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XLA_FLAGS": flags}
     return subprocess.run(
