@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "base/tree_path.h"
+#include "base/error_path.h"
 
 extern "C" PyObject* PyInit__core();  // NOLINT(bugprone-reserved-identifier): the name that Python wants
 

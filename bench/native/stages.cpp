@@ -85,7 +85,7 @@ void rebuild(benchmark::State& state, const Tree& tree) {
 // known already.
 template <std::size_t entries>
 void find(benchmark::State& state, const Tree& tree) {
-  StaticTable table(entries, [](const EntryPtr&, bool) { return true; });
+  EntryTable table(entries, [](const EntryPtr&, bool) { return true; });
   std::vector<TreeSpec> specs;
   for (std::size_t i = 0; i < entries; ++i) {
     const Ref number = Ref::checked(PyLong_FromSize_t(1000 + i));

@@ -6,26 +6,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "base/tree_path.h"
-
 namespace partax {
-
-namespace {
-
-// Never destroyed: the interpreter may be gone by then.
-template <typename Value>
-union Immortal {
-  constexpr Immortal() noexcept : value() {}
-  ~Immortal() {}
-  Value value;
-};
-
-Immortal<Hooks> all_hooks;
-
-}  // namespace
-
-Hooks& hooks() { return all_hooks.value; }
-
 namespace {
 
 PyObject* on_type_death(PyObject* address, PyObject* weakref) {
@@ -126,7 +107,7 @@ bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
       {&PyList_Type, Kind::kList},
       {&PyDict_Type, Kind::kDict},
       {&PyODict_Type, Kind::kOrderedDict},
-      {reinterpret_cast<PyTypeObject*>(hooks().default_dict.get()), Kind::kDefaultDict},
+      {hooks().default_dict.type(), Kind::kDefaultDict},
       {&PyBool_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
       {&PyLong_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
       {&PyFloat_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},

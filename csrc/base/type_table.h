@@ -4,7 +4,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "base/python_api.h"
+#include "base/hooks.h"
 
 namespace partax {
 
@@ -69,23 +69,6 @@ struct TypeInfo {
 };
 using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 
-// What the stages need from Python and jax; filled by partax._compat.node_families when partax is imported.
-struct Hooks {
-  Ref default_dict;    // collections.defaultdict
-  Ref registry;        // jax.tree_util.default_registry
-  Ref jax_array;       // jax.Array
-  Ref jax_array_type;  // the type of concrete arrays
-  Ref treedef_type;    // jax.tree_util.PyTreeDef
-  Ref missing;         // Equinox's marker of an absent field, or null
-  Ref wrapper_names;   // tuple of names that Equinox keeps on wrapped modules
-  Ref registered;      // jax's dictionary of registered node types, or null where jax has none
-  Ref filter;          // the class of filters that are described: partax._partition.filters.Filter
-  Ref partial_type;    // functools.partial
-  Ref jitted_type;     // the type of what jax.jit returns
-  Ref wrapper_type;    // the type of what filter_jit returns
-};
-Hooks& hooks();
-
 class TypeTable {
  public:
   static TypeTable& instance();
@@ -136,7 +119,7 @@ inline bool is_dynamic_sort(LeafSort sort, bool abstract) noexcept {
 }
 
 inline bool is_dynamic(PyObject* object, bool abstract) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) == hooks().jax_array_type.get()) return true;
+  if (hooks().jax_array_type.is(Py_TYPE(object))) return true;
   const TypeInfo& info = TypeTable::instance().find(object);
   return info.kind == Kind::kStaticLeaf && is_dynamic_sort(info.sort, abstract);
 }

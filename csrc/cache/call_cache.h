@@ -1,19 +1,33 @@
-// The Python object around a CallCache: what all wrappers of equal callables share.
+// The cache of one callable: its parameters, its options, and the entries of its calls by their static part.
 #pragma once
 
-#include "base/python_api.h"
-#include "call/call.h"
+#include <string>
+
+#include "cache/bound_call.h"
+#include "cache/entry_table.h"
+#include "tree/trace_rule.h"
 
 namespace partax {
 
-// Creates the Python type and returns it.
-Ref register_cache_type();
-// A cache for a callable that has none yet.
-Ref make_cache(PyObject* function, PyObject* options);
-CallCache& cache_in(PyObject* object) noexcept;
-// What the option `callables` says.
-Callables callables_of(PyObject* options);
-// The caches of all callables that live.
-Ref all_caches();
+// What all wrappers of equal callables with equal options share.
+struct CallCache {
+  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, TraceRule traced)
+      : parameters(std::move(named)),
+        options(std::move(of)),
+        table(max_size, [](const EntryPtr& entry, bool) { return may_wait(*entry); }),
+        callables(how),
+        rule(std::move(traced)) {}
+
+  Parameters parameters;
+  Ref options;
+  EntryTable table;
+  Callables callables;
+  TraceRule rule;
+  std::weak_ptr<Entry> root;  // where wrappers find this cache
+  std::size_t hits = 0;
+  std::size_t misses = 0;
+  Ref history;             // the records of its traces, which outlive its keys; empty before the first one
+  std::string difference;  // what made its callable another one than the latest of the same code; empty: there was none
+};
 
 }  // namespace partax

@@ -41,13 +41,13 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   forwarded.swap(all);
 }
 
-StaticTable::~StaticTable() {
-  if (callback_) in_capsule<StaticTable*>(PyCFunction_GET_SELF(callback_.get())) = nullptr;
+EntryTable::~EntryTable() {
+  if (callback_) in_capsule<EntryTable*>(PyCFunction_GET_SELF(callback_.get())) = nullptr;
   clear();
 }
 
-PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
-  StaticTable* table = in_capsule<StaticTable*>(capsule);
+PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
+  EntryTable* table = in_capsule<EntryTable*>(capsule);
   if (table == nullptr) Py_RETURN_NONE;
   const auto found = table->by_weakref_.find(weakref);
   if (found == table->by_weakref_.end()) Py_RETURN_NONE;
@@ -63,17 +63,17 @@ PyObject* StaticTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
   Py_RETURN_NONE;
 }
 
-PyObject* StaticTable::callback() {
+PyObject* EntryTable::callback() {
   if (!callback_) {
     static PyMethodDef method = {"_key_died", on_death, METH_O, nullptr};
-    const Ref self = capsule_of(std::make_unique<StaticTable*>(this));
+    const Ref self = capsule_of(std::make_unique<EntryTable*>(this));
     Ref made = Ref::checked(PyCFunction_New(&method, self.get()));
     if (!callback_) callback_ = std::move(made);
   }
   return callback_.get();
 }
 
-void StaticTable::attach(const EntryPtr& entry, PyObject* callable) {
+void EntryTable::attach(const EntryPtr& entry, PyObject* callable) {
   const auto known = entry->owners.find(callable);
   if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
   const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
@@ -89,7 +89,7 @@ void StaticTable::attach(const EntryPtr& entry, PyObject* callable) {
   }
 }
 
-std::vector<EntryPtr> StaticTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
+std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
   std::vector<EntryPtr> found;
   const auto range = entries_.equal_range(spec.hash ^ shape.hash());
   for (auto it = range.first; it != range.second; ++it) found.push_back(it->second);
@@ -97,7 +97,7 @@ std::vector<EntryPtr> StaticTable::candidates(const TreeSpec& spec, const CallSh
   return found;
 }
 
-EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
+EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape) {
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
     if (!entry->key.equals(spec)) continue;
@@ -108,14 +108,14 @@ EntryPtr StaticTable::find(const TreeSpec& spec, const CallShape& shape) {
   return nullptr;
 }
 
-std::pair<std::size_t, std::string> StaticTable::difference(const TreeSpec& spec, const CallShape& shape) const {
+std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec, const CallShape& shape) const {
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (auto found = entry->key.difference(spec); !found.second.empty()) return found;
   }
   return {};
 }
 
-EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
+EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
   std::size_t known = additions_;
   if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
@@ -139,7 +139,7 @@ EntryPtr StaticTable::find_or_insert(const TreeSpec& spec, const CallShape& shap
   return entry;
 }
 
-void StaticTable::enlist(const EntryPtr& entry) {
+void EntryTable::enlist(const EntryPtr& entry) {
   const TreeSpec& key = entry->key;
   try {
     key.each_weakref([&](PyObject* weakref, bool of_callable) {
@@ -153,7 +153,7 @@ void StaticTable::enlist(const EntryPtr& entry) {
   ++additions_;
 }
 
-std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
+std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
   std::list<EntryPtr> taken;
   if (!entry.in_table) return taken;
   entry.in_table = false;
@@ -169,13 +169,13 @@ std::list<EntryPtr> StaticTable::take(Entry& entry) noexcept {
   return taken;
 }
 
-void StaticTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
+void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
 
-void StaticTable::erase_untraced(Entry& entry) noexcept {
+void EntryTable::erase_untraced(Entry& entry) noexcept {
   if (entry.traces == 0 && entry.tracing == 0) erase(entry);
 }
 
-void StaticTable::clear() noexcept {
+void EntryTable::clear() noexcept {
   std::unordered_multimap<std::size_t, EntryPtr> dropped;
   dropped.swap(entries_);
   std::list<EntryPtr> recency;
@@ -184,7 +184,7 @@ void StaticTable::clear() noexcept {
   for (auto& [hash, entry] : dropped) entry->in_table = false;
 }
 
-int StaticTable::traverse(visitproc visit, void* arg) const {
+int EntryTable::traverse(visitproc visit, void* arg) const {
   for (const EntryPtr& entry : recency_) {
     Py_VISIT(entry->value.get());
     Py_VISIT(entry->function.get());

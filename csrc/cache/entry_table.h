@@ -52,14 +52,14 @@ using EntryPtr = std::shared_ptr<Entry>;
 // Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
 bool may_wait(const Entry& entry);
 
-class StaticTable {
+class EntryTable {
  public:
   // Whether an entry stays when a callable of its key has died; or (`unowned`) the last of its owners.
   using StaysWithout = bool (*)(const EntryPtr& entry, bool unowned);
-  StaticTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_(stays) {}
-  ~StaticTable();
-  StaticTable(const StaticTable&) = delete;
-  StaticTable& operator=(const StaticTable&) = delete;
+  EntryTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_(stays) {}
+  ~EntryTable();
+  EntryTable(const EntryTable&) = delete;
+  EntryTable& operator=(const EntryTable&) = delete;
 
   // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
   EntryPtr find(const TreeSpec& spec, const CallShape& shape);

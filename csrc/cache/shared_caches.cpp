@@ -1,6 +1,7 @@
 #include "cache/shared_caches.h"
 
-#include "cache/call_cache.h"
+#include "cache/cache_object.h"
+#include "cache/flatten_call.h"
 #include "tree/described.h"
 
 namespace partax {

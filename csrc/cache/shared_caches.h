@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "call/call.h"
+#include "cache/call_cache.h"
 
 namespace partax {
 
@@ -41,8 +41,8 @@ class SharedCaches {
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), condition), waiting_.end());
   }
 
-  StaticTable table_{1 << 14,
-                     [](const EntryPtr& entry, bool unowned) { return !unowned || instance().may_wait(entry); }};
+  EntryTable table_{1 << 14,
+                    [](const EntryPtr& entry, bool unowned) { return !unowned || instance().may_wait(entry); }};
   std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 

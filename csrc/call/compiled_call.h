@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "call/jit_function.h"
+#include "cache/entry_table.h"
 
 namespace partax {
 

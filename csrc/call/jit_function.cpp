@@ -2,9 +2,11 @@
 
 #include <structmember.h>
 
-#include "cache/call_cache.h"
+#include "cache/cache_object.h"
 #include "cache/shared_caches.h"
 #include "cache/trace_output.h"
+#include "call/explain_failure.h"
+#include "call/find_entry.h"
 #include "call/forwarded.h"
 #include "tree/described.h"
 
@@ -302,6 +304,8 @@ Ref register_jit_function_types() {
   const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
   for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
   jit_type = reinterpret_cast<PyTypeObject*>(Ref::checked(PyType_FromSpec(&jit_spec)).release());
+  taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
+  taken_apart().wrapped = [](PyObject* wrapper) { return Ref::checked(get_function(wrapper, nullptr)); };
   const Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
   const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
   return Ref::checked(PyTuple_Pack(3, jit_type, flatten.get(), unflatten.get()));

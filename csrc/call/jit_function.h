@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "call/call.h"
+#include "statics/static_value.h"
 
 namespace partax {
 

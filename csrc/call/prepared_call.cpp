@@ -1,8 +1,11 @@
 #include "call/prepared_call.h"
 
-#include "cache/call_cache.h"
+#include "cache/cache_object.h"
+#include "cache/flatten_call.h"
 #include "cache/trace_output.h"
 #include "call/compiled_call.h"
+#include "call/explain_failure.h"
+#include "call/find_entry.h"
 #include "tree/match.h"
 
 namespace partax {

@@ -4,8 +4,10 @@
 #include <memory>
 
 #include "base/python_api.h"
-#include "call/call.h"
+#include "cache/bound_call.h"
+#include "cache/entry_table.h"
 #include "call/jit_function.h"
+#include "tree/leaf_buffer.h"
 
 namespace partax {
 

@@ -2,13 +2,14 @@
 
 #include <unordered_map>
 
+#include "cache/flatten_call.h"
 #include "cache/shared_caches.h"
 #include "cache/trace_output.h"
-#include "call/call.h"
+#include "call/call_frame.h"
 #include "call/trace_record.h"
-#include "partition/static_node.h"
 #include "tree/described.h"
 #include "tree/rebuild.h"
+#include "tree/static_node.h"
 
 namespace partax {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cache/flatten_call.h"
 #include "tree/described.h"
 
 namespace partax {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "call/call.h"
+#include "call/call_frame.h"
 
 namespace partax {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/tree_path.h"
+#include "base/error_path.h"
 #include "base/type_table.h"
 
 namespace partax {
@@ -62,7 +62,7 @@ FilterPtr FilterReader::read(PyObject* object) {
     return filter;
   }
   if (read_type(object, *filter)) return filter;
-  if (checked_int(PyObject_IsInstance(object, hooks().filter.get())) == 1) {
+  if (checked_int(PyObject_IsInstance(object, described_filter.get())) == 1) {
     read_described(object, *filter);
     return filter;
   }

@@ -3,11 +3,14 @@
 
 #include <memory>
 
+#include "base/hooks.h"
 #include "base/predicates.h"
-#include "base/python_api.h"
 #include "partition/path_glob.h"
 
 namespace partax {
+
+// The class of filters that are described: partax._partition.filters.Filter.
+inline Kept described_filter;
 
 struct Filter;
 using FilterPtr = std::shared_ptr<const Filter>;

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "base/tree_path.h"
+#include "base/error_path.h"
 #include "partition/one_level.h"
 #include "partition/split.h"
 #include "tree/rebuild.h"

@@ -1,6 +1,6 @@
 #include "partition/path_text.h"
 
-#include "base/tree_path.h"
+#include "base/error_path.h"
 
 namespace partax {
 

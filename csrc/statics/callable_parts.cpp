@@ -26,10 +26,10 @@ PyObject* names_of_parts[3] = {};  // of functools.partial
 CallableSort callable_sort(PyObject* value) noexcept {
   PyTypeObject* type = Py_TYPE(value);
   if (type == &PyFunction_Type) return CallableSort::kFunction;
-  const Hooks& known = hooks();
-  if (reinterpret_cast<PyObject*>(type) == known.jitted_type.get()) return CallableSort::kJitted;
-  if (reinterpret_cast<PyObject*>(type) == known.wrapper_type.get()) return CallableSort::kWrapper;
-  auto* partial = reinterpret_cast<PyTypeObject*>(known.partial_type.get());
+  const TakenApart& known = taken_apart();
+  if (known.jitted.is(type)) return CallableSort::kJitted;
+  if (known.wrapper.is(type)) return CallableSort::kWrapper;
+  PyTypeObject* partial = known.partial.type();
   if (partial != nullptr && PyType_IsSubtype(type, partial) && type->tp_hash == partial->tp_hash &&
       type->tp_richcompare == partial->tp_richcompare) {
     return CallableSort::kPartial;

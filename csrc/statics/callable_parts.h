@@ -1,9 +1,21 @@
 // What a callable holds: closure cells, defaults, attributes, what it is a partial or a wrapper of.
 #pragma once
 
-#include "base/python_api.h"
+#include "base/hooks.h"
 
 namespace partax {
+
+// The types of values that are taken apart, beside Python's own.
+struct TakenApart {
+  Kept partial;  // functools.partial
+  Kept jitted;   // what jax.jit returns
+  Kept treedef;  // jax.tree_util.PyTreeDef
+  Kept wrapper;  // what filter_jit returns, and what such a one wraps: known to whoever defines it
+  Ref (*wrapped)(PyObject* wrapper) = nullptr;
+};
+
+inline TakenApart all_taken_apart;
+inline TakenApart& taken_apart() noexcept { return all_taken_apart; }
 
 enum class CallableSort : std::uint8_t {
   kNone,
@@ -19,9 +31,6 @@ CallableSort callable_sort(PyObject* value) noexcept;
 PyObject* const* partial_names() noexcept;
 // Makes them; before anything else is asked of callables.
 void intern_partial_names();
-
-// What a filter_jit wrapper wraps.
-inline Ref wrapped_callable(PyObject* wrapper) { return attribute(wrapper, "_function"); }
 
 // Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
@@ -49,7 +58,7 @@ bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
     return same(std::size_t{3}, dictionary(_PyObject_GetDictPtr(callable)));  // asking for __dict__ would make one
   }
   if (sort == CallableSort::kWrapper) {
-    const Ref wrapped = wrapped_callable(callable);
+    const Ref wrapped = taken_apart().wrapped(callable);
     return same(std::size_t{0}, wrapped.get());
   }
   return true;

@@ -70,7 +70,7 @@ Form form_of(PyObject* value) {
   if (type == &PyType_Type) return Form::kIdentity;
   PyTypeObject* const base = content_type(value);
   if (type == base) return form_of_content(base);
-  if (type == &PyODict_Type || type == reinterpret_cast<PyTypeObject*>(hooks().default_dict.get())) return Form::kDict;
+  if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
   if (PyMethod_Check(value)) return Form::kMethod;
   const TypeInfo& info = TypeTable::instance().find(value);
   if (info.kind == Kind::kStaticLeaf) {
@@ -101,7 +101,7 @@ Form form_of(PyObject* value) {
   if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {
     return Form::kIdentity;
   }
-  if (hooks().treedef_type && reinterpret_cast<PyObject*>(type) == hooks().treedef_type.get()) return Form::kTreedef;
+  if (taken_apart().treedef.is(type)) return Form::kTreedef;
   return Form::kGeneric;
 }
 
@@ -130,7 +130,7 @@ Ref content_of(PyObject* value) {
     return Ref::checked(PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)));
   }
   if (base == &PyByteArray_Type) return Ref::checked(PyByteArray_FromObject(value));
-  if (!PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(hooks().partial_type.get()))) return {};
+  if (!PyObject_TypeCheck(value, taken_apart().partial.type())) return {};
   std::vector<Ref> parts;
   parts.reserve(3);
   for (std::size_t i = 0; i < 3; ++i) parts.push_back(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
@@ -212,7 +212,7 @@ void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit) {
   const Form form = form_of(value);
   if (form == Form::kFrozenDataclass) {
     each_attribute(value, [&](PyObject*, const Ref& item) { visit(item); });
-  } else if (form == Form::kCallable && reinterpret_cast<PyObject*>(Py_TYPE(value)) == hooks().partial_type.get()) {
+  } else if (form == Form::kCallable && taken_apart().partial.is(Py_TYPE(value))) {
     for (std::size_t i = 0; i < 2; ++i) visit(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
     const Ref items = items_of_dict(attribute(value, "keywords").get());
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
@@ -228,7 +228,7 @@ namespace {
 // A copy of a built-in container down to its atoms; Python makes that of anything else.
 Ref fresh(PyObject* value) {
   const Form form = form_of(value);
-  const bool is_partial = reinterpret_cast<PyObject*>(Py_TYPE(value)) == hooks().partial_type.get();
+  const bool is_partial = taken_apart().partial.is(Py_TYPE(value));
   if (!is_composite(form) && form != Form::kByteArray && !is_partial) return Ref::borrow(value);
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
   const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value),

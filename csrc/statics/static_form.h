@@ -4,8 +4,8 @@
 #include <cstring>
 #include <functional>
 
+#include "base/error_path.h"
 #include "base/python_api.h"
-#include "base/tree_path.h"
 #include "base/type_table.h"
 
 namespace partax {
@@ -113,7 +113,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     case Form::kDict: {
-      if (Py_TYPE(value) == reinterpret_cast<PyTypeObject*>(hooks().default_dict.get())) {
+      if (hooks().default_dict.is(Py_TYPE(value))) {
         located(attribute(value, "default_factory"), [] { return std::string(".default_factory"); });
       }
       const auto pair = [&](const Ref& key, const Ref& item) {

@@ -63,7 +63,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
   }
   Ref inner;
   if (sort == CallableSort::kPartial) inner = Ref::checked(PyObject_GetAttr(value, partial_names()[0]));
-  if (sort == CallableSort::kWrapper) inner = wrapped_callable(value);
+  if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
   if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
   if (!inner) forgive();
   const bool is_known = inner && form_of(inner.get()) == Form::kCallable;

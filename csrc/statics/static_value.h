@@ -4,9 +4,9 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/error_path.h"
 #include "base/python_api.h"
 #include "base/stack_room.h"
-#include "base/tree_path.h"
 #include "statics/callable_parts.h"
 #include "statics/readings.h"
 #include "statics/static_form.h"

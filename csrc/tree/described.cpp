@@ -1,5 +1,7 @@
 #include "tree/described.h"
 
+#include "tree/equinox.h"
+
 namespace partax {
 namespace {
 
@@ -8,7 +10,7 @@ std::vector<Ref> field_names(const Node& node) {
   if (node.info == nullptr || node.kind == Kind::kNamedTuple) return names;
   names = node.info->static_names;
   if (!node.has_wrapper_fields) return names;
-  PyObject* more = hooks().wrapper_names.get();
+  PyObject* more = equinox().wrapper_names.get();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(more); ++i) names.push_back(Ref::borrow(PyTuple_GET_ITEM(more, i)));
   return names;
 }

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "base/error_path.h"
 #include "base/instance_fields.h"
-#include "base/tree_path.h"
+#include "tree/equinox.h"
 
 namespace partax {
 namespace {
@@ -27,7 +28,7 @@ void mix(std::size_t& seed, std::size_t value) noexcept {
 }
 
 // Equinox stores its marker of an absent field in instances that it rebuilds.
-Ref present(Ref value) { return value.get() == hooks().missing.get() ? Ref() : std::move(value); }
+Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() : std::move(value); }
 
 }  // namespace
 
@@ -302,7 +303,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
   if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
     spec_.nodes[index].has_wrapper_fields = true;
-    PyObject* names = hooks().wrapper_names.get();
+    PyObject* names = equinox().wrapper_names.get();
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
       PyObject* name = PyTuple_GET_ITEM(names, i);
       PyObject* value = PyDict_GetItemWithError(reader.dict(), name);
@@ -312,8 +313,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   }
   for (std::size_t i = 0; i < children; ++i) {
     child(Step{info.kind, &info, object, i, nullptr}, [&] {
-      if (!values[i] && !hooks().missing) throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
-      return values[i] ? values[i] : hooks().missing;
+      if (!values[i] && !equinox().missing) throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
+      return values[i] ? values[i] : Ref::borrow(equinox().missing.get());
     });
   }
 }

@@ -5,6 +5,7 @@
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "tree/equinox.h"
 #include "tree/flatten.h"
 
 namespace partax {
@@ -250,7 +251,7 @@ class Matcher {
       if (!optional_static(node.first_static + i, values[children + i])) return false;
     }
     if (node.has_wrapper_fields) {
-      PyObject* names = hooks().wrapper_names.get();
+      PyObject* names = equinox().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
         const Ref value = Ref::borrow(PyDict_GetItemWithError(reader.dict(), PyTuple_GET_ITEM(names, i)));
         if (!value && PyErr_Occurred() != nullptr) throw PythonError{};
@@ -258,14 +259,14 @@ class Matcher {
       }
     }
     for (std::size_t i = 0; i < children; ++i) {
-      PyObject* value = values[i] != nullptr ? values[i] : hooks().missing.get();
+      PyObject* value = values[i] != nullptr ? values[i] : equinox().missing.get();
       if (value == nullptr || !child(value)) return false;
     }
     return true;
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
-    if (object == nullptr || object == hooks().missing.get()) return statics_[index].absent();
+    if (object == nullptr || object == equinox().missing.get()) return statics_[index].absent();
     return static_value(index, object);
   }
 

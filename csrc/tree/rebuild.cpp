@@ -2,6 +2,7 @@
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "tree/equinox.h"
 
 namespace partax {
 namespace {
@@ -202,22 +203,22 @@ class Rebuilder {
     }
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
-      if (child.get() == hooks().missing.get()) continue;
+      if (child.get() == equinox().missing.get()) continue;
       checked_int(PyDict_SetItem(dict.get(), info.child_names[i].get(), child.get()));
     }
     const std::size_t statics = info.static_names.size();
     if (node.has_wrapper_fields) {
-      PyObject* names = hooks().wrapper_names.get();
+      PyObject* names = equinox().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
         const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
-        const Ref value = has_static(index) ? static_value(index) : Ref::borrow(hooks().missing.get());
+        const Ref value = has_static(index) ? static_value(index) : Ref::borrow(equinox().missing.get());
         checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
       if (!has_static(node.first_static + i)) continue;
       const Ref value = static_value(node.first_static + i);
-      if (value.get() == hooks().missing.get()) continue;
+      if (value.get() == equinox().missing.get()) continue;
       checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
     }
     return object;

@@ -1,6 +1,6 @@
 #include "tree/trace_rule.h"
 
-#include "base/tree_path.h"
+#include "base/error_path.h"
 
 namespace partax {
 

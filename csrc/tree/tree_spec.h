@@ -12,7 +12,7 @@ namespace partax {
 
 struct Node {
   Kind kind;
-  bool has_wrapper_fields;     // kModule: the values of hooks().wrapper_names follow the static fields
+  bool has_wrapper_fields;     // kModule: the values of equinox().wrapper_names follow the static fields
   bool may_be_number;          // kDynamicLeaf: where `trace` may also take what is no array
   std::uint32_t arity;         // children; for runs the number of leaves
   std::uint32_t extent;        // nodes of this subtree, this one included

@@ -67,7 +67,7 @@ def _describe_module(obj: Any) -> _Fields | None:
     statics = tuple(f.name for f in fields if f.metadata.get("static", False))
     if not _plain_instance_dict(obj, children + statics):
         return None
-    _core.configure(missing=_missing(), wrapper_names=_WRAPPER_NAMES)
+    _core.configure_tree(missing=_missing(), wrapper_names=_WRAPPER_NAMES)
     values = obj.__dict__
     missing = _missing()
     plain = len(values) == len(fields)
@@ -187,16 +187,16 @@ def _identity(x: Any) -> Any:
 
 def install() -> None:
     """Connects the native stages with jax. Called once, when partax is imported."""
-    _core.configure(
+    _core.configure_base(
         default_dict=collections.defaultdict,
         registry=_REGISTRY,
         jax_array=jax.Array,
         jax_array_type=concrete_array_type(),
-        treedef_type=jax.tree_util.PyTreeDef,
-        filter=Filter,
-        partial_type=functools.partial,
-        jitted_type=type(jax.jit(_identity)),
+        registered=registered_nodes(),
     )
-    registered = registered_nodes()
-    if registered is not None:
-        _core.configure(registered=registered)
+    _core.configure_statics(
+        partial=functools.partial,
+        jitted=type(jax.jit(_identity)),
+        treedef=jax.tree_util.PyTreeDef,
+    )
+    _core.configure_partition(filter=Filter)

@@ -215,7 +215,6 @@ def _report(self: JitFunction[..., Any]) -> Any:
 
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
-    _core.configure(wrapper_type=JitFunction)
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
     for name, method in (

@@ -10,11 +10,11 @@ namespace partax {
 // Creates the two types and returns (FlatSpec, Static).
 Ref register_static_node_types();
 
-// (spec, a dictionary from path to leaf for each filter[, one for the rest]). Without `rest_is_static`, the last
-// dictionary has what no filter takes; else the spec has it. `separator` may be null. Raises PythonError.
-Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf);
-// The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
-Ref flat_combine(PyObject* spec, PyObject* dicts);
+// A FlatSpec of a tree, which holds its values; `keys` are the paths of its leaves (a tuple), `separator` may be None.
+Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator);
+bool is_flat_spec(PyObject* object) noexcept;
+// Borrowed from it.
+PyObject* keys_of_flat_spec(PyObject* spec);
 
 // The static part that a node holds, as it was when it was hashed, and as it is.
 bool is_static_node(PyObject* object) noexcept;

@@ -1,4 +1,4 @@
-#include "base/tree_path.h"
+#include "base/error_path.h"
 
 #include "base/type_table.h"
 

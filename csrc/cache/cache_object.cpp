@@ -1,4 +1,4 @@
-#include "cache/call_cache.h"
+#include "cache/cache_object.h"
 
 #include "cache/shared_caches.h"
 

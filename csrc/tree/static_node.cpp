@@ -1,15 +1,13 @@
-#include "partition/static_node.h"
+#include "tree/static_node.h"
 
 #include <structmember.h>
 
 #include <memory>
 #include <unordered_set>
 
-#include "base/tree_path.h"
-#include "partition/split.h"
+#include "base/error_path.h"
 #include "statics/static_value.h"
 #include "tree/described.h"
-#include "tree/rebuild.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
@@ -182,31 +180,6 @@ PyObject* spec_separator(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return Py_NewRef(part_of(self).separator.get()); });
 }
 
-// Whether two keys have one hash.
-bool may_repeat(const std::vector<Ref>& keys) {
-  std::size_t size = 16;
-  while (size < 2 * keys.size()) size *= 2;
-  std::vector<Py_hash_t> seen(size, -1);  // no object has the hash -1
-  for (const Ref& key : keys) {
-    const Py_hash_t hash = PyObject_Hash(key.get());
-    if (hash == -1) throw PythonError{};
-    std::size_t at = static_cast<std::size_t>(hash) & (size - 1);
-    while (seen[at] != -1 && seen[at] != hash) at = (at + 1) & (size - 1);
-    if (seen[at] == hash) return true;
-    seen[at] = hash;
-  }
-  return false;
-}
-
-// Gives the later ones of several leaves whose paths are written alike other keys.
-void tell_apart(std::vector<Ref>& keys) {
-  if (!may_repeat(keys)) return;
-  const Ref distinct = call_python("partax._partition.flat", "told_apart", tuple_of(keys));
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    keys[i] = Ref::borrow(PyList_GET_ITEM(distinct.get(), static_cast<Py_ssize_t>(i)));
-  }
-}
-
 // ---- Static.
 
 PyObject* static_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) noexcept {
@@ -287,70 +260,17 @@ Ref register_static_node_types() {
   return types;
 }
 
-Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf) {
-  return with_path("pytree", [&] {
-    const std::string between = separator == nullptr ? std::string() : exact_text(separator);
-    SplitTree parts;
-    SplitOptions options;
-    options.is_leaf = is_leaf;
-    options.keyed = true;
-    options.rest_is_static = rest_is_static;
-    if (separator != nullptr) options.separator = &between;
-    split(parts, tree, filters, options);
-    tell_apart(parts.keys);
-    const Py_ssize_t count = PyTuple_GET_SIZE(filters) + (rest_is_static ? 0 : 1);
-    std::vector<Ref> result(1);  // the spec, then the dictionaries
-    for (Py_ssize_t i = 0; i < count; ++i) result.push_back(Ref::checked(PyDict_New()));
-    for (std::size_t i = 0; i < parts.keys.size(); ++i) {
-      checked_int(PyDict_SetItem(result[parts.part[i] + 1].get(), parts.keys[i].get(), parts.leaves[i]));
-    }
-    auto part = std::make_unique<StaticPart>();
-    part->tree = std::move(parts.spec);
-    for (StaticValue& value : part->tree.statics) value.own();
-    part->keys = tuple_of(std::move(parts.keys));
-    part->separator = Ref::borrow(separator == nullptr ? Py_None : separator);
-    result[0] = make_node(flat_spec_type, std::move(part));
-    return tuple_of(std::move(result));
-  });
+Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
+  auto part = std::make_unique<StaticPart>();
+  part->tree = std::move(tree);
+  part->keys = std::move(keys);
+  part->separator = std::move(separator);
+  return make_node(flat_spec_type, std::move(part));
 }
 
-Ref flat_combine(PyObject* spec, PyObject* dicts) {
-  if (Py_TYPE(spec) != flat_spec_type) {
-    PyErr_Format(PyExc_TypeError, "`spec`: found a `%s`, expected the FlatSpec that flat_partition returned",
-                 Py_TYPE(spec)->tp_name);
-    throw PythonError{};
-  }
-  const Ref keep = Ref::borrow(spec);
-  const StaticPart& part = part_of(spec);
-  const Py_ssize_t count = PyTuple_GET_SIZE(dicts);
-  Py_ssize_t total = 0;
-  for (Py_ssize_t i = 0; i < count; ++i) total += PyDict_GET_SIZE(PyTuple_GET_ITEM(dicts, i));
-  PyObject* const keys = part.keys.get();
-  const Py_ssize_t num_keys = PyTuple_GET_SIZE(keys);
-  // Every key found, and as many entries as keys: then none is missing, unexpected or twice there.
-  bool right = total == num_keys;
-  std::vector<Ref> leaves;
-  leaves.reserve(static_cast<std::size_t>(num_keys));
-  Py_ssize_t latest = 0;  // neighbours are often of one dictionary
-  for (Py_ssize_t i = 0; right && i < num_keys; ++i) {
-    Ref leaf;
-    for (Py_ssize_t tried = 0; tried < count && !leaf; ++tried) {
-      const Py_ssize_t at = (latest + tried) % count;
-      leaf = Ref::borrow(PyDict_GetItemWithError(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(keys, i)));
-      if (!leaf && PyErr_Occurred() != nullptr) throw PythonError{};
-      if (leaf && tried > 0) latest = at;
-    }
-    right = static_cast<bool>(leaf);
-    leaves.push_back(std::move(leaf));
-  }
-  if (!right) {
-    const Ref error = call_python("partax._partition.flat", "wrong_keys", keys, dicts);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
-    throw PythonError{};
-  }
-  ListedLeaves source(leaves);
-  return rebuild(part.tree, source);
-}
+bool is_flat_spec(PyObject* object) noexcept { return Py_TYPE(object) == flat_spec_type; }
+
+PyObject* keys_of_flat_spec(PyObject* spec) { return part_of(spec).keys.get(); }
 
 bool is_static_node(PyObject* object) noexcept {
   return Py_TYPE(object) == flat_spec_type || Py_TYPE(object) == static_type;

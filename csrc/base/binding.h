@@ -1,5 +1,5 @@
-// pybind11 as module.cpp uses it: its functions, with our references and exceptions; but not its classes, which crash
-// where memory is short while an instance is made.
+// pybind11 as the folders' registrations use it: its functions, with our references and exceptions; but not its
+// classes, which crash where memory is short while an instance is made.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,6 +13,8 @@
 namespace partax {
 
 inline pybind11::object give(Ref ref) { return pybind11::reinterpret_steal<pybind11::object>(ref.release()); }
+
+inline PyObject* null_if_none(const pybind11::object& object) { return object.is_none() ? nullptr : object.ptr(); }
 
 // pybind11 takes it for a TypeError if an int cannot be made.
 inline pybind11::object number(std::size_t value) { return give(Ref::checked(PyLong_FromSize_t(value))); }

@@ -1,0 +1,41 @@
+#include "base/register_base.h"
+
+#include "base/binding.h"
+#include "base/hooks.h"
+#include "base/predicates.h"
+#include "base/type_table.h"
+
+namespace py = pybind11;
+
+namespace partax {
+namespace {
+
+void configure(const py::object& default_dict, const py::object& registry, const py::object& jax_array,
+               const py::object& jax_array_type, const py::object& registered) {
+  hooks().default_dict.set(default_dict.ptr());
+  hooks().registry.set(registry.ptr());
+  hooks().jax_array.set(jax_array.ptr());
+  hooks().jax_array_type.set(jax_array_type.ptr());
+  hooks().registered.set(null_if_none(registered));
+}
+
+const char* node_kind(const py::object& object) {
+  TypeTable::instance().epoch();
+  const TypeInfo& info = TypeTable::instance().find(object.ptr());
+  if (info.kind != Kind::kStaticLeaf) return kind_name(info.kind);
+  return kind_name(is_dynamic_sort(info.sort, false) ? Kind::kDynamicLeaf : Kind::kStaticLeaf);
+}
+
+}  // namespace
+
+void register_base(py::module_& module) {
+  module.def("configure_base", &configure, "Sets what every stage needs of Python and jax.", py::kw_only(),
+             py::arg("default_dict"), py::arg("registry"), py::arg("jax_array"), py::arg("jax_array_type"),
+             py::arg("registered"));
+  module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
+  const py::object predicates = give(predicate_functions());
+  const char* names[] = {"is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like"};
+  for (std::size_t i = 0; i < 4; ++i) module.attr(names[i]) = predicates[py::int_(i)];
+}
+
+}  // namespace partax

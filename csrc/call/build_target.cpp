@@ -1,0 +1,65 @@
+#include "call/build_target.h"
+
+#include <algorithm>
+
+namespace partax {
+namespace {
+
+// For each leaf 1 or 0.
+using Flags = std::vector<std::uint8_t>;
+
+// (object, flags) from Python.
+std::pair<Ref, Flags> with_flags(const Ref& made) {
+  PyObject *object = nullptr, *flags = nullptr;
+  if (!PyArg_ParseTuple(made.get(), "OO!", &object, &PyBytes_Type, &flags)) throw PythonError{};
+  const char* bytes = PyBytes_AS_STRING(flags);
+  return {Ref::borrow(object), Flags(bytes, bytes + PyBytes_GET_SIZE(flags))};
+}
+
+// Whether some trace of the entry gives a leaf back as it came that is flagged.
+bool forwards_any(const Entry& entry, const Flags& flags) {
+  return std::any_of(entry.forwarded.begin(), entry.forwarded.end(), [&](std::uint32_t i) { return flags.at(i) != 0; });
+}
+
+// The function that jax traces, with the options of its jax.jit. The first thread's counts: jax traces a function once
+// for all threads, and each function anew.
+Ref traced_function(const CallFrame& frame, Entry& entry, const Ref& leaves) {
+  if (entry.function) return entry.function;
+  const Ref values = tuple_of(frame.call.values(), frame.call.size());
+  auto [function, sharded] =
+      with_flags(call_python("partax._jit.target", "traced_function", frame.cache.options, frame.function, values,
+                             leaves, frame.call.has_callable() ? Py_True : Py_False));
+  if (!entry.function) {
+    entry.function = function;
+    entry.through_xla = std::move(sharded);
+  }
+  return entry.function;
+}
+
+}  // namespace
+
+bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
+  const Ref tuple = leaves.tuple();
+  const Ref function = traced_function(frame, entry, tuple);
+  while (!entry.value) {
+    std::vector<Ref> kept;
+    for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
+      kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
+    }
+    auto [target, donated] = with_flags(call_python("partax._jit.target", "build_target", frame.cache.options, function,
+                                                    tuple, tuple_of(std::move(kept))));
+    // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
+    if (entry.value) break;
+    if (forwards_any(entry, donated)) continue;
+    for (std::size_t i = 0; i < donated.size(); ++i) entry.through_xla[i] |= donated[i];
+    if (std::count(donated.begin(), donated.end(), 0) != static_cast<std::ptrdiff_t>(donated.size())) {
+      entry.donated = std::move(donated);
+    }
+    entry.value = std::move(target);
+    const Ref done = std::move(entry.function);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace partax

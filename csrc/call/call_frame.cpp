@@ -1,0 +1,32 @@
+#include "call/call_frame.h"
+
+namespace partax {
+namespace {
+
+thread_local CallFrame* innermost_frame = nullptr;
+
+}  // namespace
+
+CallFrame::CallFrame(PyObject* function_, CallCache& cache_, const BoundCall& call_, bool abstract_) noexcept
+    : function(function_), cache(cache_), call(call_), outer(innermost_frame), abstract(abstract_) {
+  innermost_frame = this;
+}
+
+CallFrame* CallFrame::innermost() noexcept { return innermost_frame; }
+
+CallFrame::~CallFrame() {
+  innermost_frame = outer;
+  if (!on_exit) return;
+  // A result or an exception is on its way to the caller: the callback must not disturb it.
+  const bool failed = PyErr_Occurred() != nullptr;
+  Ref exception = failed ? take_exception() : Ref();
+  const Ref done = Ref::steal(PyObject_CallNoArgs(on_exit.get()));
+  if (!done) PyErr_WriteUnraisable(on_exit.get());
+  if (failed) restore_exception(std::move(exception));
+}
+
+Ref names_of(const CallFrame& frame) {
+  return value_names(frame.cache.parameters, frame.call.shape(), frame.call.has_callable());
+}
+
+}  // namespace partax

@@ -1,0 +1,34 @@
+// One call while it is under way.
+#pragma once
+
+#include "cache/bound_call.h"
+#include "cache/call_cache.h"
+
+namespace partax {
+
+// A call under way, innermost first; where a trace finds the user's arguments.
+struct CallFrame {
+  CallFrame(PyObject* function, CallCache& cache, const BoundCall& call, bool abstract) noexcept;
+  ~CallFrame();
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
+  // The call that runs now in this thread, or null.
+  static CallFrame* innermost() noexcept;
+
+  PyObject* function;  // the wrapped callable
+  CallCache& cache;
+  const BoundCall& call;
+  Entry* entry = nullptr;
+  CallFrame* outer;
+  Ref on_exit;  // called without arguments when the call ends
+  Ref record;   // of the trace that this call has made or is compiled for, if any
+  bool abstract;
+  bool traced = false;
+  bool in_body = false;       // of its trace; it stays so where the body has failed
+  bool in_user_code = false;  // what jax does now is not for this call's own target
+};
+
+// The roots of the paths of a call's values: a tuple.
+Ref names_of(const CallFrame& frame);
+
+}  // namespace partax

@@ -1,0 +1,12 @@
+// How the entry of a call is found: beside the keys that were used last, else by its hash.
+#pragma once
+
+#include "call/call_frame.h"
+#include "tree/leaf_buffer.h"
+
+namespace partax {
+
+// The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
+EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
+
+}  // namespace partax

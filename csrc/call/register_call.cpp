@@ -1,0 +1,152 @@
+#include "call/register_call.h"
+
+#include "base/binding.h"
+#include "cache/trace_output.h"
+#include "call/call_frame.h"
+#include "call/jit_function.h"
+#include "call/prepared_call.h"
+#include "call/trace.h"
+#include "call/trace_record.h"
+
+namespace py = pybind11;
+
+namespace partax {
+namespace {
+
+PyObject* trace(PyObject*, PyObject* const* leaves, Py_ssize_t count) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return run_trace(leaves, static_cast<std::size_t>(count)).release(); });
+}
+
+PyMethodDef trace_method = {"trace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace)), METH_FASTCALL,
+                            "trace(*leaves)\n--\n\nThe body of a target: the user's function on tracers."};
+
+PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject* named) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    PyObject *jit = nullptr, *args = nullptr, *kwargs = nullptr;
+    int abstract = 0;
+    const char* names[] = {"jit", "args", "kwargs", "abstract", nullptr};
+    if (PyArg_ParseTupleAndKeywords(given, named, "OO!O!p:PreparedCall", const_cast<char**>(names), &jit, &PyTuple_Type,
+                                    &args, &PyDict_Type, &kwargs, &abstract) == 0) {
+      throw PythonError{};
+    }
+    if (!is_jit_function(jit)) {
+      PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
+      throw PythonError{};
+    }
+    const auto prepare = [&] { return std::make_unique<PreparedCall>(jit, args, kwargs, abstract != 0); };
+    return box_made<PreparedCall>(prepare).release();
+  });
+}
+
+py::object call_shape() {
+  const CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr) throw std::runtime_error("partax: no call is under way");
+  return give(shape_data(frame->cache.parameters, frame->call.shape(), frame->call.has_callable()));
+}
+
+py::tuple output_info(const py::object& node) {
+  if (!is_output_node(node.ptr())) return py::make_tuple(py::list(), py::none());
+  const std::shared_ptr<const TraceOutput> output = output_of(node.ptr());
+  py::list forwarded;
+  for (const std::int32_t source : output->source) {
+    if (source < 0) forwarded.append(number(~static_cast<std::size_t>(source)));
+  }
+  return py::make_tuple(forwarded,
+                        output->shardings ? py::reinterpret_borrow<py::object>(output->shardings.get()) : py::none());
+}
+
+}  // namespace
+
+template <>
+struct IsBoxed<PreparedCall> : std::true_type {};
+
+namespace {
+
+void register_wrapper(py::module_& module) {
+  const py::object jit = give(register_jit_function_types());
+  module.attr("JitFunction") = jit[py::int_(0)];
+  module.attr("_flatten_jit") = jit[py::int_(1)];
+  module.attr("_unflatten_jit") = jit[py::int_(2)];
+  module.def(
+      "make_jit_function",
+      [](const py::object& function, const py::object& options) {
+        return give(make_jit_function(function.ptr(), options.ptr()));
+      },
+      py::arg("function"), py::arg("options"));
+}
+
+void register_output(py::module_& module) {
+  const py::object output = give(register_trace_output_types());
+  module.attr("TraceOutput") = output[py::int_(0)];
+  module.attr("OutputNode") = output[py::int_(1)];
+  module.attr("_flatten_output") = output[py::int_(2)];
+  module.attr("_unflatten_output") = output[py::int_(3)];
+  module.def("output_info", &output_info, py::arg("node"));
+  module.def(
+      "with_children",
+      [](const py::object& node, const py::tuple& children) {
+        if (!is_output_node(node.ptr())) throw py::type_error("expected an output node");
+        return give(with_children(node.ptr(), Ref::borrow(children.ptr())));
+      },
+      py::arg("node"), py::arg("children"));
+}
+
+// What Python asks while a call is under way.
+void register_call_under_way(py::module_& module) {
+  module.attr("trace") = give(Ref::checked(PyCFunction_New(&trace_method, nullptr)));
+  module.def(
+      "on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); }, py::arg("callback"));
+  module.def(
+      "call_under_way", [] { return give(call_under_way()); },
+      "(history, record) of the call whose target jax works on now in this thread, or None.");
+  module.def("call_shape", &call_shape, "Which values the call under way has.");
+  module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
+  module.def(
+      "describe_call", [] { return give(describe_call()); },
+      "(parts, array leaves) of the call under way: all that its program may depend on.");
+}
+
+void register_prepared_call(py::module_& module) {
+  BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
+      .def_property("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
+      .def_property("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
+      .def(
+          "run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },
+          py::arg("callable"))
+      .def(
+          "result",
+          [](const PreparedCall& call, const py::object& returned, const py::tuple& leaves) {
+            return give(call.result(returned.ptr(), leaves.ptr()));
+          },
+          py::arg("returned"), py::arg("leaves"))
+      .def(
+          "rebind",
+          [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
+            std::unique_ptr<PreparedCall> other = call.rebind(args.ptr(), kwargs.ptr());
+            return other ? give(box(std::move(other))) : py::none();
+          },
+          py::arg("args"), py::arg("kwargs"))
+      .def("detach", &PreparedCall::detach)
+      .def(
+          "compiled",
+          [](const PreparedCall& call, const py::object& executable) { return give(call.compiled(executable.ptr())); },
+          py::arg("executable"))
+      .def("described", [](const PreparedCall& call) { return give(call.described()); })
+      .def(
+          "described_of",
+          [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
+            return give(call.described_of(args.ptr(), kwargs.ptr()));
+          },
+          py::arg("args"), py::arg("kwargs"));
+}
+
+}  // namespace
+
+void register_call(py::module_& module) {
+  register_wrapper(module);
+  register_output(module);
+  register_call_under_way(module);
+  register_prepared_call(module);
+}
+
+}  // namespace partax

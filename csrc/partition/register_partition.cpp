@@ -1,0 +1,60 @@
+#include "partition/register_partition.h"
+
+#include "base/binding.h"
+#include "partition/filters.h"
+#include "partition/flat_partition.h"
+#include "partition/partition.h"
+
+namespace py = pybind11;
+
+namespace partax {
+
+void register_partition(py::module_& module) {
+  module.def(
+      "configure_partition", [](const py::object& filter) { described_filter.set(filter.ptr()); },
+      "Sets the class of filters that are described.", py::kw_only(), py::arg("filter"));
+  module.def(
+      "partition",
+      [](const py::object& tree, const py::tuple& filters, const py::object& replace, const py::object& is_leaf) {
+        const Partition parts = partition(tree.ptr(), filters.ptr(), replace.ptr(), null_if_none(is_leaf));
+        py::list counts;
+        for (const std::size_t count : parts.counts) counts.append(number(count));
+        return py::make_tuple(give(parts.trees), counts);
+      },
+      py::arg("tree"), py::arg("filters"), py::arg("replace"), py::arg("is_leaf"));
+  module.def(
+      "filter",
+      [](const py::object& tree, const py::object& filter_spec, bool inverse, const py::object& replace,
+         const py::object& is_leaf) {
+        return give(filter(tree.ptr(), filter_spec.ptr(), inverse, replace.ptr(), null_if_none(is_leaf)));
+      },
+      py::arg("tree"), py::arg("filter_spec"), py::arg("inverse"), py::arg("replace"), py::arg("is_leaf"));
+  module.def(
+      "combine",
+      [](const py::tuple& trees, const py::object& is_leaf) {
+        return give(combine(trees.ptr(), null_if_none(is_leaf)));
+      },
+      py::arg("trees"), py::arg("is_leaf"));
+  module.def(
+      "broadcast_prefix",
+      [](const py::object& prefix, const py::object& tree, const py::object& is_prefix_leaf, const py::str& prefix_name,
+         const py::str& tree_name) {
+        return give(broadcast_prefix(prefix.ptr(), tree.ptr(), is_prefix_leaf.ptr(),
+                                     exact_text(prefix_name.ptr()).c_str(), exact_text(tree_name.ptr()).c_str()));
+      },
+      py::arg("prefix"), py::arg("tree"), py::arg("is_prefix_leaf"), py::arg("prefix_name"), py::arg("tree_name"));
+  module.def(
+      "flat_partition",
+      [](const py::object& tree, const py::tuple& filters, const py::object& separator, bool rest_is_static,
+         const py::object& is_leaf) {
+        return give(
+            flat_partition(tree.ptr(), filters.ptr(), null_if_none(separator), rest_is_static, null_if_none(is_leaf)));
+      },
+      py::arg("tree"), py::arg("filters"), py::arg("separator"), py::arg("rest_is_static"), py::arg("is_leaf"));
+  module.def(
+      "flat_combine",
+      [](const py::object& spec, const py::tuple& dicts) { return give(flat_combine(spec.ptr(), dicts.ptr())); },
+      py::arg("spec"), py::arg("dicts"));
+}
+
+}  // namespace partax

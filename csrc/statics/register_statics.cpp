@@ -1,0 +1,69 @@
+#include "statics/register_statics.h"
+
+#include "base/binding.h"
+#include "statics/callable_parts.h"
+#include "statics/readings.h"
+#include "statics/static_value.h"
+
+namespace py = pybind11;
+
+namespace partax {
+namespace {
+
+void configure(const py::object& partial, const py::object& jitted, const py::object& treedef) {
+  taken_apart().partial.set(partial.ptr());
+  taken_apart().jitted.set(jitted.ptr());
+  taken_apart().treedef.set(treedef.ptr());
+}
+
+StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::borrow(value.ptr())).sealed(nullptr); }
+
+}  // namespace
+
+void register_statics(py::module_& module) {
+  intern_partial_names();
+  module.def("configure_statics", &configure, "Sets the types of values that are taken apart.", py::kw_only(),
+             py::arg("partial"), py::arg("jitted"), py::arg("treedef"));
+  module.def(
+      "static_equal",
+      [](const py::object& a, const py::object& b) {
+        return with_path("value", [&] { return sealed(a).equals(b.ptr()); });
+      },
+      py::arg("a"), py::arg("b"));
+  module.def(
+      "static_hash",
+      [](const py::object& value) {
+        return with_path("value", [&] { return number(static_hash(value.ptr(), Unhashable::kRefuse)); });
+      },
+      py::arg("value"));
+  module.def(
+      "parts_of",
+      [](const py::object& value, int parts, const py::object& argument, const py::object& absent) {
+        return give(Readings::parts_of(value.ptr(), static_cast<Readings::Parts>(parts), argument.ptr(), absent.ptr()));
+      },
+      "What is read next of a value: see readings.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
+      py::arg("absent"));
+  module.def(
+      "items_of",
+      [](const py::object& value, const py::object& absent) {
+        std::vector<Ref> items;
+        each_inner(value.ptr(), [&](const Ref& item) { items.push_back(item ? item : Ref::borrow(absent.ptr())); });
+        return give(tuple_of(std::move(items)));
+      },
+      "What a static value consists of.", py::arg("value"), py::arg("absent"));
+  module.def(
+      "unproven",
+      [](const py::object& callable) {
+        return py::str(with_path("callable", [&] { return Readings::of(callable.ptr(), false)->unproven(); }));
+      },
+      "What of all that a callable reads nobody can prove unchanged; empty if there is nothing.", py::arg("callable"));
+  module.def(
+      "difference",
+      [](const py::object& before, const py::object& now) {
+        return py::str(with_path("callable", [&] { return sealed(before).difference(now.ptr()); }));
+      },
+      "What makes a callable another one than one made before; empty if nothing does.", py::arg("before"),
+      py::arg("now"));
+}
+
+}  // namespace partax
