@@ -1,6 +1,7 @@
 // What a callable holds: closure cells, defaults, attributes, what it is a partial or a wrapper of.
 #pragma once
 
+#include "base/error_path.h"
 #include "base/hooks.h"
 
 namespace partax {
@@ -31,6 +32,19 @@ CallableSort callable_sort(PyObject* value) noexcept;
 PyObject* const* partial_names() noexcept;
 // Makes them; before anything else is asked of callables.
 void intern_partial_names();
+
+// `body()`, or `otherwise()` where it raises: inside a callable nothing is refused.
+template <typename Body, typename Otherwise>
+auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const PythonError&) {
+    forgive();
+  } catch (const WalkError& error) {
+    if (error.must_pass()) throw;
+  }
+  return otherwise();
+}
 
 // Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.

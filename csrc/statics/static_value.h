@@ -10,15 +10,9 @@
 #include "statics/callable_parts.h"
 #include "statics/readings.h"
 #include "statics/static_form.h"
+#include "statics/static_hash.h"
 
 namespace partax {
-
-// How callables are compared: by what they hold and read, or by identity. A *wrapped* callable is known without the
-// defaults of its parameters, which are arguments of each call.
-enum class Callables : std::uint8_t { kByStructure, kByIdentity, kWrapped };
-
-// Hash that agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
-std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);
 
 // A static value as part of a spec. *Loose* holds the object itself, for a spec that lives as long as one call.
 // *Sealed* holds what a key may keep: a snapshot of mutable containers and of what callables hold, a weak reference to

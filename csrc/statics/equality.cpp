@@ -1,0 +1,97 @@
+// Whether another value is the same static value.
+#include "statics/static_value.h"
+
+namespace partax {
+
+bool StaticValue::equals(PyObject* other) const {
+  return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
+}
+
+bool StaticValue::is_still(PyObject* other) const {
+  const Ref keep = Ref::borrow(other);
+  return attempt([&] { return equals_value(other, stack_reserve()); }, [] { return false; });
+}
+
+// It is no deeper than could be sealed, but the stack may have less room now.
+bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const {
+  switch (mode_) {
+    case Mode::kAbsent:
+      return false;
+    case Mode::kWeak:
+      return weakly_is(held_.get(), other);
+    case Mode::kPointer:
+      return held_.get() == other;
+    case Mode::kHeld:
+      if (held_.get() == other && !mutable_) return true;
+      if (composite_ != nullptr) return equals_items(other, stack);
+      return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
+    case Mode::kComposite:
+      return (held_ && held_.get() == other) || equals_items(other, stack);
+    case Mode::kCallable:
+      return equals_callable(other, stack);
+  }
+  return false;
+}
+
+bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
+  if (Py_TYPE(other) != composite_->type) return false;
+  if (!stack.is_free()) refuse_depth();
+  const Form form = form_of(other);
+  if (is_unordered(form)) return equals_set(other, form, stack);
+  const std::vector<StaticValue>& items = composite_->items;
+  std::size_t seen = 0;
+  bool equal = true;
+  each_item(other, form, [&](const Ref& item) {
+    const std::size_t i = seen++;
+    equal = equal && i < items.size() &&
+            (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
+  });
+  return equal && seen == items.size();
+}
+
+bool StaticValue::equals_set(PyObject* other, Form form, const StackReserve& stack) const {
+  const std::vector<StaticValue>& items = composite_->items;
+  std::vector<bool> taken(items.size(), false);
+  std::size_t found = 0, seen = 0;
+  each_item(other, form, [&](const Ref& item) {
+    if (found < seen++) return;
+    const std::size_t hash = hash_of_part(item.get(), Unhashable::kCompare, Callables::kByStructure);
+    const auto range = composite_->by_hash.equal_range(hash);
+    for (auto it = range.first; it != range.second && found < seen; ++it) {
+      if (taken[it->second] || !items[it->second].equals_value(item.get(), stack)) continue;
+      taken[it->second] = true;
+      ++found;
+    }
+  });
+  return found == seen && seen == items.size();
+}
+
+// One that changes what it holds while it is traced is known by identity alone.
+bool StaticValue::equals_callable(PyObject* other, const StackReserve& stack) const {
+  if (!stack.is_free()) refuse_depth();
+  if (is_object(other) && (is_self_changing(other) || holds_the_same(other, stack))) return true;
+  return composite_->readings && Py_TYPE(other) == composite_->type && !is_self_changing(other) &&
+         composite_->readings->match(other);
+}
+
+bool StaticValue::holds_the_same(PyObject* callable, const StackReserve& stack) const {
+  const Composite& known = *composite_;
+  const CallableSort sort = callable_sort(callable);
+  if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), PyFunction_GET_CODE(callable))) return false;
+  return all_held(callable, sort, [&](std::size_t i, PyObject* part) {
+    if (i >= known.items.size()) return false;
+    if (known.is_left_out(i)) return true;
+    if (part == nullptr) return known.items[i].absent();
+    const Ref keep = Ref::borrow(part);
+    return attempt([&] { return known.items[i].equals_value(part, stack); }, [] { return false; });
+  });
+}
+
+bool StaticValue::equals(const StaticValue& other) const {
+  if (absent() || other.absent()) return absent() && other.absent();
+  const Ref value = other.value_for_comparison();
+  const StaticValue keep = *this;  // user code may drop this one
+  return value && keep.equals(value.get());
+}
+
+}  // namespace partax

@@ -1,0 +1,167 @@
+// What of a static value a key may keep: snapshots of it.
+#include <unordered_set>
+
+#include "statics/static_value.h"
+
+namespace partax {
+namespace {
+
+// Callables inside callables: beyond, identity decides.
+constexpr int kMaxCallableDepth = 100;
+
+// A method of one object that is written in C; its == would keep that object, which may be an array.
+bool is_bound_builtin(PyObject* value) noexcept {
+  if (PyCFunction_Check(value)) {
+    PyObject* self = PyCFunction_GET_SELF(value);
+    return self != nullptr && !PyModule_Check(self) && !PyType_Check(self);
+  }
+  return std::strcmp(Py_TYPE(value)->tp_name, "method-wrapper") == 0;  // the type has no public name
+}
+
+}  // namespace
+
+// Makes sealed values.
+class Sealer {
+ public:
+  // `reads`: what callables read is written down too.
+  Sealer(PyObject* on_death, Callables callables, bool reads)
+      : on_death_(on_death), callables_(callables), reads_(reads) {}
+
+  StaticValue seal(PyObject* value) {
+    const DepthGuard guard;
+    const Form form = form_of(value);
+    if (form == Form::kCallable) return seal_callable(value);
+    if (depth_ > 0 && (form == Form::kArray || is_bound_builtin(value))) return weak(value);
+    if (is_composite(form)) return seal_composite(value, form);
+    if (form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
+    StaticValue result;
+    result.mode_ = StaticValue::Mode::kHeld;
+    result.held_ = form == Form::kByteArray ? copied(value) : Ref::borrow(value);
+    result.mutable_ = form == Form::kByteArray;
+    if (form == Form::kGeneric || form == Form::kTreedef) {
+      if (depth_ == 0) {
+        result.hash_ = own_hash(value, Unhashable::kCompare);
+      } else {
+        result.hash_ = attempt([&] { return own_hash(value, Unhashable::kRefuse); }, [] { return Py_hash_t{-1}; });
+        if (result.hash_ == -1) return weak(value);
+      }
+    }
+    result.is_users_ = is_users(value);
+    return result;
+  }
+
+ private:
+  StaticValue seal_composite(PyObject* value, Form form) {
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    composite->type_ref = hold_type(Py_TYPE(value));
+    bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
+    each_item(value, form, [&](const Ref& item) {
+      if (is_unordered(form)) {
+        const std::size_t hash = attempt([&] { return hash_of_part(item.get(), Unhashable::kCompare, callables_); },
+                                         [] { return std::size_t{0}; });
+        composite->by_hash.emplace(hash, composite->items.size());
+      }
+      composite->items.push_back(item ? seal(item.get()) : StaticValue());
+      reusable = reusable && composite->items.back().identity() != nullptr;
+    });
+    // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
+    StaticValue result;
+    result.mode_ = StaticValue::Mode::kComposite;
+    if (reusable && !PyWeakref_CheckRef(composite->type_ref.get())) {
+      result.mode_ = StaticValue::Mode::kHeld;
+      result.held_ = Ref::borrow(value);
+    }
+    result.composite_ = std::move(composite);
+    // What a wrapper remembers of its callable may keep it alive: then its pointer tells that it is unchanged.
+    const bool immutable = form != Form::kSubclass && !holds_mutable(value);
+    if (!reads_ && !result.holds_callables() && immutable) result.held_ = Ref::borrow(value);
+    return result;
+  }
+
+  StaticValue seal_callable(PyObject* value) {
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value)) != 0;
+    if (callables_ == Callables::kByIdentity || depth_ >= kMaxCallableDepth || !weakly) return weak(value);
+    // What it holds is looked at, and its death heard of, where it was met first.
+    const bool is_first = met_.insert(value).second;
+    StaticValue result;
+    result.held_ = Ref::checked(PyWeakref_NewRef(value, is_first ? on_death_ : nullptr));
+    result.mode_ = is_first ? StaticValue::Mode::kCallable : StaticValue::Mode::kWeak;
+    if (!is_first) return result;
+    auto composite = std::make_shared<StaticValue::Composite>();
+    composite->type = Py_TYPE(value);
+    composite->type_ref = hold_type(Py_TYPE(value));
+    const CallableSort sort = callable_sort(value);
+    std::vector<Ref> held;  // user code may change the callable meanwhile
+    all_held(value, sort, [&](std::size_t, PyObject* part) {
+      held.push_back(Ref::borrow(part));
+      return true;
+    });
+    if (sort == CallableSort::kFunction) composite->code = Ref::borrow(PyFunction_GET_CODE(value));
+    const bool is_wrapped = callables_ == Callables::kWrapped && met_.size() == 1;
+    if (sort == CallableSort::kFunction) composite->left_out = left_out(value, held, is_wrapped);
+    if (reads_ && depth_ == 0) composite->readings = Readings::of(value, is_wrapped);
+    composite->items.resize(held.size());
+    ++depth_;
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (held[i] && !composite->is_left_out(i)) composite->items[i] = seal_part(held[i].get());
+    }
+    --depth_;
+    result.composite_ = std::move(composite);
+    return result;
+  }
+
+  // What a function's code only writes it does not read; and the defaults of a wrapped one are arguments.
+  static std::vector<bool> left_out(PyObject* function, const std::vector<Ref>& held, bool is_wrapped) {
+    std::vector<bool> left(held.size(), false);
+    if (held.size() > 3) {
+      const Ref code = Ref::borrow(PyFunction_GET_CODE(function));
+      for (std::size_t i = 0; i + 3 < held.size(); ++i) left[i] = is_written_cell(code.get(), i, held[i].get());
+    }
+    // One with attributes may be called by another signature, which knows no defaults.
+    if (is_wrapped && !held.back()) left[held.size() - 3] = left[held.size() - 2] = true;
+    return left;
+  }
+
+  // Inside a callable nothing is refused.
+  StaticValue seal_part(PyObject* part) {
+    const int depth = depth_;
+    return attempt([&] { return seal(part); },
+                   [&] {
+                     depth_ = depth;
+                     return weak(part);
+                   });
+  }
+
+  StaticValue weak(PyObject* value) const {
+    StaticValue result;
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(value));
+    result.mode_ = weakly ? StaticValue::Mode::kWeak : StaticValue::Mode::kPointer;
+    result.held_ = weakly ? Ref::checked(PyWeakref_NewRef(value, on_death_)) : Ref::borrow(value);
+    result.is_users_ = !weakly && is_users(value);
+    return result;
+  }
+
+  static bool is_users(PyObject* value) {
+    return PyObject_GC_IsTracked(value) != 0 && !TypeTable::instance().find(value).is_installed;
+  }
+
+  Ref hold_type(PyTypeObject* type) const {
+    auto* object = reinterpret_cast<PyObject*>(type);
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return Ref::borrow(object);
+    return Ref::checked(PyWeakref_NewRef(object, on_death_));
+  }
+
+  PyObject* on_death_;
+  Callables callables_;
+  bool reads_;
+  int depth_ = 0;  // inside how many callables
+  std::unordered_set<PyObject*> met_;
+};
+
+StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool reads) const {
+  if (mode_ != Mode::kHeld || composite_ != nullptr) return *this;
+  return reading([&] { return Sealer(on_death, callables, reads).seal(held_.get()); }, kComparing);
+}
+
+}  // namespace partax
