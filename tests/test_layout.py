@@ -1,0 +1,213 @@
+"""Guards the promise that the folders stand in one direction and say what they hold: no include of `csrc/` and no
+import of `partax` goes against it, no file is longer than 400 lines, and C++ finds what it names of Python."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CSRC = ROOT / "csrc"
+PACKAGE = ROOT / "python" / "partax"
+
+# Each folder of csrc/, and those whose headers it may include.
+MAY_INCLUDE = {
+    "base": set[str](),
+    "statics": {"base"},
+    "tree": {"base", "statics"},
+    "partition": {"base", "statics", "tree"},
+    "cache": {"base", "statics", "tree"},
+    "call": {"base", "statics", "tree", "cache"},
+}
+# Each sub-package may import those before it, and the native module; the top files may import all.
+PACKAGES = ["_compat", "_statics", "_tree", "_partition", "_jit", "_explain", "_files"]
+LONGEST = 400
+
+Edge = tuple[str, str]  # from a file to what it includes or imports
+
+
+def sources(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".h", ".cpp", ".py", ".pyi"))
+
+
+def includes(csrc: Path) -> Iterator[Edge]:
+    for path in sources(csrc):
+        for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(encoding="utf-8"), re.MULTILINE):
+            yield path.relative_to(csrc).as_posix(), name
+
+
+def wrong_includes(csrc: Path) -> list[Edge]:
+    """Those from one folder to another that it may not include, or to what only some files may."""
+    wrong: list[Edge] = []
+    for source, name in includes(csrc):
+        folder, target = source.split("/")[0], name.split("/")[0]
+        registers = bool(re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.(h|cpp))", source))
+        if target in MAY_INCLUDE and folder != target and source != "module.cpp":
+            if target not in MAY_INCLUDE.get(folder, ()):
+                wrong.append((source, name))
+        elif (name == "Python.h" and source != "base/python_api.h") or (name.startswith("pybind11/") and not registers):
+            wrong.append((source, name))
+    return wrong
+
+
+def imports(package: Path) -> Iterator[Edge]:
+    """From each file to the modules of the package that it imports, wherever in it that is written."""
+    for path in sources(package):
+        inside = ("partax", *path.relative_to(package).parent.parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                start = inside[: len(inside) - node.level + 1] if node.level else ()
+                module = ".".join((*start, *([node.module] if node.module else [])))
+                names = [f"{module}.{alias.name}" for alias in node.names]
+            for name in names:
+                if name.split(".")[0] == "partax":
+                    yield path.relative_to(package).as_posix(), name
+
+
+def wrong_imports(package: Path) -> list[Edge]:
+    """Those from a sub-package to one after it, or to a top file."""
+    wrong: list[Edge] = []
+    for source, name in imports(package):
+        folder, target = source.split("/")[0], name.split(".")[1:2]
+        if "/" not in source or target == ["_core"] or target == [folder]:
+            continue
+        if target[0:1] == [] or target[0] not in PACKAGES[: PACKAGES.index(folder)]:
+            wrong.append((source, name))
+    return wrong
+
+
+def too_long(folder: Path) -> dict[str, int]:
+    lengths = {path.as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in sources(folder)}
+    return {name: length for name, length in lengths.items() if length > LONGEST}
+
+
+def folders_in(parent: Path) -> set[str]:
+    return {path.parent.name for path in parent.glob("*/*") if path.suffix in (".h", ".py")}
+
+
+def says_what_passes(csrc: Path, folder: str) -> bool:
+    """Whether a folder's registration begins with what the folder is for, and what enters and leaves it."""
+    first, second = (csrc / folder / f"register_{folder}.h").read_text(encoding="utf-8").splitlines()[:2]
+    return bool(re.fullmatch(rf"// {folder}/ .+\.", first) and re.fullmatch(r"// In: .+\. Out: .+\.", second))
+
+
+def test_no_include_goes_against_the_direction() -> None:
+    assert len(set(includes(CSRC))) > 100
+    assert wrong_includes(CSRC) == []
+
+
+def test_no_import_goes_against_the_direction() -> None:
+    assert len(set(imports(PACKAGE))) > 100
+    assert wrong_imports(PACKAGE) == []
+
+
+def test_the_folders_are_those_that_have_a_place_in_it() -> None:
+    assert folders_in(CSRC) == set(MAY_INCLUDE)
+    assert folders_in(PACKAGE) == set(PACKAGES)
+    assert [path.name for path in CSRC.iterdir() if path.is_file()] == ["module.cpp"]
+
+
+def test_each_folder_says_what_enters_and_what_leaves_it() -> None:
+    for folder in MAY_INCLUDE:
+        assert says_what_passes(CSRC, folder), folder
+    for name in PACKAGES:
+        assert ast.get_docstring(ast.parse((PACKAGE / name / "__init__.py").read_text(encoding="utf-8"))), name
+
+
+def test_the_module_only_calls_each_folder_s_registration() -> None:
+    text = (CSRC / "module.cpp").read_text(encoding="utf-8")
+    body = text[text.index("PYBIND11_MODULE") :]
+    assert re.findall(r"(\w+)\(module\);", body) == [f"register_{folder}" for folder in MAY_INCLUDE]
+    assert body.count(";") == len(MAY_INCLUDE) + 2  # its docstring, and the translation of exceptions
+
+
+@pytest.mark.parametrize("folder", [CSRC, PACKAGE], ids=["csrc", "partax"])
+def test_no_file_is_too_long(folder: Path) -> None:
+    assert too_long(folder) == {}
+
+
+def test_cmake_compiles_each_file() -> None:
+    listed = re.findall(r"csrc/(\S+\.cpp)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(path.relative_to(CSRC).as_posix() for path in CSRC.rglob("*.cpp"))
+
+
+def test_what_cpp_names_of_python_is_there() -> None:
+    named = {
+        found
+        for path in sources(CSRC)
+        for found in re.findall(
+            r'(?:call_python|python_function)\(\s*"([\w.]+)",\s*"(\w+)"', path.read_text(encoding="utf-8")
+        )
+    }
+    assert len(named) > 10
+    for module, function in sorted(named):
+        assert callable(getattr(importlib.import_module(module), function, None)), f"{module}.{function}"
+
+
+# ---- That the readers above see what is wrong.
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("base/a.h", '#include "tree/b.h"'),
+        ("cache/a.cpp", '#include "call/b.h"'),
+        ("call/a.cpp", '#  include "partition/b.h"'),
+        ("partition/a.h", '#include "cache/b.h"'),
+        ("tree/a.h", "#include <Python.h>"),
+        ("tree/a.cpp", "#include <pybind11/pybind11.h>"),
+        ("other/a.cpp", '#include "base/b.h"'),
+    ],
+)
+def test_a_wrong_include_is_seen(tmp_path: Path, source: str, line: str) -> None:
+    write(tmp_path / "call/right.cpp", '#include "cache/b.h"\n#include "call/b.h"\n#include <memory>\n')
+    write(tmp_path / "module.cpp", "#include <pybind11/pybind11.h>\n")
+    assert wrong_includes(tmp_path) == []
+    write(tmp_path / source, f"// A file.\n{line}\n")
+    assert [at for at, _ in wrong_includes(tmp_path)] == [source]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from partax._jit import filter_jit",
+        "from partax import _jit",
+        "import partax._jit.filter_jit",
+        "import partax",
+        "from partax import debug",
+        "from .._jit import filter_jit",
+        "from .. import _jit",
+        "def f():\n    from partax._jit.filter_jit import filter_jit",
+        "if TYPE_CHECKING:\n    from partax._explain.records import Record",
+    ],
+)
+def test_a_wrong_import_is_seen(tmp_path: Path, line: str) -> None:
+    write(tmp_path / "_tree/right.py", "from partax import _core\nfrom partax._compat import a\nfrom . import b\n")
+    write(tmp_path / "__init__.py", "from partax._files import save\n")
+    assert wrong_imports(tmp_path) == []
+    write(tmp_path / "_tree/wrong.py", line + "\n")
+    assert [at for at, _ in wrong_imports(tmp_path)] == ["_tree/wrong.py"]
+
+
+def test_a_long_file_and_a_folder_that_says_nothing_are_seen(tmp_path: Path) -> None:
+    write(tmp_path / "tree/a.h", "\n" * LONGEST)
+    assert too_long(tmp_path) == {}
+    write(tmp_path / "tree/a.h", "\n" * (LONGEST + 1))
+    assert len(too_long(tmp_path)) == 1
+    write(tmp_path / "tree/register_tree.h", "// tree/ is one.\n// In: this. Out: that.\n")
+    assert says_what_passes(tmp_path, "tree")
+    write(tmp_path / "tree/register_tree.h", "#pragma once\n\n")
+    assert not says_what_passes(tmp_path, "tree")
