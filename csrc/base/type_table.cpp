@@ -70,9 +70,10 @@ void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
   }
 }
 
-// Fills `info` from partax._compat.node_families.describe: (name, child names, static names, traits).
+// Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
 void describe(PyObject* object, TypeInfo& info) {
-  Ref description = call_python("partax._compat.node_families", "describe", object);
+  const Ref description = call_python("partax._compat.node_families", "describe", object);
+  const Ref traits = call_python("partax._statics.type_traits", "traits", reinterpret_cast<PyObject*>(Py_TYPE(object)));
   PyObject* tuple = description.get();
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
   if (name == nullptr) throw PythonError{};
@@ -83,9 +84,9 @@ void describe(PyObject* object, TypeInfo& info) {
   }
   append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
   append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));
-  PyObject* traits = PyTuple_GET_ITEM(tuple, 3);
   PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr;
-  if (PyArg_ParseTuple(traits, "OOOOO", &compared, &slots, &installed, &constant, &is_enum) == 0) throw PythonError{};
+  if (PyArg_ParseTuple(traits.get(), "OOOOO", &compared, &slots, &installed, &constant, &is_enum) == 0)
+    throw PythonError{};
   info.is_frozen_dataclass = compared != Py_None;
   if (info.is_frozen_dataclass) append_interned(info.compared, compared);
   info.is_in_reach = slots != Py_None;

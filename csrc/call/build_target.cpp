@@ -27,7 +27,7 @@ Ref traced_function(const CallFrame& frame, Entry& entry, const Ref& leaves) {
   if (entry.function) return entry.function;
   const Ref values = tuple_of(frame.call.values(), frame.call.size());
   auto [function, sharded] =
-      with_flags(call_python("partax._jit.target", "traced_function", frame.cache.options, frame.function, values,
+      with_flags(call_python("partax._jit.build_target", "traced_function", frame.cache.options, frame.function, values,
                              leaves, frame.call.has_callable() ? Py_True : Py_False));
   if (!entry.function) {
     entry.function = function;
@@ -46,8 +46,8 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
       kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
     }
-    auto [target, donated] = with_flags(call_python("partax._jit.target", "build_target", frame.cache.options, function,
-                                                    tuple, tuple_of(std::move(kept))));
+    auto [target, donated] = with_flags(call_python("partax._jit.build_target", "build_target", frame.cache.options,
+                                                    function, tuple, tuple_of(std::move(kept))));
     // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
     if (entry.value) break;
     if (forwards_any(entry, donated)) continue;

@@ -5,7 +5,7 @@ namespace partax {
 void explain_failure(const CallFrame& frame) {
   if (PyErr_ExceptionMatches(PyExc_ValueError) == 0 && PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
   Ref original = take_exception();
-  restore_exception(call_python("partax._jit.failures", "explain_failure", original, frame.cache.options,
+  restore_exception(call_python("partax._jit.explain_failure", "explain_failure", original, frame.cache.options,
                                 tuple_of(frame.call.values(), frame.call.size()), frame.traced ? Py_True : Py_False,
                                 frame.in_body ? Py_True : Py_False));
 }

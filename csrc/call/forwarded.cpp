@@ -47,7 +47,7 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
 
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   const Ref target = entry.value;
-  call_python("partax._jit.forwarded", "refuse_lost", target, leaves.tuple(), bytes_of(entry.donated));
+  call_python("partax._jit.forwarded_arrays", "refuse_lost", target, leaves.tuple(), bytes_of(entry.donated));
 }
 
 void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
@@ -59,7 +59,7 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = Ref::checked(PyLong_FromSize_t(i));
-    call_python("partax._jit.forwarded", "raise_lost", target, leaves.tuple(), bytes_of(entry.donated), index,
+    call_python("partax._jit.forwarded_arrays", "raise_lost", target, leaves.tuple(), bytes_of(entry.donated), index,
                 were_there ? Py_True : Py_False);
     return;
   }

@@ -17,15 +17,15 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
     : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
   if (!cache.history) {
-    const Ref made = call_python("partax._explain.records", "new_history", frame.function, cache.options,
+    const Ref made = call_python("partax._explain.history", "new_history", frame.function, cache.options,
                                  exact_unicode(cache.difference));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
-  end_ = python_function("partax._explain.records", "end_trace");
+  end_ = python_function("partax._explain.history", "end_trace");
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
-  record_ = call_python("partax._explain.records", "begin_trace", history, described(spec, names_of(frame)),
+  record_ = call_python("partax._explain.history", "begin_trace", history, described(spec, names_of(frame)),
                         tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
                         truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
                         exact_unicode(frame.entry->difference));

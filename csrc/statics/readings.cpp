@@ -92,7 +92,7 @@ std::shared_ptr<Readings> Readings::of(PyObject* callable, bool bare) {
   auto readings = std::make_shared<Readings>();
   Ref told;
   try {
-    told = call_python("partax._statics.code_reads", "written_down", callable, bare ? Py_True : Py_False);
+    told = call_python("partax._statics.readings", "written_down", callable, bare ? Py_True : Py_False);
   } catch (const PythonError&) {
     forgive();
     readings->unproven_ = "it";

@@ -234,7 +234,7 @@ Ref fresh(PyObject* value) {
   const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value),
              is_list = PyList_CheckExact(value);
   if (!is_dict && !is_tuple && !is_list && !Py_IS_TYPE(value, &PySet_Type)) {
-    return call_python("partax._jit.own_statics", "copied", value);
+    return call_python("partax._statics.copies", "copied", value);
   }
   const DepthGuard guard;
   std::vector<Ref> items;

@@ -53,9 +53,9 @@ Ref described(const TreeSpec& spec, const Ref& roots) {
 Ref root_of(const std::string& name) { return Ref::checked(PyTuple_Pack(1, exact_unicode(name).get())); }
 
 std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index) {
-  return exact_text(call_python("partax._tree.described", "static_path", described(spec, roots),
-                                Ref::checked(PyLong_FromSize_t(index)))
-                        .get());
+  return exact_text(
+      call_python("partax._tree.paths", "static_path", described(spec, roots), Ref::checked(PyLong_FromSize_t(index)))
+          .get());
 }
 
 void raise_at_static(const WalkError& error, const TreeSpec& spec, const Ref& roots) {

@@ -74,11 +74,10 @@ struct IsBoxed<Spec> : std::true_type {};
 void register_tree(py::module_& module) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
-      .def(
-          "dynamic_paths",
-          [](const Spec& spec) {
-            return give(call_python("partax._tree.described", "leaf_paths", described(spec.loose, root_of(spec.root))));
-          })
+      .def("dynamic_paths",
+           [](const Spec& spec) {
+             return give(call_python("partax._tree.paths", "leaf_paths", described(spec.loose, root_of(spec.root))));
+           })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })

@@ -161,8 +161,8 @@ PyObject* node_repr(PyObject* self) noexcept {
     const char* name = Py_TYPE(self) == static_type ? "Static(" : "FlatSpec(";
     return exact_unicode(
                name +
-               exact_text(call_python("partax._tree.described", "tree_text", described(part_of(self).tree, root_of("")))
-                              .get()) +
+               exact_text(
+                   call_python("partax._tree.texts", "tree_text", described(part_of(self).tree, root_of(""))).get()) +
                ")")
         .release();
   });

@@ -1,19 +1,19 @@
 """Filtered JAX transformations at the speed of bare jax.jit: arrays are traced, everything else is static."""
 
-from partax._compat import interpreter as _interpreter  # noqa: F401  # isort: skip  # first: it refuses what would end the process
-
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from partax._compat import node_families as _node_families
-from partax._explain import monitor as _monitor
-from partax._explain.switch import RetraceError, RetraceWarning, explain
+from partax._explain import install as _explain_install
+from partax._explain.explain import explain
+from partax._explain.limits import RetraceError, RetraceWarning
 from partax._jit import filter_jit as _filter_jit
+from partax._jit.ahead_of_time import Compiled, Lowered, Traced
 from partax._jit.filter_grad import filter_grad, filter_value_and_grad
 from partax._jit.filter_jit import CacheInfo, filter_jit
-from partax._jit.stages import Compiled, Lowered, Traced
-from partax._partition import flat as _flat
+from partax._partition import filters as _filters
+from partax._partition import flat_partition as _flat_partition
 from partax._partition.filters import (
     Filter,
     all_of,
@@ -25,14 +25,14 @@ from partax._partition.filters import (
     is_inexact_array_like,
     not_,
 )
-from partax._partition.flat import FlatSpec, Static, flat_combine, flat_partition
-from partax._partition.groups import labels
+from partax._partition.flat_partition import FlatSpec, Static, flat_combine, flat_partition
+from partax._partition.labels import labels
 from partax._partition.partition import apply_updates, combine, filter, partition
 
 if _TYPE_CHECKING:
     from partax import debug as debug
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
-    from partax._files.files import Mismatch, load, save
+    from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
     from partax._partition.summary import Summary, SummaryRow, summary
 
@@ -82,12 +82,13 @@ __all__ = [
 ]
 
 _node_families.install()
-_flat.install()
+_filters.install()
+_flat_partition.install()
 _filter_jit.install()
-_monitor.install()
+_explain_install.install()
 
 _LATER = {
-    **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.files"),
+    **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
     **dict.fromkeys(
         ("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._explain.report"
     ),

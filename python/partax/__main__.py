@@ -11,8 +11,8 @@ import jax
 
 from partax import explain, report
 from partax._compat.jax_private import only_unexplained_misses
+from partax._explain import history as _history
 from partax._explain import monitor as _monitor
-from partax._explain import records as _records
 
 
 def main(arguments: list[str]) -> None:
@@ -48,8 +48,8 @@ def main(arguments: list[str]) -> None:
 def _explain(script: str, arguments: list[str], is_module: bool, json_file: str | None) -> None:
     explain()
     jax.config.update("jax_explain_cache_misses", True)
-    only_unexplained_misses(_records.explains_now)
-    _records.keep_all()
+    only_unexplained_misses(_history.explains_now)
+    _history.keep_all()
     others = _monitor.count_others()
     # What `python script.py` would find; `python -m` has put the working directory there, which fits a module.
     sys.argv = [script, *arguments]

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, final, overload
 
-from partax._described import Data
-from partax._jit import CacheInfo
-from partax._parameters import CallShape
-from partax._records import History, Record
-from partax._report import FunctionReport
-from partax._stages import Lowered, Traced
+from partax._explain.history import History
+from partax._explain.record import Record
+from partax._explain.report import FunctionReport
+from partax._jit.ahead_of_time import Lowered, Traced
+from partax._jit.filter_jit import CacheInfo
+from partax._jit.parameters import CallShape
+from partax._tree.spec_data import Data
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -42,8 +43,8 @@ class JitFunction(Generic[_P, _R_co]):
         self: JitFunction[Concatenate[_S, _Q], _T], instance: _S, owner: type[Any] | None = None, /
     ) -> JitFunction[_Q, _T]: ...
 
-    # Attached by `partax._jit.install`. Their arguments may hold `jax.ShapeDtypeStruct`s in place of arrays, so the
-    # types of the wrapped callable's parameters would be too narrow.
+    # Attached by `partax._jit.filter_jit` and `partax._explain.install`. Their arguments may hold
+    # `jax.ShapeDtypeStruct`s in place of arrays, so the types of the wrapped callable's parameters would be too narrow.
     def cache_info(self) -> CacheInfo: ...
     def clear_cache(self) -> None: ...
     def report(self) -> FunctionReport: ...

@@ -12,10 +12,12 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._compat.jax_private import under_trace
+from partax._explain.history import History
+from partax._explain.limits import forbidden, limited
 from partax._explain.monitor import watching_traces
-from partax._explain.records import History, forbidden, limited
+from partax._explain.reasons import Occasion
 from partax._explain.snapshot import Snapshot
-from partax._tree.described import VALUE, Detail, details
+from partax._tree.key_details import VALUE, Detail, details
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
 
@@ -110,7 +112,7 @@ def _limit(fun: Any, max_traces: int | None) -> "_Limited":
 class _Limited:
     """What `assert_max_traces` returns: a pytree of the callable."""
 
-    _is_called_as_wrapped = True  # `_families` binds the arguments of a call by the callable's own parameters
+    _is_called_as_wrapped = True  # `call_parameters` binds the arguments of a call by the callable's own parameters
 
     def __init__(self, fun: Callable[..., Any], history: History):
         functools.update_wrapper(self, fun, updated=())
@@ -132,7 +134,7 @@ class _Limited:
         return self._fun(*args, **kwargs)
 
     def _traced_call(self, args: Any, kwargs: Any) -> Any:
-        record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), False, False, 0)
+        record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), Occasion())
         failed = True
         try:
             result = self._fun(*args, **kwargs)
@@ -143,7 +145,7 @@ class _Limited:
 
     def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
         if name == self._history.name:
-            record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), False, False, 0)
+            record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), Occasion())
             self._history.end(record, False)
 
 

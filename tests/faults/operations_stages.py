@@ -14,7 +14,7 @@ from checks import all_same, equals, same, says
 
 import trees
 from partax import _core
-from partax._tree.described import details
+from partax._tree.key_details import details
 
 
 def everything() -> Any:

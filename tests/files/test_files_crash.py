@@ -24,7 +24,7 @@ import pytest
 import safetensors
 
 from partax import load, save
-from partax._files import file_format, files
+from partax._files import file_format, save_and_load
 
 KILLS = 200
 TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")
@@ -114,7 +114,7 @@ def kill_at_each_line(path: Path) -> None:
 
             def trace(frame: Any, event: str, _: Any) -> Any:
                 nonlocal count
-                if frame.f_code.co_filename not in (files.__file__, file_format.__file__):
+                if frame.f_code.co_filename not in (save_and_load.__file__, file_format.__file__):
                     return None
                 if event == "line":
                     count += 1

@@ -28,7 +28,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from partax._explain.snapshot import Snapshotter
+from partax._explain.value_parts import ValueParts
 from trees import array, assert_close
 
 THREADS = 8
@@ -760,7 +760,7 @@ def test_no_retrace_binds_its_own_thread_only() -> None:
 
 
 def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
-    from partax._explain.switch import explaining
+    from partax._explain.explain import explaining
 
     before = explaining()
     first, second = partax.explain(), partax.explain()
@@ -930,4 +930,4 @@ def growing_partial() -> Any:
 
 @pytest.mark.parametrize("make", [growing_dict, growing_defaults, growing_partial])
 def test_a_container_that_grows_while_it_is_described(make: Callable[[], Any]) -> None:
-    assert len(Snapshotter(False, True).value(make()).items) >= 1
+    assert len(ValueParts(False, True).value(make()).items) >= 1

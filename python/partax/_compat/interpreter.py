@@ -1,6 +1,4 @@
-"""Refuses subinterpreters. Imported before all else: jax ends the process there, and CPython 3.12 when one has imported
-modules written in C.
-"""
+"""Refuses subinterpreters, in which jax cannot be imported."""
 
 from importlib import import_module
 
@@ -16,8 +14,14 @@ def _is_subinterpreter() -> bool:
     return False
 
 
-if _is_subinterpreter():
-    raise ImportError(
-        "found a subinterpreter, expected the main interpreter: jax cannot be imported in another one, nor can partax; "
-        "use threads or processes"
-    )
+def refuse_subinterpreters() -> None:
+    """Raises an ImportError in another interpreter than the main one.
+
+    Called before jax is imported, which ends the process there; so does CPython 3.12 when a subinterpreter has imported
+    modules written in C.
+    """
+    if _is_subinterpreter():
+        raise ImportError(
+            "found a subinterpreter, expected the main interpreter: jax cannot be imported in another one, nor can "
+            "partax; use threads or processes"
+        )

@@ -14,13 +14,9 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._compat.jax_private import concrete_array_type, ref_types, registered_nodes
-from partax._partition.filters import Filter
-from partax._statics.proofs import Traits, traits
 
-# (kind, names of the children, names of the static fields, traits of the type)
-Description = tuple[str, tuple[str, ...], tuple[str, ...], Traits]
-# The same of a node that C++ reads by its fields.
-_Fields = tuple[str, tuple[str, ...], tuple[str, ...]]
+# (kind, names of the children, names of the static fields)
+Description = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 _REGISTRY = jax.tree_util.default_registry
 _LEAVES = (
@@ -41,9 +37,14 @@ def _equinox() -> Any:
     return sys.modules.get("equinox")
 
 
+def module_class() -> type | None:
+    """Equinox's `Module`; None until the user has imported Equinox."""
+    return getattr(_equinox(), "Module", None)
+
+
 def is_module(cls: type) -> bool:
     """Whether a class is an Equinox module."""
-    module = getattr(_equinox(), "Module", None)
+    module = module_class()
     return module is not None and issubclass(cls, module)
 
 
@@ -59,7 +60,7 @@ def _plain_instance_dict(obj: Any, names: tuple[str, ...]) -> bool:
     return True
 
 
-def _describe_module(obj: Any) -> _Fields | None:
+def _describe_module(obj: Any) -> Description | None:
     """An Equinox module, if its registered flatten function does what the native one does."""
     cls = type(obj)
     fields = dataclasses.fields(cls)
@@ -95,7 +96,7 @@ def _identical(left: Any, right: Any) -> bool:
     return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
-def _describe_dataclass(obj: Any) -> _Fields | None:
+def _describe_dataclass(obj: Any) -> Description | None:
     """A class of `jax.tree_util.register_dataclass`, if reading its fields gives what jax gives."""
     cls = type(obj)
     if not dataclasses.is_dataclass(cls):
@@ -128,7 +129,7 @@ def _is_native_dataclass(cls: type) -> bool:
     return "register_dataclass" in getattr(flatten, "__qualname__", "")
 
 
-def _describe_node(obj: Any) -> _Fields:
+def _describe_node(obj: Any) -> Description:
     native = _describe_module(obj) if is_module(type(obj)) else _describe_dataclass(obj)
     return native or ("registered", (), ())
 
@@ -146,10 +147,6 @@ def _leaf_sort(obj: Any, cls: type) -> str:
 def describe(obj: Any) -> Description:
     """Describes the type of `obj` for the native type table."""
     cls = type(obj)
-    return (*_fields(obj, cls), traits(cls, getattr(_equinox(), "Module", None)))
-
-
-def _fields(obj: Any, cls: type) -> _Fields:
     if cls in (_core.FlatSpec, _core.Static):
         return ("static", (), ())
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in (registered_nodes() or ()):
@@ -199,4 +196,3 @@ def install() -> None:
         jitted=type(jax.jit(_identity)),
         treedef=jax.tree_util.PyTreeDef,
     )
-    _core.configure_partition(filter=Filter)

@@ -4,7 +4,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from partax._explain.snapshot import Part, Snapshot
+from partax._explain.part import Part
+from partax._explain.snapshot import Snapshot
 
 
 class Difference(NamedTuple):

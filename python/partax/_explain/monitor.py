@@ -10,10 +10,11 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
-from partax._tree.described import details
+from partax._jit.ahead_of_time import record_at_work
+from partax._tree.key_details import details
 
 if TYPE_CHECKING:
-    from partax._explain.records import Record
+    from partax._explain.record import Record
 
 _STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -22,8 +23,6 @@ _STAGES = {
 }
 
 _BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
-
-_attributed: "contextvars.ContextVar[Record | None]" = contextvars.ContextVar("partax_attributed", default=None)
 
 _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
 
@@ -51,16 +50,6 @@ def count_others() -> dict[str, Other]:
     global _others
     _others = {}
     return _others
-
-
-@contextlib.contextmanager
-def attributed(record: "Record | None") -> Generator[None]:
-    """Puts what jax does in this block to the account of a trace that has been made before."""
-    token = _attributed.set(record)
-    try:
-        yield
-    finally:
-        _attributed.reset(token)
 
 
 @contextlib.contextmanager
@@ -107,7 +96,7 @@ def _record_of_call() -> "Record | None":
     """The record that jax's work now is for, if it is for a target of ours and not for what its function calls."""
     under_way = _core.call_under_way()
     if under_way is None:
-        return _attributed.get()
+        return record_at_work.get()
     history, record = under_way
     if record is not None or history is None:
         return record
@@ -123,7 +112,7 @@ def _record_of_call() -> "Record | None":
     return record
 
 
-def install() -> None:
-    """Listens from now on."""
+def listen() -> None:
+    """Listens to jax from now on."""
     jax.monitoring.register_event_duration_secs_listener(_on_duration)
     jax.monitoring.register_event_listener(_on_event)

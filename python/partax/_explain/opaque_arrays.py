@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._explain.switch import call_site
-from partax._statics.proofs import is_installed, read
-from partax._tree.described import VALUE, Detail
+from partax._explain.call_site import call_site
+from partax._statics.libraries import is_installed
+from partax._statics.user_objects import read
+from partax._tree.key_details import VALUE, Detail
 
 _MAX_DEPTH = 3
 _MAX_ITEMS = 100

@@ -6,9 +6,11 @@ from typing import Any
 
 from partax import _core
 from partax._compat.jax_private import is_jaxpr
-from partax._explain.constants import Constant, captured_constants
-from partax._explain.records import History, Record, flatten_microseconds, kept
-from partax._explain.switch import site_text
+from partax._explain.call_site import site_text
+from partax._explain.captured_arrays import Constant, captured_constants
+from partax._explain.flatten_costs import flatten_microseconds
+from partax._explain.history import History, kept
+from partax._explain.record import Record
 
 
 @dataclasses.dataclass(frozen=True)

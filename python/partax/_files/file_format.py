@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from partax._tree.array_text import array_text
+
 # Of what we say in a file's metadata. A file without it is one of another tool, and loads too.
 _FORMAT = 1
 _OWN = "partax"
@@ -63,11 +65,6 @@ def safetensors_library() -> Any:
 
 def is_key(array: Any) -> bool:
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
-def described(array: Any) -> str:
-    name = str(array.dtype) if is_key(array) else array.dtype.name
-    return f"{name}[{','.join(str(size) for size in array.shape)}]"
 
 
 # --- writing
@@ -215,7 +212,7 @@ def _array(key: str, tensor: Mapping[str, Any]) -> np.ndarray[Any, Any]:
 def _key_array(key: str, data: np.ndarray[Any, Any] | None, implementation: str) -> jax.Array:
     if data is None:
         raise ValueError(f"`{key}`: found a PRNG key in the metadata only, expected its data")
-    wrong = f"`{key}`: found {described(data)}, expected data of a {implementation!r} PRNG key"
+    wrong = f"`{key}`: found {array_text(data)}, expected data of a {implementation!r} PRNG key"
     if data.dtype != np.uint32:
         raise ValueError(wrong)
     try:

@@ -1,6 +1,7 @@
 """filter_jit, and what its wrappers tell of themselves."""
 
 import copyreg
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
@@ -9,10 +10,11 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._jit import stages
+from partax._jit import ahead_of_time
+from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
 from partax._jit.parameters import argument_names
-from partax._jit.target import names_of
+from partax._statics.asked_parts import read_by
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -197,33 +199,18 @@ def filter_jit(
     return wrap if fun is None else wrap(fun)
 
 
-# What only a trace or a report needs is imported then: `import partax` is to be quick.
-
-
-def _report(self: JitFunction[..., Any]) -> Any:
-    """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.
-
-    Wrappers of the same callable with the same options share their traces, and so the report.
-
-    Returns:
-      A `FunctionReport`, which prints as a table.
-    """
-    from partax._explain.report import function_report
-
-    return function_report(self)
-
-
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
+    parts = operator.attrgetter("_function", "__self__", "_options.key")
+    read_by(JitFunction, parts, (".__wrapped__", ".__self__", ".<options>"))
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
     for name, method in (
-        ("lower", stages.lower),
-        ("trace", stages.trace),
-        ("eval_shape", stages.eval_shape),
+        ("lower", ahead_of_time.lower),
+        ("trace", ahead_of_time.trace),
+        ("eval_shape", ahead_of_time.eval_shape),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
-        ("report", _report),
         ("__repr__", _text),
     ):
         setattr(JitFunction, name, method)

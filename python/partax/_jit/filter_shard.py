@@ -9,11 +9,11 @@ from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from partax._compat.jax_private import under_trace
-from partax._files.file_format import described
 from partax._jit.shardings import array_shardings
 from partax._partition.filters import is_array
-from partax._partition.flat import flat_combine, flat_partition
+from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._partition.partition import PyTree
+from partax._tree.array_text import array_text
 
 __all__ = ["filter_shard"]
 
@@ -89,7 +89,7 @@ def _placed(place: _Place, leaves: Mapping[str, tuple[Any, Any]]) -> dict[str, A
             except (TypeError, ValueError, NotImplementedError) as error:
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(
-                    f"`tree{path}`: found {described(leaf)}, expected an array that can have the sharding {sharding}; "
+                    f"`tree{path}`: found {array_text(leaf)}, expected an array that can have the sharding {sharding}; "
                     f"give it another one, or None to leave it where it is. JAX says: {error}"
                 ) from error
         raise

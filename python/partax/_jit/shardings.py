@@ -13,6 +13,7 @@ from partax import _core
 from partax._compat.jax_private import is_committed
 from partax._jit.options import Options, is_traced_array
 from partax._jit.parameters import option_names, value_names
+from partax._tree.array_text import array_text
 
 
 def _is_sharding_leaf(prefix: Any) -> bool:
@@ -73,14 +74,12 @@ def misplaced_leaf(
     """
     if options.in_shardings is None:
         return None
-    from partax._files.file_format import described  # here, to import partax sooner
-
     shardings = leaf_in_shardings(options, values)
     for i, (leaf, sharding) in enumerate(zip(leaves, shardings, strict=True)):
         array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)  # a Python number, which `trace` asks for
         if isinstance(sharding, Sharding) and not _fits(array, sharding):
             return i, (
-                f"found {described(array)}, expected an array that can have the sharding {sharding} of in_shardings; "
+                f"found {array_text(array)}, expected an array that can have the sharding {sharding} of in_shardings; "
                 f"place it by `filter_shard`, or give in_shardings another one there. JAX says: {error}"
             )
     return None

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
+from partax import _core
 from partax._core import is_array, is_array_like, is_inexact_array, is_inexact_array_like
 
 __all__ = [
@@ -212,3 +213,8 @@ def _split(tokens: list[_Token]) -> tuple[_Segment, ...]:
             pieces[-1] += character
     finish()
     return tuple(segments)
+
+
+def install() -> None:
+    """Tells the native stages the class of filters that they read. Called once, when partax is imported."""
+    _core.configure_partition(filter=Filter)

@@ -9,7 +9,7 @@ import jax
 
 from partax import _core
 from partax._partition.filters import FilterSpec, filter_name
-from partax._partition.groups import labels
+from partax._partition.labels import labels
 from partax._partition.partition import PyTree, filter
 
 _SHOWN = 100  # lines for subtrees in a printed table; the data have all

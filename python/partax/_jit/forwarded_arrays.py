@@ -1,15 +1,38 @@
-"""The errors of jax where an array that a call gives back as it came is deleted, or given away by the same call."""
+"""Arrays that a call gives back as they came: on which devices, and the errors where one is deleted or given away."""
 
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import Tracer
+from jax.sharding import PartitionSpec
 
 from partax import _core
-from partax._compat.jax_private import under_trace
+from partax._compat.jax_private import is_committed, under_trace
 
 _USED = "use a buffer that was previously donated in the same call to Execute()"
 _TWICE = "donate the same buffer twice in Execute()"
+
+
+def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
+    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays.
+
+    Called by the native wrapper.
+    """
+    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
+        value = jax.numpy.asarray(value)  # of a weak type
+    else:
+        value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
+    for array in inputs:
+        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
+            continue
+        sharding = array.sharding
+        if isinstance(sharding, jax.sharding.NamedSharding):
+            sharding = jax.sharding.NamedSharding(sharding.mesh, PartitionSpec())
+        elif len(sharding.device_set) > 1:
+            continue
+        return jax.device_put(value, sharding)
+    return jax.numpy.asarray(value)
 
 
 def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:

@@ -6,18 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
-from jax.core import Tracer
-from jax.sharding import PartitionSpec
 
 from partax import _core
-from partax._compat.jax_private import is_committed
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, option_names
 from partax._jit.shardings import leaf_in_shardings
-from partax._statics.proofs import read, unwrapped
-from partax._tree.described import leaf_owners, leaf_paths
+from partax._statics.user_objects import read, unwrapped
+from partax._tree.paths import leaf_owners, leaf_paths
 
 
 def _silence_donation_warnings() -> None:
@@ -170,21 +166,3 @@ def build_target(
     if out_shardings is not None:
         keywords["out_shardings"] = _core.with_children(node, out_shardings)
     return jax.jit(function, **keywords), bytes(given)
-
-
-def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
-    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays."""
-    if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
-        value = jax.numpy.asarray(value)  # of a weak type
-    else:
-        value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
-    for array in inputs:
-        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
-            continue
-        sharding = array.sharding
-        if isinstance(sharding, jax.sharding.NamedSharding):
-            sharding = jax.sharding.NamedSharding(sharding.mesh, PartitionSpec())
-        elif len(sharding.device_set) > 1:
-            continue
-        return jax.device_put(value, sharding)
-    return jax.numpy.asarray(value)

@@ -14,15 +14,15 @@ from partax._files.file_format import (
     FLOAT4,
     RESERVED_NAME,
     STORED_DTYPES,
-    described,
     is_key,
     read_arrays,
     safetensors_library,
     write_arrays,
 )
 from partax._partition.filters import is_array
-from partax._partition.flat import flat_combine, flat_partition
+from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._partition.partition import PyTree, nearest_paths
+from partax._tree.array_text import array_text
 
 __all__ = ["Mismatch", "load", "save"]
 
@@ -159,7 +159,7 @@ def _tells_array(leaf: Any) -> bool:
 def _check_concrete(key: str, leaf: Any, doing: str) -> None:
     if isinstance(leaf, Tracer):
         raise TypeError(
-            f"`{key}`: found a traced {described(leaf)}, expected an array with values; {doing} outside of functions "
+            f"`{key}`: found a traced {array_text(leaf)}, expected an array with values; {doing} outside of functions "
             "that jax transforms, or from `jax.experimental.io_callback`"
         )
 
@@ -187,21 +187,21 @@ def _check_storable(key: str, leaf: Any) -> None:
         raise TypeError(f"`{key}`: found a masked array, expected a plain one; save its `data` and its `mask`")
     if isinstance(leaf, jax.Array):
         if leaf.is_deleted():
-            raise ValueError(f"`{key}`: found a deleted {described(leaf)}, expected one that was not donated")
+            raise ValueError(f"`{key}`: found a deleted {array_text(leaf)}, expected one that was not donated")
         if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
             raise ValueError(
-                f"`{key}`: found a {described(leaf)} on devices of several processes, expected all of it here; gather "
+                f"`{key}`: found a {array_text(leaf)} on devices of several processes, expected all of it here; gather "
                 "it first, with `jax.experimental.multihost_utils.process_allgather`"
             )
         if is_key(leaf):
             return
     if leaf.dtype.name not in STORED_DTYPES:
         raise TypeError(
-            f"`{key}`: found {described(leaf)}, expected a dtype that safetensors stores; {_way_out(leaf.dtype.name)}"
+            f"`{key}`: found {array_text(leaf)}, expected a dtype that safetensors stores; {_way_out(leaf.dtype.name)}"
         )
     if leaf.dtype.name == FLOAT4 and (leaf.ndim == 0 or leaf.shape[-1] % 2):
         raise TypeError(
-            f"`{key}`: found {described(leaf)}, expected an even last dimension, as safetensors stores two values in "
+            f"`{key}`: found {array_text(leaf)}, expected an even last dimension, as safetensors stores two values in "
             f"a byte; {_way_out(FLOAT4)}"
         )
 
@@ -225,8 +225,8 @@ def _compare(arrays: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Mism
     pairs += [(key, arrays[key], None) for key in sorted(arrays) if key not in wanted]
     mismatches: list[Mismatch] = []
     for key, array, leaf in pairs:
-        found = None if array is None else described(array)
-        expected = None if leaf is None else described(leaf)
+        found = None if array is None else array_text(array)
+        expected = None if leaf is None else array_text(leaf)
         if found != expected:
             mismatches.append(Mismatch(key, found, expected))
     return tuple(mismatches)

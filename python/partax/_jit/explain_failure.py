@@ -9,7 +9,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._jit.options import Options
 from partax._jit.shardings import misplaced_leaf
-from partax._tree.described import leaf_paths
+from partax._tree.paths import leaf_paths
 
 
 def explain_failure(

@@ -1,27 +1,11 @@
-"""explain: why each trace was made, told through the `partax` logger."""
+"""explain: the switch by which each trace is told through the `partax` logger."""
 
 import logging
 import os
-import sys
-from types import FrameType, TracebackType
-from typing import Any, ClassVar
-
-import jax
-
-import partax
+from types import TracebackType
+from typing import ClassVar
 
 _logger = logging.getLogger("partax")
-
-
-class RetraceWarning(UserWarning):
-    """A static Python number has made a function be traced again and again."""
-
-
-class RetraceError(RuntimeError):
-    """A function would be traced more often than it may be. Raised before it is traced and compiled."""
-
-
-RetraceWarning.__module__ = RetraceError.__module__ = "partax"  # where users find them
 
 
 class _Switch:
@@ -78,40 +62,3 @@ def explaining() -> bool:
 def report_line(line: str) -> None:
     """Reports one trace."""
     _logger.warning("%s", line)
-
-
-def _directory(module: Any) -> str:
-    return os.path.dirname(os.path.abspath(module.__file__)) + os.sep
-
-
-_not_the_user = (_directory(jax), _directory(partax))
-
-
-def call_site() -> tuple[str, int]:
-    """The file and line of the innermost call in the user's own code."""
-    equinox = sys.modules.get("equinox")
-    inside = _not_the_user if equinox is None else (*_not_the_user, _directory(equinox))
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        filename = frame.f_code.co_filename
-        if not filename.startswith(inside) and not filename.startswith("<frozen "):
-            return filename, frame.f_lineno
-        frame = frame.f_back
-    return "<no Python caller>", 0
-
-
-def file_text(filename: str) -> str:
-    """A file's name as its user writes it: from the working directory or from the installed package."""
-    installed = filename.rpartition(f"site-packages{os.sep}")[2]
-    if installed != filename:
-        return installed
-    try:
-        relative = os.path.relpath(filename)
-    except (ValueError, OSError):
-        return filename
-    return filename if relative.startswith("..") else relative
-
-
-def site_text(site: tuple[str, int]) -> str:
-    """`train.py:41`."""
-    return f"{file_text(site[0])}:{site[1]}" if site[1] else site[0]

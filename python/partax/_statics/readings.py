@@ -3,8 +3,6 @@
 import abc
 import collections
 import functools
-import operator
-import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -15,28 +13,22 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._compat.jax_private import concrete_array_type, jit_parts
-from partax._statics.proofs import (
-    Facts,
-    facts,
-    global_names,
-    is_installed,
-    is_of_library,
-    leads_outside,
-    read,
-    reads_outside,
-    written_cells,
-)
+from partax._compat.jax_private import concrete_array_type
+from partax._statics.asked_parts import ASKED_PARTS
+from partax._statics.bytecode import global_names, leads_outside, written_cells
+from partax._statics.constants import COMPARING, PLAIN, compares_as, is_constant, is_immutable, is_plain_member
+from partax._statics.libraries import is_installed, is_of_installed_module, is_of_library, reads_outside
+from partax._statics.reading_places import attribute, followed, place
+from partax._statics.type_traits import Facts, facts
+from partax._statics.user_objects import read
 
 # A callable that reads more than this is not proven.
 _MOST = 20_000
-# What is expected of a value, and what is read next of it: csrc/readings.h has these by number.
+# What is expected of a value, and what is read next of it: csrc/statics/readings.h has these by number.
 _ANYTHING, _THERE, _NEW, _MET, _ABSENT, _EQUAL, _OBJECT, _CODE, _ADDRESS = range(9)
 _NONE, _TYPE, _ITEMS, STATE, _FUNCTION, _CLASS, _ASKED = range(7)
 _NOTHING: Any = object()  # stands for a part that is not there
 
-# By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
-PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}
 # Methods of classes that are written in C, and attributes of such.
 _DESCRIPTORS = {
     *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
@@ -44,8 +36,6 @@ _DESCRIPTORS = {
     id(type(vars(Facts)["enum"])),  # of named tuples,
 }
 _CONTAINERS = (tuple, list, dict, set, frozenset, int, bytearray, float, complex, str, bytes)
-_MEMBER = {"_name_", "__objclass__", "_sort_order_", "_inverted_"}
-_COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 # Entries of a class that its statement, and decorators of libraries, write about it.
 _ABOUT_CLASS = """
     __dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__
@@ -54,10 +44,9 @@ _ABOUT_CLASS = """
     __firstlineno__
 """
 _HEAP_TYPE = 1 << 9
-# Past the attributes that a metaclass or a subclass of modules makes up.
+# Past the attributes that a metaclass makes up.
 _flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
 _entries_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
-_globals_of: Callable[[types.ModuleType], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
 
 
 class _UnprovenError(Exception):
@@ -76,27 +65,7 @@ def written_down(callable: Any, bare: bool) -> tuple[tuple[Any, ...], Callable[[
     """
     walk = _Walk(bare)
     unproven = walk.all(callable)
-    return () if unproven else tuple(walk.checks), functools.partial(_place, walk.places), walk.holds_arrays, unproven
-
-
-def _place(places: list[tuple[int, str | int]], at: int) -> str:
-    """Where a value is, as `self.lr through closure cell 'self'`.
-
-    Attributes and items belong to the variable before them; from one variable to the next it is "through".
-    """
-    path, first = list[str](), ""
-    while at >= 0:
-        at, segment = places[at]
-        segment = f"[{segment}]" if isinstance(segment, int) else segment
-        if segment.startswith((".", "[")):
-            path += [] if first else [segment]
-        elif segment:
-            _, quote, named = segment.partition("'")
-            if not first:
-                path.append(named.rpartition("'")[0] if path and quote else segment)
-            first = segment
-    text = "".join(reversed(path))
-    return f"{text} through {first}" if first and first != text else text
+    return () if unproven else tuple(walk.checks), functools.partial(place, walk.places), walk.holds_arrays, unproven
 
 
 class _Walk:
@@ -133,11 +102,11 @@ class _Walk:
                     raise _UnprovenError
             for module, at in self._modules:
                 if any(leads_outside(module, code) for code in self._codes):
-                    return _place(self.places, at)
+                    return place(self.places, at)
         except MemoryError:
             raise
         except Exception:
-            return _place(self.places, len(self.places) - 1) or "it"
+            return place(self.places, len(self.places) - 1) or "it"
         return ""
 
     # ---- How a check is written down.
@@ -213,7 +182,7 @@ class _Walk:
         self._read(found, (".__class__", *(segment for key in keys for segment in (key, key))))
 
     def _frozenset(self, it: Any) -> None:
-        if not _is_immutable(it):  # a set has no order by which it could be walked
+        if not is_immutable(it):  # a set has no order by which it could be walked
             raise _UnprovenError
         self._constant(it)
 
@@ -221,14 +190,14 @@ class _Walk:
         self._read(self._open(it, _NEW, _ITEMS), (".__class__", ".__func__", ".__self__"))
 
     def _asked(self, it: Any) -> None:
-        ask, segments = _ASKING[id(type(it))]
+        ask, segments = ASKED_PARTS[id(type(it))]
         found = self._open(it, _NEW, _ASKED, ask)
         notes = [_Walk._options if segment == ".<options>" else _Walk._value for segment in segments]
         self._read_by(list(zip((_Walk._value, *notes), found, (".__class__", *segments), strict=True)))
 
     def _options(self, it: Any) -> None:
         """A tuple that most often has nothing but constants: one check of all."""
-        return self._constant(it) if _is_constant(it) else self._value(it)
+        return self._constant(it) if is_constant(it) else self._value(it)
 
     def _other(self, it: Any) -> None:
         cls = type(it)
@@ -240,9 +209,9 @@ class _Walk:
         known = facts(cls)
         if callable(it) and known.installed and is_of_library(it):
             return self._constant(it)
-        if id(cls) in _ASKING:
+        if id(cls) in ASKED_PARTS:
             return self._asked(it)
-        if issubclass(cls, functools.partial) and _compares_as(cls, functools.partial):
+        if issubclass(cls, functools.partial) and compares_as(cls, functools.partial):
             return self._partial(it)
         if issubclass(cls, (np.generic, jax.tree_util.PyTreeDef)):
             return self._constant(it)
@@ -261,7 +230,7 @@ class _Walk:
 
     def _function(self, it: Any) -> None:
         code: types.CodeType = it.__code__
-        library = _is_of_installed_module(it.__globals__)
+        library = is_of_installed_module(it.__globals__)
         if library and reads_outside(it):
             raise _UnprovenError
         if library and is_of_library(it):
@@ -285,7 +254,7 @@ class _Walk:
         steps.append((_Walk._value if attributes is _NOTHING else _Walk._attributes, attributes, ""))
         steps += [(_Walk._constant, next(found), ""), (_Walk._constant, next(found), "")]
         for chain in names or ():
-            steps.append((_Walk._value, next(found), f"global '{_followed(chain, it.__globals__, it.__builtins__)}'"))
+            steps.append((_Walk._value, next(found), f"global '{followed(chain, it.__globals__, it.__builtins__)}'"))
         steps += [(_Walk._constant, it.__globals__, "")] if library else []
         if unknown:
             steps.append((_Walk._unproven, None, unknown))
@@ -297,12 +266,12 @@ class _Walk:
     def _attributes(self, it: Any) -> None:
         """The dictionary of a function, which nobody else has."""
         cls, *found = self._open(it, _THERE, _ITEMS)
-        texts = [f"attribute '{_attribute(name)[1:]}'" for name in found[::2]]
+        texts = [f"attribute '{attribute(name)[1:]}'" for name in found[::2]]
         self._read((cls, *found), (".__class__", *(segment for text in texts for segment in (".__dict__", text))))
 
     def _partial(self, it: Any) -> None:
         cls, content, *state = self._open(it, _NEW, STATE)
-        segments = [segment for name in state[::2] for segment in (".__dict__", _attribute(name))]
+        segments = [segment for name in state[::2] for segment in (".__dict__", attribute(name))]
         steps: list[Any] = [(_Walk._object, cls, ".__class__"), (_Walk._parts_of_partial, content, "")]
         self._read_by(steps + [(_Walk._value, *part) for part in zip(state, segments, strict=True)])
 
@@ -327,7 +296,7 @@ class _Walk:
             is_about_enum = is_enum and type(entry) is not types.FunctionType
             if name == "_abc_impl":
                 steps += [(_Walk._anything, None, ""), (_Walk._registrations, entry, ".register")]
-            elif name in about or (is_about_enum and (type(entry) is not it or _is_plain_member(entry))):
+            elif name in about or (is_about_enum and (type(entry) is not it or is_plain_member(entry))):
                 steps += [(_Walk._anything, None, ""), (_Walk._anything, None, "")]
             else:
                 steps += [(_Walk._constant, name, ""), (_Walk._value, entry, f".{name}")]
@@ -344,94 +313,28 @@ class _Walk:
         """
         cls: Any = type(it)
         known = _OBJECT if cls.__weakrefoffset__ else _THERE
-        if known == _OBJECT and _is_plain_member(it):
+        if known == _OBJECT and is_plain_member(it):
             return self._read(self._open(it, known, _TYPE), (".__class__",))
         found = self._open(it, known, STATE)
-        names = (segment for name in found[2::2] for segment in (".__dict__", _attribute(name)))
+        names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
         return self._read(found, (".__class__", ".<content>", *names))
 
     def _instance(self, it: Any) -> None:
         """By identity too, unless it is a value: its class says that others may be equal, or it is a container."""
         cls: Any = type(it)
         base = next((base for base in _CONTAINERS if issubclass(cls, base)), None)
-        is_value = cls is types.SimpleNamespace or (base is not None and _compares_as(cls, base))
-        is_value = is_value or (cls.__hash__ is not None and not _compares_as(cls, object, _COMPARING))
+        is_value = cls is types.SimpleNamespace or (base is not None and compares_as(cls, base))
+        is_value = is_value or (cls.__hash__ is not None and not compares_as(cls, object, COMPARING))
         # One without weak references can be a mark, as a class without slots gives many.
         found = self._open(it, _NEW if is_value else _OBJECT if cls.__weakrefoffset__ else _EQUAL, STATE)
         if not is_value and not cls.__weakrefoffset__ and len(found) > 2:
             raise _UnprovenError
-        names = (segment for name in found[2::2] for segment in (".__dict__", _attribute(name)))
+        names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
         self._read(found, (".__class__", ".<content>", *names))
 
 
-def _attribute(name: Any) -> str:
-    return f".{name}" if type(name) is str else ".?"
-
-
-def _is_plain_member(it: Any) -> bool:
-    """Whether a member of an enumeration has nothing but its name and a constant."""
-    state = dict(read(it, "__dict__", {}))
-    return _is_constant(state.pop("_value_", None)) and not state.keys() - _MEMBER
-
-
-def _compares_as(cls: Any, base: Any, names: tuple[str, ...] = (*_COMPARING, "__hash__")) -> bool:
-    return all(getattr(cls, name) is getattr(base, name) for name in names)
-
-
-def _is_constant(it: Any) -> bool:
-    """Whether it makes no difference whether two of a value, or of each in a tuple, are one object."""
-    if type(it) is tuple:
-        return all(map(_is_constant, it))
-    return id(type(it)) in PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or facts(type(it)).constant
-
-
-def _is_immutable(it: Any) -> bool:
-    """Whether nothing of a value can change."""
-    if type(it) in (tuple, frozenset):
-        return all(map(_is_immutable, it))
-    return id(type(it)) in PLAIN or facts(type(it)).enum
-
-
-def _is_of_installed_module(module_globals: dict[str, Any]) -> bool:
-    """Whether these are the globals of a module which Python or a library defines."""
-    name = module_globals.get("__name__")
-    module = sys.modules.get(name) if isinstance(name, str) else None
-    is_module = issubclass(type(module), types.ModuleType)
-    return is_module and _globals_of(module) is module_globals and is_installed(name)  # type: ignore[arg-type]
-
-
-def _followed(chain: tuple[str, ...], module_globals: dict[str, Any], builtins: Any) -> str:
-    """As much of a name and its attributes as lead through modules."""
-    scope, length = module_globals if chain[0] in module_globals else builtins, 0
-    for name in chain:
-        if name not in scope:
-            break
-        length += 1
-        if not issubclass(type(scope[name]), types.ModuleType):
-            break
-        scope = _globals_of(scope[name])
-    return ".".join(chain[: max(length, 1)])
-
-
 _ARRAYS = (concrete_array_type(), jax.Array)
-# What is read of instances of some classes, and as which parts.
-_ASKED_OF: tuple[tuple[Any, Callable[[Any], Any], tuple[str, ...]], ...] = (
-    (set, lambda it: (frozenset(it),), ("",)),
-    (bytearray, lambda it: (bytes(it),), ("",)),
-    (types.MappingProxyType, lambda it: (dict(it),), ("",)),
-    (property, operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
-    (staticmethod, lambda it: (it.__func__,), (".__func__",)),
-    (classmethod, lambda it: (it.__func__,), (".__func__",)),
-    (functools.cached_property, lambda it: (it.func,), (".func",)),
-    (type(jax.jit(len)), jit_parts, (".__wrapped__", ".<options>")),
-    (
-        _core.JitFunction,
-        operator.attrgetter("_function", "__self__", "_options.key"),
-        (".__wrapped__", ".__self__", ".<options>"),
-    ),
-)
 _REGISTRATIONS = (type(vars(abc.ABC)["_abc_impl"]), lambda _: (abc.get_cache_token(),))
-_ASKING = {id(cls): ((cls, ask), segments) for cls, ask, segments in _ASKED_OF}
 _BY_TYPE: dict[int, Callable[[_Walk, Any], None]] = {
     id(tuple): _Walk._tuple,
     id(list): _Walk._items,

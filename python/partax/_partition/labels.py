@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from partax._partition.filters import FilterSpec
-from partax._partition.flat import flat_combine, flat_partition
+from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._partition.partition import PyTree
 
 _SHOWN = 5  # paths in a message

@@ -1,6 +1,8 @@
 """A call taken apart: traced, lowered, compiled ahead of time, or only its shapes."""
 
 import contextlib
+import contextvars
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -9,9 +11,22 @@ import numpy as np
 
 from partax import _core
 from partax._compat.jax_private import direct_call
-from partax._explain.monitor import attributed
 from partax._jit.donation_warnings import donation_warnings
-from partax._tree.described import leaf_paths, static_values
+from partax._tree.array_text import array_text
+from partax._tree.paths import leaf_paths, static_values
+
+record_at_work: "contextvars.ContextVar[Any]" = contextvars.ContextVar("partax_record_at_work", default=None)
+"""The record of the trace whose program is lowered or compiled now, after its call; None for no such."""
+
+
+@contextlib.contextmanager
+def _working_for(record: Any) -> Generator[None]:
+    """Has what jax does in this block counted for a trace that has been made before."""
+    token = record_at_work.set(record)
+    try:
+        yield
+    finally:
+        record_at_work.reset(token)
 
 
 def _quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
@@ -54,7 +69,7 @@ class Traced:
         Returns:
           The `Lowered` program.
         """
-        with _quiet(self._program.wrapper), attributed(self._program.record):
+        with _quiet(self._program.wrapper), _working_for(self._program.record):
             return Lowered(self._program, self._traced.lower(**options), self.out_info)
 
 
@@ -106,7 +121,7 @@ class Lowered:
         Raises:
           jax.errors.JaxRuntimeError: XLA does not know an option.
         """
-        with attributed(self._program.record):
+        with _working_for(self._program.record):
             return Compiled(self._program, self._lowered.compile(compiler_options=compiler_options))
 
 
@@ -187,17 +202,13 @@ class Compiled:
         """Says which array has another shape or dtype than the compiled one."""
         compiled_for, _ = self._compiled.args_info
         for path, info, leaf in zip(self._program.paths, compiled_for, leaves, strict=True):
-            shape, dtype = np.shape(leaf), jnp.result_type(leaf)
-            if (shape, dtype) != (info.shape, info.dtype):
+            now = jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf))
+            if (now.shape, now.dtype) != (info.shape, info.dtype):
                 return TypeError(
-                    f"`{path}`: compiled for {_array_text(info.shape, info.dtype)}, called with "
-                    f"{_array_text(shape, dtype)}; lower and compile again for the new one"
+                    f"`{path}`: compiled for {array_text(info)}, called with {array_text(now)}; lower and compile "
+                    "again for the new one"
                 )
         return None
-
-
-def _array_text(shape: tuple[int, ...], dtype: Any) -> str:
-    return f"{jnp.dtype(dtype).name}[{','.join(map(str, shape))}]"
 
 
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:

@@ -1,0 +1,46 @@
+"""Where in the user's own code a call comes from: `train.py:41`."""
+
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+import jax
+
+
+def _directory(module: Any) -> str:
+    return os.path.dirname(os.path.abspath(module.__file__)) + os.sep
+
+
+_own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_not_the_user = (_directory(jax), _own)
+
+
+def call_site() -> tuple[str, int]:
+    """The file and line of the innermost call in the user's own code."""
+    equinox = sys.modules.get("equinox")
+    inside = _not_the_user if equinox is None else (*_not_the_user, _directory(equinox))
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(inside) and not filename.startswith("<frozen "):
+            return filename, frame.f_lineno
+        frame = frame.f_back
+    return "<no Python caller>", 0
+
+
+def file_text(filename: str) -> str:
+    """A file's name as its user writes it: from the working directory or from the installed package."""
+    installed = filename.rpartition(f"site-packages{os.sep}")[2]
+    if installed != filename:
+        return installed
+    try:
+        relative = os.path.relpath(filename)
+    except (ValueError, OSError):
+        return filename
+    return filename if relative.startswith("..") else relative
+
+
+def site_text(site: tuple[str, int]) -> str:
+    """`train.py:41`."""
+    return f"{file_text(site[0])}:{site[1]}" if site[1] else site[0]

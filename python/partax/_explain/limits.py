@@ -1,0 +1,33 @@
+"""Limits on traces: their errors, and where they are set for a block of code."""
+
+import contextlib
+import contextvars
+from collections.abc import Generator
+from typing import Any
+
+
+class RetraceWarning(UserWarning):
+    """A static Python number has made a function be traced again and again."""
+
+
+class RetraceError(RuntimeError):
+    """A function would be traced more often than it may be. Raised before it is traced and compiled."""
+
+
+RetraceWarning.__module__ = RetraceError.__module__ = "partax"  # where users find them
+
+forbidden: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_no_retrace", default=False)
+"""Whether no partax function may be traced now."""
+
+counters: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.ContextVar("partax_limited", default=())
+"""Wrappers, each with a further `History` by which its traces are counted now."""
+
+
+@contextlib.contextmanager
+def limited(wrapper: Any, counter: Any) -> Generator[None]:
+    """Has the traces of a filter_jit wrapper counted, and limited, by another history too."""
+    token = counters.set((*counters.get(), (wrapper, counter)))
+    try:
+        yield
+    finally:
+        counters.reset(token)

@@ -1,0 +1,123 @@
+"""One value, array or node of a call as a small description: it compares, it prints, and keeps nothing alive."""
+
+import struct
+import weakref
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from partax._compat.jax_private import is_committed
+from partax._explain.placement import sharding_text
+
+ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
+MAX_TEXT = 60
+
+
+class Part:
+    """One value, array or node of a call.
+
+    Attributes:
+      key: equal for parts that a program cannot tell apart.
+      label: what it is, such as `static int`.
+      text: its value, such as `7`.
+      refs: weak references that must live for `key` to hold, since it has their objects' addresses.
+      items: what it consists of, as pairs of a name and a part.
+      place: where an array is; empty if jax chooses, None if it has no place, as under a trace.
+      aval: jax's type of an array.
+    """
+
+    __slots__ = ("aval", "items", "key", "label", "place", "refs", "text")
+
+    def __init__(
+        self,
+        key: Any,
+        label: str,
+        text: str,
+        refs: tuple[Any, ...] = (),
+        items: tuple[tuple[str, "Part"], ...] = (),
+        place: str | None = None,
+        aval: Any = None,
+    ):
+        self.key = key
+        self.label = label
+        self.text = text
+        self.refs = refs
+        self.items = items
+        self.place = place
+        self.aval = aval
+
+    def same(self, other: "Part") -> bool:
+        """Whether a later part is one that a program cannot tell from this one."""
+        return self is other or (self.key == other.key and all(ref() is not None for ref in self.refs))
+
+    @property
+    def is_number(self) -> bool:
+        return self.key[0] in (int, float, complex)
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.text}".strip()
+
+
+def _aval_text(aval: Any) -> str:
+    inner = getattr(aval, "inner_aval", None)
+    if inner is not None:
+        return f"ref of {_aval_text(inner)}"
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or dtype is None:
+        return str(aval)
+    spec = (*(getattr(getattr(aval, "sharding", None), "spec", None) or ()), *[None] * len(shape))
+    axes = [f"{size}@{axis}" if axis is not None else str(size) for size, axis in zip(shape, spec, strict=False)]
+    text = f"{dtype}[{','.join(axes)}]" if axes else str(dtype)
+    if getattr(getattr(aval, "memory_space", None), "name", "Device") == "Host":
+        text += " in host memory"
+    return f"weak {text}" if getattr(aval, "weak_type", False) else text
+
+
+def array_part(value: Any, traced: Any) -> Part:
+    """An array leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
+    try:
+        aval = jax.typeof(traced)
+    except Exception:  # jax cannot trace it, and will say so
+        aval, text = None, f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+    else:
+        text = _aval_text(aval)
+    mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
+    place = None
+    sharding = getattr(value, "sharding", None)
+    if isinstance(value, jax.Array) and not isinstance(value, Tracer):
+        place = sharding_text(value.sharding) if is_committed(value) else ""
+    elif sharding is not None and isinstance(value, jax.ShapeDtypeStruct):
+        place = sharding_text(sharding)
+    return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)
+
+
+def atom_key(value: Any) -> tuple[type, Any]:
+    kind = type(value)
+    if kind is float:
+        return kind, struct.pack("d", value)
+    if kind is complex:
+        return kind, struct.pack("2d", value.real, value.imag)
+    if kind in (str, bytes) and len(value) > 1024:
+        return kind, (len(value), hash(value), value[:MAX_TEXT])
+    return kind, value
+
+
+def cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+
+
+def short_name(kind: type) -> str:
+    return kind.__qualname__.rsplit("<locals>.", 1)[-1]
+
+
+def class_text(kind: type) -> str:
+    return short_name(kind) if kind.__module__ == "builtins" else f"{kind.__module__}.{short_name(kind)}"
+
+
+def weak_refs(value: Any) -> tuple[Any, ...]:
+    try:
+        return (weakref.ref(value),)
+    except TypeError:
+        return ()

@@ -1,0 +1,37 @@
+"""Which values never change, so that it makes no difference whether two equal ones are one object."""
+
+from typing import Any
+
+import jax
+
+from partax._statics.type_traits import facts
+from partax._statics.user_objects import read
+
+# By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
+PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}
+_MEMBER = {"_name_", "__objclass__", "_sort_order_", "_inverted_"}
+COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+
+
+def is_plain_member(it: Any) -> bool:
+    """Whether a member of an enumeration has nothing but its name and a constant."""
+    state = dict(read(it, "__dict__", {}))
+    return is_constant(state.pop("_value_", None)) and not state.keys() - _MEMBER
+
+
+def compares_as(cls: Any, base: Any, names: tuple[str, ...] = (*COMPARING, "__hash__")) -> bool:
+    return all(getattr(cls, name) is getattr(base, name) for name in names)
+
+
+def is_constant(it: Any) -> bool:
+    """Whether it makes no difference whether two of a value, or of each in a tuple, are one object."""
+    if type(it) is tuple:
+        return all(map(is_constant, it))
+    return id(type(it)) in PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or facts(type(it)).constant
+
+
+def is_immutable(it: Any) -> bool:
+    """Whether nothing of a value can change."""
+    if type(it) in (tuple, frozenset):
+        return all(map(is_immutable, it))
+    return id(type(it)) in PLAIN or facts(type(it)).enum

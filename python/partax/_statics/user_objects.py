@@ -1,0 +1,46 @@
+"""How objects of users are asked: attributes that may raise, what a wrapper leads to, one answer for each object."""
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+
+def read(value: Any, name: str, default: Any = None) -> Any:
+    """An attribute of a user's object; the default where asking for it raises, whatever it is."""
+    try:
+        return getattr(value, name, default)
+    except MemoryError:
+        raise
+    except Exception:
+        return default
+
+
+def unwrapped(fun: Any) -> Any:
+    """The function inside of partials, methods and wrappers."""
+    for _ in range(100):
+        inner = fun.func if isinstance(fun, functools.partial) else read(fun, "__wrapped__")
+        inner = read(fun, "__func__") if inner is None else inner
+        if not callable(inner):
+            break
+        fun = inner
+    return fun
+
+
+_Asked = TypeVar("_Asked")
+_Result = TypeVar("_Result")
+
+
+def asked_once(function: Callable[[_Asked], _Result]) -> Callable[[_Asked], _Result]:
+    """Asks once of each object, by identity, as long as it lives."""
+    known: dict[int, tuple[weakref.ref[_Asked], _Result]] = {}
+
+    @functools.wraps(function)
+    def ask(it: _Asked) -> _Result:
+        found = known.get(id(it))
+        if found is None or found[0]() is not it:
+            place = id(it)
+            found = known[place] = (weakref.ref(it, lambda _: known.pop(place, None)), function(it))
+        return found[1]
+
+    return ask

@@ -1,0 +1,109 @@
+"""The plain data that the native stages give of the static part of a tree, and a walk over its nodes."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+Data = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[str, ...]]
+"""Nodes in pre-order, static values, and the names of the roots. A static value is (value,), or () where the field is
+absent, or None where it is gone."""
+
+_LEAVES = ("dynamic_leaf", "static_leaf")
+DICTS = ("dict", "ordered_dict", "default_dict")
+
+
+class Node(NamedTuple):
+    """One node.
+
+    Attributes:
+      kind: its family; a leaf of arity n > 0 stands for n leaves in a row.
+      cls: its type; None for leaves.
+      type_name: what messages call the type.
+      arity: how many children it has.
+      first: the index of its first static value.
+      children: the names of its children, or (of a registered node) the segments of their paths, if they are known.
+      fields: the names of its static fields.
+    """
+
+    kind: str
+    cls: Any
+    type_name: str
+    arity: int
+    first: int
+    children: tuple[str, ...]
+    fields: tuple[str, ...]
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.kind in _LEAVES
+
+    @property
+    def size(self) -> int:
+        """How many children of its parent it stands for."""
+        return max(self.arity, 1) if self.is_leaf else 1
+
+    @property
+    def first_key(self) -> int:
+        return self.first + (self.kind == "default_dict")
+
+
+def shown(value: Any, otherwise: str = "<{}>") -> str:
+    """The repr of a value; of one that has none the name of its type."""
+    try:
+        return repr(value)
+    except MemoryError:
+        raise
+    except Exception:
+        return otherwise.format(type(value).__name__)
+
+
+def segment(node: Node, statics: tuple[Any, ...], i: int) -> str:
+    """The step to a child."""
+    if node.kind in DICTS:
+        key = statics[node.first_key + i]
+        return f"[{shown(*key)}]" if key else "[<dropped>]"
+    if i < len(node.children):
+        return node.children[i] if node.kind == "registered" else f".{node.children[i]}"
+    return f"[<flat index {i}>]" if node.kind == "registered" else f"[{i}]"
+
+
+class _Level:
+    """The children of a node, of which `at` is the next one."""
+
+    def __init__(self, path: str, node: Node, roots: tuple[str, ...] | None = None):
+        self.path = path
+        self.node = node
+        self.at = 0
+        self._roots = roots
+
+    def child(self, statics: tuple[Any, ...], i: int) -> str:
+        if self._roots is None:
+            return self.path + segment(self.node, statics, i)
+        return self._roots[i] if i < len(self._roots) else f"arguments[{i}]"
+
+
+class Place(NamedTuple):
+    """Where a walk is: at a child of `level`, whose root has a number; or at the end of what is below `level`."""
+
+    level: _Level
+    at: int
+    root: int
+    node: Node | None
+
+
+def walk(data: Data) -> Iterator[Place]:
+    """Visits the nodes in pre-order, and each node that is no leaf once more at its end."""
+    nodes, _, roots = data
+    levels = [_Level("", Node("call", None, "", 1, 0, (), ()), roots)]
+    for fields in nodes:
+        node = Node(*fields)
+        if node.kind == "call":
+            levels = [_Level("", node, roots)]
+            continue
+        level = levels[-1]
+        place = Place(level, level.at, levels[0].at - (len(levels) > 1), node)
+        level.at += node.size
+        yield place
+        if not node.is_leaf:
+            levels.append(_Level(level.child(data[1], place.at), node))
+        while len(levels) > 1 and levels[-1].at >= levels[-1].node.arity:
+            yield Place(levels.pop(), 0, 0, None)
