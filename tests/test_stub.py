@@ -8,6 +8,7 @@ import builtins
 import importlib.metadata
 import inspect
 import pathlib
+import pickle
 import re
 from typing import Any
 
@@ -208,6 +209,18 @@ def test_a_public_name_has_an_inspectable_signature_with_a_home(name: str) -> No
     assert inspect.signature(value).parameters
     assert value.__name__ == name
     assert value.__module__.split(".")[0] == "partax"
+
+
+def test_a_public_class_is_found_where_users_find_it_so_that_pickles_outlive_our_files() -> None:
+    classes = {name: value for name in partax.__all__ if isinstance(value := getattr(partax, name), type)}
+    native = {"FlatSpec", "Static"}  # which are pickled by what they are made of
+    assert len(classes) > 10 and native < set(classes)
+    assert {name: value.__module__ for name, value in classes.items() if name not in native} == dict.fromkeys(
+        classes.keys() - native, "partax"
+    )
+    for made in (partax.by_path("a/*"), partax.SummaryRow("a", "", 1, 2, 3), partax.CacheInfo(1, 2, 3, 4, 5)):
+        data = pickle.dumps(made)
+        assert b"partax._" not in data and pickle.loads(data) == made
 
 
 def test_the_version_is_the_installed_one() -> None:

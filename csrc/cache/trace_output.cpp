@@ -122,7 +122,7 @@ class CallLeaves final : public LeafSource {
       all.push_back(own(i));
       if (!all.back()) all.back() = Ref::borrow(Py_None);
     }
-    return call_python("partax._jit.forwarded_statics", "filled", made, tuple_of(std::move(all)));
+    return call_python("partax._jit.own_statics", "filled", made, tuple_of(std::move(all)));
   }
 
  private:
@@ -184,8 +184,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     }
     return tuple_of(std::move(all));
   };
-  const Ref told =
-      call_python("partax._jit.forwarded_statics", "find_forwarded_statics", objects(arguments), objects(spec));
+  const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec));
   each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& place) {
     const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(place.get(), 0));
     own.push_back(OwnStatic{index, {}, key.statics[index].for_result()});

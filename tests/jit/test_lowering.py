@@ -319,6 +319,12 @@ def test_another_array_is_an_error_that_names_it(calls: int) -> None:
     assert_same(compiled({"a": [array(3)]}, 2), array(3) * 2)
 
 
+def test_a_key_of_another_shape_than_the_compiled_one_is_named() -> None:
+    compiled = filter_jit(lambda key: jax.random.uniform(key)).lower(jax.random.key(0)).compile()
+    with pytest.raises(TypeError, match=r"`key`: compiled for key<fry>\[\], called with key<fry>\[2\]"):
+        compiled(jax.random.split(jax.random.key(0)))
+
+
 def test_a_large_regression_is_lowered_from_shapes_and_allocates_nothing() -> None:
     rows, columns = 54203, 8563
 

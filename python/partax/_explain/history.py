@@ -21,7 +21,7 @@ from partax._explain.snapshot import Snapshot, take_snapshot
 from partax._explain.value_parts import ValueParts
 from partax._statics.user_objects import read, unwrapped
 from partax._tree.key_details import Detail, details
-from partax._tree.spec_data import Data
+from partax._tree.spec_data import SpecData
 
 _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
@@ -224,7 +224,7 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
 
 def begin_trace(
     history: History,
-    described: Data,
+    described: SpecData,
     arguments: tuple[Any, ...],
     values: tuple[Any, ...],
     tracers: tuple[Any, ...],

@@ -174,6 +174,9 @@ class Report:
         return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
 
 
+for _public in (TraceReport, KeyReport, SlowNode, FunctionReport, Report):
+    _public.__module__ = "partax"  # where users find them, and pickles too
+
 _HEADINGS = (
     "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
 )  # fmt: skip

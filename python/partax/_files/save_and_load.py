@@ -50,6 +50,9 @@ class Mismatch:
         return f"`{self.path}`: found {self.found or 'nothing'}, expected {self.expected or 'nothing'}"
 
 
+Mismatch.__module__ = "partax"  # where users find it, and pickles too
+
+
 def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> None:
     """Saves the arrays of a tree in a safetensors file, each under its path.
 

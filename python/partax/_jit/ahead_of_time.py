@@ -211,6 +211,9 @@ class Compiled:
         return None
 
 
+Traced.__module__ = Lowered.__module__ = Compiled.__module__ = "partax"  # where users find them
+
+
 def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError:
     """Says where the static part of a call differs from the compiled one."""
     for path, value in before.items():

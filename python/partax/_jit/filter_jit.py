@@ -30,6 +30,9 @@ class CacheInfo(NamedTuple):
     max_size: int
 
 
+CacheInfo.__module__ = "partax"  # where users find it, and pickles too
+
+
 def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     """How many static keys and traces the wrapper has, and how many of its calls were hits.
 

@@ -42,6 +42,9 @@ class Filter:
         return self._text
 
 
+Filter.__module__ = "partax"  # where users find it, and pickles too
+
+
 def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = None) -> Filter:
     r"""Takes leaves by their path.
 

@@ -66,6 +66,9 @@ class Summary:
         return "\n".join([text[0], rule, *shown, *([rule] if shown else []), *text[1 + len(subtrees) :]])
 
 
+Summary.__module__ = SummaryRow.__module__ = "partax"  # where users find them, and pickles too
+
+
 def _cells(line: tuple[str, SummaryRow]) -> tuple[str, ...]:
     first, row = line
     return (first, row.group, f"{row.leaves:,}", f"{row.parameters:,}", f"{row.bytes:,}")

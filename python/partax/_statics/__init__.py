@@ -1,4 +1,5 @@
-"""When two callables are the same: all that the code of one can read.
+"""What types and values are made of, and when two callables are the same: all that the code of one can read.
 
-In comes a callable; out come the checks that the native module makes of another one, or why there are none.
+In comes a type, a value or a callable; out come traits of the type, a copy of the value, or the checks that the native
+module makes of another callable, or why there are none.
 """

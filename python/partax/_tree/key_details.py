@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from partax._tree.spec_data import Data, walk
+from partax._tree.spec_data import SpecData, walk
 
 ARRAY, VALUE, RUN, NODE = range(4)
 Detail = tuple[str, int, Any]
@@ -14,7 +14,7 @@ of an OrderedDict))."""
 _LONG_RUN = 16
 
 
-def details(data: Data) -> Iterator[Detail]:
+def details(data: SpecData) -> Iterator[Detail]:
     """All that a static key tells apart, in order."""
     statics = data[1]
 

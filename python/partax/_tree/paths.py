@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from partax._tree.spec_data import DICTS, Data, segment, walk
+from partax._tree.spec_data import DICTS, SpecData, segment, walk
 
 
-def leaf_paths(data: Data) -> list[str]:
+def leaf_paths(data: SpecData) -> list[str]:
     """The path of each array leaf."""
     return [
         level.child(data[1], index + i)
@@ -16,12 +16,12 @@ def leaf_paths(data: Data) -> list[str]:
     ]
 
 
-def leaf_owners(data: Data) -> list[int]:
+def leaf_owners(data: SpecData) -> list[int]:
     """For each array leaf of a call, the index of the value that it is in."""
     return [place.root for place in walk(data) if place.node is not None and place.node.kind == "dynamic_leaf"]
 
 
-def _statics(data: Data) -> Iterator[tuple[str, int]]:
+def _statics(data: SpecData) -> Iterator[tuple[str, int]]:
     """The path and the index of each static value that is there; keys have the path of their child."""
     for level, index, _, node in walk(data):
         if node is None:
@@ -42,11 +42,11 @@ def _statics(data: Data) -> Iterator[tuple[str, int]]:
             yield from ((path + segment(node, data[1], i), node.first_key + i) for i in range(node.arity))
 
 
-def static_path(data: Data, index: int) -> str:
+def static_path(data: SpecData, index: int) -> str:
     """The path of one static value."""
     return next((path for path, i in _statics(data) if i == index), "the arguments")
 
 
-def static_values(data: Data) -> dict[str, Any]:
+def static_values(data: SpecData) -> dict[str, Any]:
     """Each static value by its path."""
     return {path: value[0] if (value := data[1][i]) else None for path, i in _statics(data)}

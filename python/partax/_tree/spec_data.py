@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-Data = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[str, ...]]
+SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[str, ...]]
 """Nodes in pre-order, static values, and the names of the roots. A static value is (value,), or () where the field is
 absent, or None where it is gone."""
 
@@ -90,7 +90,7 @@ class Place(NamedTuple):
     node: Node | None
 
 
-def walk(data: Data) -> Iterator[Place]:
+def walk(data: SpecData) -> Iterator[Place]:
     """Visits the nodes in pre-order, and each node that is no leaf once more at its end."""
     nodes, _, roots = data
     levels = [_Level("", Node("call", None, "", 1, 0, (), ()), roots)]

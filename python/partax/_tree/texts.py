@@ -3,10 +3,10 @@
 from typing import Any
 
 from partax._tree.paths import static_path
-from partax._tree.spec_data import DICTS, Data, Node, shown, walk
+from partax._tree.spec_data import DICTS, Node, SpecData, shown, walk
 
 
-def tree_text(data: Data) -> str:
+def tree_text(data: SpecData) -> str:
     """The tree as Python would print it, with `*` for array leaves. Runs the `repr` of static values."""
     nodes, statics, _ = data
 
@@ -68,7 +68,7 @@ def _cut(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
-def unlike_nodes(expected: Data, found: Data | None, type_name: str, what: str) -> str:
+def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, what: str) -> str:
     """The message for a node that is not like the one of `what` beside it.
 
     Args:
@@ -89,7 +89,7 @@ def unlike_nodes(expected: Data, found: Data | None, type_name: str, what: str) 
     return f"found {text}, expected the structure of {what}, which has {wanted} here; make both alike"
 
 
-def unequal_statics(expected: Data, found: Data, index: int, what: str) -> tuple[str, str]:
+def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) -> tuple[str, str]:
     """The path and the message for a static value that is not equal to the one of `what` beside it.
 
     Args:

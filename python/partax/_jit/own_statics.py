@@ -61,7 +61,7 @@ class _Given:
         return NOTHING if index < 0 else _Placeholder(index)
 
 
-def find_forwarded_statics(
+def find_own_statics(
     given: tuple[Any, ...], returned: tuple[Any, ...]
 ) -> tuple[tuple[_Place, ...], tuple[tuple[int, Any], ...]]:
     """Finds what of the static values in a result came in with the call. Called by C++ after a trace.
