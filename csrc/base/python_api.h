@@ -1,5 +1,9 @@
-// The only include of Python.h: owning references, checked calls, error plumbing. pybind11 is for module.cpp alone,
+// The only include of Python.h: owning references, checked calls, error plumbing. pybind11 is for registrations alone,
 // since it would take most of the time that each file needs to compile.
+//
+// The caller of any function in csrc/ must hold the GIL and references to what it passes. User code, an allocation of a
+// Python object and most calls of Python may switch threads and change any table or container: what was read before is
+// held by a reference, or read again after. Any allocation may fail.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -30,7 +34,8 @@ class PendingError {
   virtual void raise_here() const = 0;
 };
 
-// An owned reference. Releasing swaps to null first, so a destructor that re-enters sees no dangling pointer.
+// An owned reference. Releasing swaps to null first, so a destructor that re-enters sees no dangling pointer. Letting
+// go of the last one may run any Python code: the caller must not be in the middle of a change to a container.
 class Ref {
  public:
   Ref() noexcept = default;
@@ -52,7 +57,8 @@ class Ref {
     Py_XINCREF(object);
     return steal(object);
   }
-  // Takes over the result of a C API call; null means that it raised.
+  // Takes over the result of a C API call; null means that it raised. A static that is made so is tried again next
+  // time.
   static Ref checked(PyObject* object) {
     if (object == nullptr) throw PythonError{};
     return steal(object);
@@ -138,7 +144,7 @@ inline void set_python_error() noexcept {
   }
 }
 
-// Runs `body` in a C slot: no C++ exception leaves it.
+// Runs `body` in a C slot, each of which has one around it: no C++ exception leaves it.
 template <typename Result, typename Body>
 Result guarded(Result on_error, Body&& body) noexcept {
   try {
@@ -155,7 +161,8 @@ inline bool must_pass() noexcept {
   return PyErr_ExceptionMatches(PyExc_Exception) == 0 || PyErr_ExceptionMatches(PyExc_MemoryError) != 0;
 }
 
-// Clears the exception that is set, if any, where there is another way; but none that must pass.
+// Clears the exception that is set, if any, where there is another way; but none that must pass. To be called in the
+// place of PyErr_Clear, but where the exception has just been seen to be of one harmless type.
 inline void forgive() {
   if (PyErr_Occurred() == nullptr) return;
   if (must_pass()) throw PythonError{};

@@ -69,6 +69,8 @@ struct TypeInfo {
 };
 using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 
+// The caller must hold the object that it asks about: what is found of a type lives as long as that type. Whoever runs
+// Python code between finding and reading keeps it by `shared`.
 class TypeTable {
  public:
   static TypeTable& instance();
@@ -79,7 +81,8 @@ class TypeTable {
     return cached != nullptr && cached->type == type ? *cached : find_slow(object);
   }
   TypeInfoPtr shared(const TypeInfo& info) const;
-  // Of the type that this weak reference of the table's was made for.
+  // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
+  // memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
   // Counts the registrations that turned a known leaf type into a node: older keys are void.
   std::uint64_t epoch() {

@@ -10,6 +10,7 @@ namespace partax {
 Ref register_cache_type();
 // A cache for a callable that has none yet.
 Ref make_cache(PyObject* function, PyObject* options);
+// The caller must hold `object` for as long as it uses the cache.
 CallCache& cache_in(PyObject* object) noexcept;
 // What the option `callables` says.
 Callables callables_of(PyObject* options);

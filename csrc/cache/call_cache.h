@@ -5,7 +5,7 @@
 
 #include "cache/bound_call.h"
 #include "cache/entry_table.h"
-#include "tree/trace_rule.h"
+#include "tree/dynamic_rule.h"
 
 namespace partax {
 

@@ -52,6 +52,9 @@ using EntryPtr = std::shared_ptr<Entry>;
 // Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
 bool may_wait(const Entry& entry);
 
+// The caller must hold an EntryPtr to each entry that it goes on with: comparing keys runs user code, which may call
+// the same wrapper, and so may destroying an entry; both may change the table. They run where it is consistent, and a
+// key is never compared twice for one answer.
 class EntryTable {
  public:
   // Whether an entry stays when a callable of its key has died; or (`unowned`) the last of its owners.
@@ -70,6 +73,7 @@ class EntryTable {
   std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
+  // It must be in the table.
   void touch(Entry& entry) noexcept {
     entry.used = ++uses_;
     recency_.splice(recency_.begin(), recency_, entry.recency);
@@ -91,6 +95,7 @@ class EntryTable {
   void clear() noexcept;
   std::size_t size() const noexcept { return recency_.size(); }
   std::size_t max_size() const noexcept { return max_size_; }
+  // `visit` must not run Python code, nor make a Python object.
   template <typename Visit>
   void each(Visit&& visit) const {
     for (const EntryPtr& entry : recency_) visit(entry);
@@ -98,6 +103,7 @@ class EntryTable {
   int traverse(visitproc visit, void* arg) const;
 
  private:
+  // As the callback of a weak reference: it needs no memory.
   static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
   PyObject* callback();
   std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy

@@ -1,6 +1,6 @@
 #include "cache/flatten_call.h"
 
-#include "tree/described.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 
@@ -16,14 +16,14 @@ FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bo
   return options;
 }
 
-Ref described_call(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves) {
+Ref call_data(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves) {
   TreeSpec spec;
   FlattenOptions options = flatten_options(cache, call, abstract);
   options.hashed = false;
   options.keyed = true;
   const Ref names = value_names(cache.parameters, call.shape(), call.has_callable());
   flatten_call(spec, leaves, options, call.values(), call.size(), [&] { return Ref::borrow(names.get()); });
-  return described(spec, names);
+  return spec_data(spec, names);
 }
 
 }  // namespace partax

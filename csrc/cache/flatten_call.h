@@ -27,7 +27,7 @@ void flatten_call(TreeSpec& spec, LeafBuffer& leaves, const FlattenOptions& opti
   }
 }
 
-// What the values of a call are flattened to, as Python takes it: see `described`.
-Ref described_call(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves);
+// What the values of a call are flattened to, as Python takes it: see `spec_data`.
+Ref call_data(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves);
 
 }  // namespace partax

@@ -2,7 +2,7 @@
 
 #include "cache/cache_object.h"
 #include "cache/flatten_call.h"
-#include "tree/described.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 

@@ -19,7 +19,7 @@ class SharedCaches {
   EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
   std::string difference(const TreeSpec& spec) const { return table_.difference(spec, CallShape()).second; }
   void erase(const EntryPtr& entry) noexcept { table_.erase(*entry); }
-  // Visits the entries in use.
+  // Visits the entries in use; `visit` must not run Python code.
   template <typename Visit>
   void each(Visit&& visit) const {
     table_.each([&](const EntryPtr& entry) {
@@ -34,7 +34,8 @@ class SharedCaches {
 
  private:
   SharedCaches() { waiting_.reserve(kMaxWaiting + 1); }
-  // Has an entry wait whose callables are all gone, if it may.
+  // Has an entry wait whose callables are all gone, if it may. Runs as the callback of a weak reference: needs no
+  // memory.
   bool may_wait(const EntryPtr& entry) noexcept;
   template <typename Condition>
   void stop_waiting(Condition&& condition) {

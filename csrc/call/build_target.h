@@ -8,7 +8,8 @@
 namespace partax {
 
 // Python makes the jax.jit target, and may trace it to know which arguments it must not donate. Tells whether it did,
-// or another thread was first.
+// or another thread was first. The caller must keep `entry`; from the last look at what other traces forward until the
+// target is set no Python may run.
 bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves);
 
 }  // namespace partax

@@ -6,7 +6,8 @@
 
 namespace partax {
 
-// A call under way, innermost first; where a trace finds the user's arguments.
+// A call under way, innermost first; where a trace finds the user's arguments. It is a local variable of its call,
+// which must keep all that the frame borrows: the callable, the cache, the bound arguments and the entry.
 struct CallFrame {
   CallFrame(PyObject* function, CallCache& cache, const BoundCall& call, bool abstract) noexcept;
   ~CallFrame();

@@ -2,8 +2,8 @@
 
 #include "cache/flatten_call.h"
 #include "call/build_target.h"
-#include "tree/described.h"
 #include "tree/match.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {

@@ -6,7 +6,8 @@
 
 namespace partax {
 
-// The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells.
+// The entry of the call's static part, and its dynamic leaves. A new one has its target made; `is_new` tells. The frame
+// must be the innermost. Threads that miss at once get one entry, and one function for jax to trace.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
 }  // namespace partax

@@ -8,7 +8,7 @@
 #include "call/explain_failure.h"
 #include "call/find_entry.h"
 #include "call/forwarded.h"
-#include "tree/described.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {

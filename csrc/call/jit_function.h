@@ -31,6 +31,7 @@ Ref register_jit_function_types();
 Ref make_jit_function(PyObject* function, PyObject* options);
 bool is_jit_function(PyObject* object) noexcept;
 
+// The caller must hold the wrapper.
 JitFunction& as_jit(PyObject* object) noexcept;
 // The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
 Ref ready_cache(JitFunction& jit);

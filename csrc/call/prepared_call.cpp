@@ -87,7 +87,7 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
 
 Ref PreparedCall::described() const {
   LeafBuffer leaves;
-  return described_call(cache_in(cache_.get()), *call_, abstract_, leaves);
+  return call_data(cache_in(cache_.get()), *call_, abstract_, leaves);
 }
 
 Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {

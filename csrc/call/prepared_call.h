@@ -18,7 +18,7 @@ class PreparedCall {
 
   // The same program's call with other arguments, or null if their static part differs.
   std::unique_ptr<PreparedCall> rebind(PyObject* args, PyObject* kwargs) const;
-  // What this call, or one with other arguments, is flattened to: see `described`.
+  // What this call, or one with other arguments, is flattened to: see `spec_data`.
   Ref described() const;
   Ref described_of(PyObject* args, PyObject* kwargs) const;
   // Lets go of the arguments; only `rebind` and `described_of` may follow.

@@ -3,10 +3,10 @@
 #include "base/binding.h"
 #include "cache/trace_output.h"
 #include "call/call_frame.h"
+#include "call/explain_retrace.h"
 #include "call/jit_function.h"
 #include "call/prepared_call.h"
 #include "call/trace.h"
-#include "call/trace_record.h"
 
 namespace py = pybind11;
 

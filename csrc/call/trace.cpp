@@ -6,9 +6,9 @@
 #include "cache/shared_caches.h"
 #include "cache/trace_output.h"
 #include "call/call_frame.h"
-#include "call/trace_record.h"
-#include "tree/described.h"
+#include "call/explain_retrace.h"
 #include "tree/rebuild.h"
+#include "tree/spec_data.h"
 #include "tree/static_node.h"
 
 namespace partax {

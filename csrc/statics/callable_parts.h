@@ -48,6 +48,7 @@ auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
 
 // Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
+// A part is borrowed: `same` must hold it before it runs Python code.
 template <typename Same>
 bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
   const auto dictionary = [](PyObject** dict) {

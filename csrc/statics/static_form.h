@@ -90,7 +90,8 @@ void each_attribute(PyObject* value, Visit&& visit) {
   for (const Slot& slot : info->slots) visit(slot.name.get(), Ref::borrow(slot.of(value)));
 }
 
-// Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place.
+// Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place. `visit`
+// may run code that changes the value: each step looks at its size again.
 template <typename Visit>
 void each_item(PyObject* value, Form form, Visit&& visit) {
   const auto located = [&](const Ref& item, auto&& segment) {

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "base/python_api.h"
+#include "tree/dynamic_rule.h"
 #include "tree/leaf_buffer.h"
-#include "tree/trace_rule.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
 
 // True, with the dynamic leaves appended to `leaves`, if the values have the static part `spec` (sealed). Runs user
-// code only for registered nodes, for static values that are not the identical object, and for `rule` (may be null).
-// Raises PythonError.
+// code only for registered nodes, for static values that are not the identical object, and for `rule` (may be null);
+// allocates nothing per leaf. The caller must keep `spec`, whatever that code does to its entry. Raises PythonError.
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
                 const TraceRule* rule);
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);

@@ -1,11 +1,11 @@
 #include "tree/register_tree.h"
 
 #include "base/binding.h"
-#include "tree/described.h"
 #include "tree/equinox.h"
 #include "tree/flatten.h"
 #include "tree/match.h"
 #include "tree/rebuild.h"
+#include "tree/spec_data.h"
 #include "tree/static_node.h"
 
 namespace py = pybind11;
@@ -76,7 +76,7 @@ void register_tree(py::module_& module) {
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def("dynamic_paths",
            [](const Spec& spec) {
-             return give(call_python("partax._tree.paths", "leaf_paths", described(spec.loose, root_of(spec.root))));
+             return give(call_python("partax._tree.paths", "leaf_paths", spec_data(spec.loose, root_of(spec.root))));
            })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
@@ -101,7 +101,7 @@ void register_tree(py::module_& module) {
         LeafBuffer leaves;
         const std::string name = exact_text(root.ptr());
         const TreeSpec spec = flatten_tree(tree.ptr(), name, leaves);
-        return py::make_tuple(give(described(spec, root_of(name))), as_list(leaves));
+        return py::make_tuple(give(spec_data(spec, root_of(name))), as_list(leaves));
       },
       "(parts, array leaves) of a tree.", py::arg("tree"), py::arg("root"));
   const py::object static_nodes = give(register_static_node_types());

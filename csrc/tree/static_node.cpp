@@ -7,7 +7,7 @@
 
 #include "base/error_path.h"
 #include "statics/static_value.h"
-#include "tree/described.h"
+#include "tree/spec_data.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
@@ -162,7 +162,7 @@ PyObject* node_repr(PyObject* self) noexcept {
     return exact_unicode(
                name +
                exact_text(
-                   call_python("partax._tree.texts", "tree_text", described(part_of(self).tree, root_of(""))).get()) +
+                   call_python("partax._tree.texts", "tree_text", spec_data(part_of(self).tree, root_of(""))).get()) +
                ")")
         .release();
   });

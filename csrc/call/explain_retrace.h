@@ -32,7 +32,7 @@ class TraceRecorder {
 Ref call_under_way();
 // What the innermost call, which has not traced, is compiled for.
 void set_record(PyObject* record) noexcept;
-// The innermost call: (what it is flattened to, as `described` gives it, array leaves).
+// The innermost call: (what it is flattened to, as `spec_data` gives it, array leaves).
 Ref describe_call();
 
 }  // namespace partax

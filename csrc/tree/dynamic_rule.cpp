@@ -1,4 +1,4 @@
-#include "tree/trace_rule.h"
+#include "tree/dynamic_rule.h"
 
 #include "base/error_path.h"
 

@@ -1,4 +1,4 @@
-#include "tree/described.h"
+#include "tree/spec_data.h"
 
 #include "tree/equinox.h"
 
@@ -15,7 +15,7 @@ std::vector<Ref> field_names(const Node& node) {
   return names;
 }
 
-Ref described_node(const Node& node, const std::vector<std::string>* segments) {
+Ref node_data(const Node& node, const std::vector<std::string>* segments) {
   std::vector<Ref> children;
   if (segments != nullptr) {
     for (const std::string& segment : *segments) children.push_back(exact_unicode(segment));
@@ -30,7 +30,7 @@ Ref described_node(const Node& node, const std::vector<std::string>* segments) {
 }
 
 // () where the field is absent, None where the value is gone.
-Ref described_static(const StaticValue& held) {
+Ref static_data(const StaticValue& held) {
   if (held.absent()) return Ref::checked(PyTuple_New(0));
   const Ref value = held.value();
   return value ? Ref::checked(PyTuple_Pack(1, value.get())) : Ref::borrow(Py_None);
@@ -38,14 +38,14 @@ Ref described_static(const StaticValue& held) {
 
 }  // namespace
 
-Ref described(const TreeSpec& spec, const Ref& roots) {
+Ref spec_data(const TreeSpec& spec, const Ref& roots) {
   std::vector<Ref> nodes, statics;
   std::size_t registered = 0;
   for (const Node& node : spec.nodes) {
     const bool keyed = node.kind == Kind::kRegistered && registered < spec.segments.size();
-    nodes.push_back(described_node(node, keyed ? &spec.segments[registered++] : nullptr));
+    nodes.push_back(node_data(node, keyed ? &spec.segments[registered++] : nullptr));
   }
-  for (const StaticValue& held : spec.statics) statics.push_back(described_static(held));
+  for (const StaticValue& held : spec.statics) statics.push_back(static_data(held));
   return Ref::checked(
       PyTuple_Pack(3, tuple_of(std::move(nodes)).get(), tuple_of(std::move(statics)).get(), roots.get()));
 }
@@ -54,7 +54,7 @@ Ref root_of(const std::string& name) { return Ref::checked(PyTuple_Pack(1, exact
 
 std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index) {
   return exact_text(
-      call_python("partax._tree.paths", "static_path", described(spec, roots), Ref::checked(PyLong_FromSize_t(index)))
+      call_python("partax._tree.paths", "static_path", spec_data(spec, roots), Ref::checked(PyLong_FromSize_t(index)))
           .get());
 }
 

@@ -6,9 +6,9 @@
 
 namespace partax {
 
-// (nodes, static values, roots) as partax._tree.described takes it. `roots`: a tuple with the name of the tree, or with
+// (nodes, static values, roots) as partax._tree.spec_data takes it. `roots`: a tuple with the name of the tree, or with
 // one for each value of a call.
-Ref described(const TreeSpec& spec, const Ref& roots);
+Ref spec_data(const TreeSpec& spec, const Ref& roots);
 // The tuple of one root.
 Ref root_of(const std::string& name);
 

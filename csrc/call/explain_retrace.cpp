@@ -1,9 +1,9 @@
-#include "call/trace_record.h"
+#include "call/explain_retrace.h"
 
 #include <algorithm>
 
 #include "cache/flatten_call.h"
-#include "tree/described.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {
@@ -25,7 +25,7 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
-  record_ = call_python("partax._explain.history", "begin_trace", history, described(spec, names_of(frame)),
+  record_ = call_python("partax._explain.history", "begin_trace", history, spec_data(spec, names_of(frame)),
                         tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
                         truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
                         exact_unicode(frame.entry->difference));
@@ -80,8 +80,8 @@ Ref describe_call() {
     throw PythonError{};
   }
   LeafBuffer leaves;
-  const Ref described = described_call(frame->cache, frame->call, frame->abstract, leaves);
-  return Ref::checked(PyTuple_Pack(2, described.get(), leaves.tuple().get()));
+  const Ref data = call_data(frame->cache, frame->call, frame->abstract, leaves);
+  return Ref::checked(PyTuple_Pack(2, data.get(), leaves.tuple().get()));
 }
 
 }  // namespace partax
