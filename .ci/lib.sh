@@ -22,8 +22,8 @@ numeric_tests=(
   tests/jit/test_donation.py
   tests/jit/test_filter_jit.py
   tests/partition/test_flat_partition.py::test_dictionaries_of_arrays_go_through_jax
-  tests/partition/test_flat_spec_jit.py::test_arrays_and_spec_through_a_jitted_step
-  tests/partition/test_flat_spec_jit.py::test_vmap_grad_scan_and_checkpoint_take_them
+  tests/partition/test_flat_spec.py::test_arrays_and_spec_through_a_jitted_step
+  tests/partition/test_flat_spec.py::test_vmap_grad_scan_and_checkpoint_take_them
   tests/jit/test_forwarding.py
   tests/jit/test_grad.py
   tests/partition/test_groups.py

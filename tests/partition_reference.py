@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
+import numpy as np
+import pytest
 
 import partax
+from partax import is_array
 from reference import aux_of, canonical
+from trees import Bag, Cell, Layer
 
 IsLeaf = Callable[[Any], bool] | None
 Key = Any  # an entry of a key path of jax
@@ -343,3 +348,25 @@ def taken(tree: Any, f: Any, **options: Any) -> list[str]:
     assert_identical(partax.filter(tree, f, **options), first)
     assert_identical(partax.filter(tree, f, inverse=True, **options), rest)
     return paths_in(first)
+
+
+# --- cases
+
+
+# As the model writes them; `for_partax` makes those that users write.
+FILTERS: dict[str, tuple[Any, ...]] = {
+    "no filter": (),
+    "one": (is_array,),
+    "predicates": (is_array, callable, lambda x: isinstance(x, int)),
+    "bools": (False, True, True),
+    "types": (jax.Array, np.ndarray, (int, str), Layer, list),
+    "nodes": (Layer, Bag, (tuple, Cell), eqx.Module),
+    "paths": (Glob("**/weight"), Glob("{0,a,layers}/**"), Regex("b"), Glob("*/*/*")),
+    "all kinds": (Not(is_array), Layer, Glob("**/0"), False, is_array),
+}
+over_filters = pytest.mark.parametrize("filters", [pytest.param(f, id=name) for name, f in FILTERS.items()])
+
+
+def reread(tree: Any) -> Any:
+    """The tree as jax writes it: it sorts the keys of dicts."""
+    return jax.tree.map(lambda x: x, tree)

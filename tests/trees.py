@@ -132,6 +132,21 @@ def make_model(depth: int = 2, *, scale: Any = 2, start: float = 0.0) -> Model:
     return Model([Layer(array(3, 3, start=start), array(3), scale=scale) for _ in range(depth)])
 
 
+def network() -> Any:
+    """Two linear layers, a convolution, and a linear layer inside another module."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    return {
+        "layers": [
+            eqx.nn.Linear(2, 3, key=keys[0]),
+            eqx.nn.Conv2d(1, 1, 1, key=keys[1]),
+            eqx.nn.Sequential([eqx.nn.Linear(3, 2, use_bias=False, key=keys[2])]),
+        ],
+        "head": eqx.nn.Linear(2, 1, key=keys[3]),
+        "scale": jnp.ones(()),
+        "name": "network",
+    }
+
+
 def absent_layer() -> Layer:
     """A module one of whose fields is not there, as inside ``__init__`` or after surgery."""
     layer = Layer(array(2, 2), array(2))

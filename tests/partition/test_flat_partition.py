@@ -18,12 +18,11 @@ import pytest
 import partax
 import partition_reference as reference
 from partax import by_path, flat_combine, flat_partition, is_array
-from partition_reference import assert_identical, assert_identical_dicts, for_partax
-from test_filters import network
-from test_partition_parts import over_filters, reread
-from trees import Bag, Layer, Pair, Tray, array, assert_close, make_model, over_samples
+from partition_reference import assert_identical, assert_identical_dicts, for_partax, over_filters, reread
+from trees import Bag, Layer, Pair, Tray, array, assert_close, make_model, network, over_samples
 
-over_separators = pytest.mark.parametrize("separator", [None, "/", ".", "", " -> "], ids=repr)
+SEPARATORS = (None, "/", ".", "", " -> ")
+over_separators = pytest.mark.parametrize("separator", SEPARATORS, ids=repr)
 
 
 # --- where the leaves are, and their keys
@@ -31,17 +30,17 @@ over_separators = pytest.mark.parametrize("separator", [None, "/", ".", "", " ->
 
 @over_samples
 @over_filters
-@over_separators
-def test_keys_leaves_and_order_are_the_slow_model_s(make: Any, filters: tuple[Any, ...], separator: str | None) -> None:
+def test_keys_leaves_and_order_are_the_slow_model_s(make: Any, filters: tuple[Any, ...]) -> None:
     tree = make()
-    spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator)
-    expected = reference.flat_partition(tree, filters, separator=separator)
-    assert len(dicts) == len(expected) == len(filters) + 1
-    for found, wanted in zip(dicts, expected, strict=True):
-        assert_identical_dicts(found, wanted)
-    assert spec.paths == tuple(reference.keys_of(reference.places(tree), separator))
-    assert_identical(flat_combine(spec, *dicts), reread(tree))
-    assert_identical(flat_combine(spec, *reversed(dicts)), reread(tree))
+    for separator in SEPARATORS:
+        spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator)
+        expected = reference.flat_partition(tree, filters, separator=separator)
+        assert len(dicts) == len(expected) == len(filters) + 1
+        for found, wanted in zip(dicts, expected, strict=True):
+            assert_identical_dicts(found, wanted)
+        assert spec.paths == tuple(reference.keys_of(reference.places(tree), separator))
+        assert_identical(flat_combine(spec, *dicts), reread(tree))
+        assert_identical(flat_combine(spec, *reversed(dicts)), reread(tree))
 
 
 def test_keys_as_users_read_them() -> None:
@@ -170,18 +169,18 @@ def test_dictionaries_of_arrays_go_through_jax() -> None:
 
 @over_samples
 @over_filters
-@over_separators
-def test_rest_static_gives_one_value_fewer(make: Any, filters: tuple[Any, ...], separator: str | None) -> None:
+def test_rest_static_gives_one_value_fewer(make: Any, filters: tuple[Any, ...]) -> None:
     tree = make()
-    spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator, rest="static")
-    expected = reference.flat_partition(tree, filters, separator=separator)
-    assert len(dicts) == len(filters)
-    for found, wanted in zip(dicts, expected, strict=False):
-        assert_identical_dicts(found, wanted)
-    in_dicts = [key for key in reference.keys_of(reference.places(tree), separator) if key not in expected[-1]]
-    assert list(spec.paths) == in_dicts
-    for order in (dicts, dicts[::-1]):
-        assert_identical(flat_combine(spec, *order), reread(tree))
+    for separator in SEPARATORS:
+        spec, *dicts = flat_partition(tree, *map(for_partax, filters), separator=separator, rest="static")
+        expected = reference.flat_partition(tree, filters, separator=separator)
+        assert len(dicts) == len(filters)
+        for found, wanted in zip(dicts, expected, strict=False):
+            assert_identical_dicts(found, wanted)
+        in_dicts = [key for key in reference.keys_of(reference.places(tree), separator) if key not in expected[-1]]
+        assert list(spec.paths) == in_dicts
+        for order in (dicts, dicts[::-1]):
+            assert_identical(flat_combine(spec, *order), reread(tree))
 
 
 def test_the_rest_in_the_spec_is_not_asked_for() -> None:
