@@ -85,7 +85,7 @@ std::string registered_segment(PyObject* node, Py_ssize_t index) {
 
 std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
   std::vector<std::string> segments;
-  Ref pairs = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", node));
+  Ref pairs = Ref::steal(PyObject_CallOneArg(hooks().flatten_one_level_with_keys.get(), node));
   Ref children;
   if (pairs && PyTuple_Check(pairs.get())) {
     children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));

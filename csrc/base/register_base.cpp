@@ -10,12 +10,15 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-void configure(const py::object& default_dict, const py::object& registry, const py::object& jax_array,
+void configure(const py::object& default_dict, const py::object& flatten_one_level,
+               const py::object& flatten_one_level_with_keys, const py::object& is_node, const py::object& jax_array,
                const py::object& jax_array_type, const py::object& registered) {
   hooks().default_dict.set(default_dict.ptr());
-  hooks().registry.set(registry.ptr());
+  hooks().flatten_one_level.set(flatten_one_level.ptr());
+  hooks().flatten_one_level_with_keys.set(flatten_one_level_with_keys.ptr());
+  hooks().is_node.set(is_node.ptr());
   hooks().jax_array.set(jax_array.ptr());
-  hooks().jax_array_type.set(jax_array_type.ptr());
+  hooks().jax_array_type.set(null_if_none(jax_array_type));
   hooks().registered.set(null_if_none(registered));
 }
 
@@ -30,8 +33,8 @@ const char* node_kind(const py::object& object) {
 
 void register_base(py::module_& module) {
   module.def("configure_base", &configure, "Sets what every stage needs of Python and jax.", py::kw_only(),
-             py::arg("default_dict"), py::arg("registry"), py::arg("jax_array"), py::arg("jax_array_type"),
-             py::arg("registered"));
+             py::arg("default_dict"), py::arg("flatten_one_level"), py::arg("flatten_one_level_with_keys"),
+             py::arg("is_node"), py::arg("jax_array"), py::arg("jax_array_type"), py::arg("registered"));
   module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
   const py::object predicates = give(predicate_functions());
   const char* names[] = {"is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like"};

@@ -122,7 +122,7 @@ bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
     if (builtin.type != type) continue;
     info.kind = builtin.kind;
     info.sort = builtin.sort;
-    return info.is_installed = true;
+    return info.is_builtin = info.is_installed = true;
   }
   return false;
 }
@@ -169,17 +169,24 @@ void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
 }
 
 void TypeTable::refresh_registrations() {
-  registrations_ = PyDict_GET_SIZE(hooks().registered.get());
-  // Asking the dictionary may run a metaclass's __hash__, so the table is left alone until that is over.
+  const Ref registered = Ref::borrow(hooks().registered.get());
+  if (!registered && !hooks().is_node) return;  // partax is being imported
+  if (registered) registrations_ = PyDict_GET_SIZE(registered.get());
+  const auto is_node = [&](PyObject* type) {
+    if (registered) return checked_int(PyDict_Contains(registered.get(), type)) == 1;
+    const Ref answer = Ref::checked(PyObject_CallOneArg(hooks().is_node.get(), type));
+    return checked_int(PyObject_IsTrue(answer.get())) == 1;
+  };
+  // Asking may run a metaclass's __hash__, so the table is left alone until that is over.
   std::vector<Ref> leaves;
   for (const auto& [type, info] : types_) {
     const bool may_change = info->kind == Kind::kStaticLeaf || info->kind == Kind::kNamedTuple;
-    if (may_change) leaves.push_back(info->weak_type);
+    if (may_change && !info->is_builtin) leaves.push_back(info->weak_type);
   }
   bool changed = false;
   for (const Ref& weak_type : leaves) {
     Ref type = weak_target(weak_type.get());
-    if (!type || checked_int(PyDict_Contains(hooks().registered.get(), type.get())) == 0) continue;
+    if (!type || !is_node(type.get())) continue;
     forget(reinterpret_cast<PyTypeObject*>(type.get()), weak_type.get());
     changed = true;
   }

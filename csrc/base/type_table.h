@@ -60,6 +60,7 @@ struct TypeInfo {
   std::vector<Slot> slots;        // those of its instances
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
+  bool is_builtin = false;    // one that is read so whatever is registered
   bool is_installed = false;  // Python or an installed library defines it
   bool is_constant = false;   // instances never change, and == tells them apart
   bool is_enum = false;       // instances are the members of an enumeration
@@ -84,9 +85,11 @@ class TypeTable {
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
   // memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
-  // Counts the registrations that turned a known leaf type into a node: older keys are void.
+  // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
+  // dictionary of them, each known leaf type is asked about each time, which runs Python.
   std::uint64_t epoch() {
-    if (hooks().registered && PyDict_GET_SIZE(hooks().registered.get()) != registrations_) refresh_registrations();
+    PyObject* registered = hooks().registered.get();
+    if (registered == nullptr || PyDict_GET_SIZE(registered) != registrations_) refresh_registrations();
     return epoch_;
   }
 

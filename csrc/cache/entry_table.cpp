@@ -120,6 +120,7 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   if (EntryPtr found = find(spec, shape)) return found;
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
+  entry->epoch = TypeTable::instance().epoch();
   // Python has run: another thread may have added the key.
   for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
     known = additions_;
@@ -127,7 +128,6 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   }
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();
-  entry->epoch = TypeTable::instance().epoch();
   entry->used = ++uses_;
   std::list<EntryPtr> place(1, entry);
   enlist(entry);

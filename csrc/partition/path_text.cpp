@@ -30,7 +30,7 @@ void PathText::pop() {
 PyObject* PathText::key_entry(std::size_t index) {
   Level& level = levels_[index];
   if (!level.entries) {
-    level.entries = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level_with_keys", level.step.parent));
+    level.entries = Ref::steal(PyObject_CallOneArg(hooks().flatten_one_level_with_keys.get(), level.step.parent));
     if (level.entries && PyTuple_Check(level.entries.get())) {
       level.entries = Ref::steal(PySequence_Tuple(PyTuple_GET_ITEM(level.entries.get(), 0)));  // the list may change
     }

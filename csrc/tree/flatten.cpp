@@ -44,7 +44,7 @@ Ref keys_in_order(PyObject* dict, Kind kind) {
 }
 
 OneLevel flatten_registered(PyObject* node) {
-  Ref pair = Ref::steal(call_method(hooks().registry.get(), "flatten_one_level", node));
+  Ref pair = Ref::steal(PyObject_CallOneArg(hooks().flatten_one_level.get(), node));
   if (!pair) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
   if (!PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) {
     throw WalkError::diagnosed(PyExc_TypeError,
@@ -327,7 +327,7 @@ void Flattener::registered(PyObject* object, std::size_t index) {
   below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
   if (options_.rebuildable) {
     try {
-      spec_.treedefs.push_back(call_python("partax._compat.node_families", "one_level", object));
+      spec_.treedefs.push_back(call_python("partax._compat.jax_private", "one_level", object));
     } catch (const PythonError&) {
       throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
     }

@@ -245,7 +245,7 @@ class Rebuilder {
       // The treedef holds the first aux data, which somebody may have changed since, or none.
       const Ref aux = static_value(node.first_static);
       const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
-      treedef = call_python("partax._compat.node_families", "treedef_of", type(node), aux, arity);
+      treedef = call_python("partax._compat.jax_private", "treedef_of", type(node), aux, arity);
     }
     const Ref children = tuple(node);
     return Ref::checked(call_method(treedef.get(), "unflatten", children.get()));

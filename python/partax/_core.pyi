@@ -127,7 +127,14 @@ class TreeSpec:
     def __eq__(self, other: object, /) -> bool: ...
 
 def configure_base(
-    *, default_dict: type[Any], registry: Any, jax_array: type[Any], jax_array_type: type[Any], registered: Any
+    *,
+    default_dict: type[Any],
+    flatten_one_level: Any,
+    flatten_one_level_with_keys: Any,
+    is_node: Any,
+    jax_array: type[Any],
+    jax_array_type: type[Any] | None,
+    registered: Any,
 ) -> None: ...
 def configure_statics(*, partial: type[Any], jitted: type[Any], treedef: type[Any]) -> None: ...
 def configure_tree(*, missing: Any, wrapper_names: tuple[str, ...]) -> None: ...

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
-from jax.core import Tracer
 
 from partax import _core
 from partax._compat.jax_private import under_trace
@@ -123,7 +122,7 @@ class _Limited:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _is_traced((args, kwargs)):
+        if under_trace():
             return self._traced_call(args, kwargs)
         if isinstance(self._fun, _core.JitFunction):
             with limited(self._fun, self._history):
@@ -147,11 +146,6 @@ class _Limited:
         if name == self._history.name:
             record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), Occasion())
             self._history.end(record, False)
-
-
-def _is_traced(arguments: Any) -> bool:
-    known = under_trace()
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments)) if known is None else known
 
 
 def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Snapshot:

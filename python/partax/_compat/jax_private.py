@@ -1,50 +1,155 @@
-"""The only file that uses names of jax that are not public; each has a public fallback."""
+"""The only file that uses names of jax that are not public. Each is taken by `_name` or `_attribute`, with the public
+names that serve where it is gone, and what that costs.
+"""
 
 import contextlib
+import contextvars
 import functools
+import importlib
+import io
 import logging
 import operator
-from collections.abc import Callable, Mapping
+import pickle
+import weakref
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import jax
 
 
+def _name(name: str) -> Any:
+    """What jax has by this dotted name, or None where it has none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return None
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """An attribute of an object of jax's, or None where it has none."""
+    return getattr(owner, name, None)
+
+
+# --- nodes of trees
+
+
 def registered_nodes() -> dict[type, Any] | None:
     """jax's dictionary of registered node types, or None where this jax has none.
 
-    Its length tells when a class has been registered after partax saw it as a leaf. Without it, a class has to be
-    registered before its first use in a filtered call.
+    Its length tells when a class has been registered after partax saw it as a leaf. Without it, each call asks
+    `jax.tree_util.is_tree_node` about each class of leaves that partax knows. NamedTuples and dataclasses are then read
+    and rebuilt by jax, not by their fields: some microseconds a node.
     """
-    try:
-        from jax._src.tree_util import _registry
-    except ImportError:
+    registered = _name("jax._src.tree_util._registry")
+    return registered if isinstance(registered, dict) else None
+
+
+def _first_only() -> Callable[[Any], bool]:
+    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first.
+
+    Also the node itself, where it is its own child.
+    """
+    is_root = iter((True,))
+    return lambda _: not next(is_root, False)
+
+
+def _flattened(node: Any) -> tuple[list[Any], Any] | None:
+    if not jax.tree_util.is_tree_node(type(node)):
         return None
-    return _registry if isinstance(_registry, dict) else None
+    children, treedef = jax.tree.flatten(node, is_leaf=_first_only())
+    return children, treedef.node_data()[1]
 
 
-def concrete_array_type() -> type:
-    """The type of concrete arrays, `jaxlib`'s ArrayImpl.
+def _flattened_with_keys(node: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
+    if not jax.tree_util.is_tree_node(type(node)):
+        return None
+    pairs, treedef = jax.tree_util.tree_flatten_with_path(node, is_leaf=_first_only())
+    return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
 
-    The fallback finds it by making an array, which starts jax's backends.
+
+_registry = _name("jax.tree_util.default_registry")
+
+# (children, aux data) of a node, None of a leaf. The fallback has jax flatten a tree: a microsecond more for each node.
+flatten_one_level: Callable[[Any], Any] = _attribute(_registry, "flatten_one_level") or _flattened
+# The same with pairs of a key and a child.
+flatten_one_level_with_keys: Callable[[Any], Any] = (
+    _attribute(_registry, "flatten_one_level_with_keys") or _flattened_with_keys
+)
+
+
+def one_level(node: Any) -> Any:
+    """The treedef of a node whose children are leaves, by which the node is rebuilt."""
+    treedef = jax.tree.structure(node, is_leaf=_first_only())
+    if _new_treedef is None:
+        _keep_form(treedef)
+    return treedef
+
+
+def treedef_of(cls: type, aux: Any, num_children: int) -> Any:
+    """The treedef of a node of `cls` with this aux data, whose children are leaves.
+
+    The fallback makes it from the pickled treedef of another such node that `one_level` has seen: some 20 microseconds.
     """
-    try:
-        from jax._src.array import ArrayImpl
-    except ImportError:
-        return type(jax.numpy.zeros(()))
-    return ArrayImpl
+    if _new_treedef is None:
+        return _from_form(cls, aux, num_children)
+    return _new_treedef(_registry, (cls, aux), [jax.tree.structure(0)] * num_children)
 
 
-def ref_types() -> tuple[type, ...]:
-    """The types of mutable array references, which jax.jit traces though they are no `jax.Array`."""
-    public = getattr(jax, "Ref", None) or getattr(getattr(jax, "ref", None), "Ref", None)
-    if isinstance(public, type):
-        return (public,)
-    try:
-        from jax._src.core import Ref
-    except ImportError:
-        return ()
-    return (Ref,) if isinstance(Ref, type) else ()
+_new_treedef: Callable[..., Any] | None = (
+    _attribute(jax.tree_util.PyTreeDef, "from_node_data_and_children") if _registry is not None else None
+)
+
+# For a class and a number of children, the pickled treedef, in which the class, the aux data and what else is no part
+# of it stand by name: so it keeps nothing alive.
+_forms: weakref.WeakKeyDictionary[type, dict[int, bytes]] = weakref.WeakKeyDictionary()
+_parts: dict[str, Any] = {}  # by type; jax's registry, which is one
+
+
+def _keep_form(treedef: Any) -> None:
+    cls, aux = treedef.node_data()
+    forms = _forms.setdefault(cls, {})
+    if treedef.num_leaves in forms:
+        return
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj: Any) -> Any:
+            if obj is None or isinstance(obj, int):
+                return None
+            if obj is aux or obj is cls:
+                return "aux" if obj is aux else "class"
+            kind = type(obj)
+            if kind.__module__.startswith("jaxlib") and obj is not treedef:
+                _parts[kind.__qualname__] = obj
+                return kind.__qualname__
+            return None
+
+    data = io.BytesIO()
+    Pickler(data, pickle.HIGHEST_PROTOCOL).dump(treedef)
+    forms[treedef.num_leaves] = data.getvalue()
+
+
+def _from_form(cls: type, aux: Any, num_children: int) -> Any:
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, pid: Any) -> Any:
+            return _parts[pid] if pid in _parts else {"aux": aux, "class": cls}[pid]
+
+    return Unpickler(io.BytesIO(_forms[cls][num_children])).load()
+
+
+# --- arrays
+
+
+def concrete_array_type() -> type | None:
+    """The type of concrete arrays, `jaxlib`'s ArrayImpl; None where this jax does not tell.
+
+    Then the first array that comes tells it, as making one here would start jax's backends.
+    """
+    found = _name("jax._src.array.ArrayImpl")
+    return found if isinstance(found, type) else None
+
+
+# --- functions and programs
 
 
 # Where the function is from, which is no option but a part of the function itself.
@@ -63,14 +168,14 @@ def jit_parts(jitted: Any) -> tuple[Any, Any] | None:
 
     Without them two such functions are one static value only if they are one object.
     """
-    info = getattr(jitted, "_jit_info", None)
+    info = _attribute(jitted, "_jit_info")
     read = _options_reader(type(info))
     return None if read is None else (jitted.__wrapped__, read(info))
 
 
 def jit_options(jitted: Any) -> dict[str, Any] | None:
     """The options of a `jax.jit` by name, or None where this jax does not tell them."""
-    info: Any = getattr(jitted, "_jit_info", None)
+    info = _attribute(jitted, "_jit_info")
     if _options_reader(type(info)) is None:
         return None
     return {name: value for name, value in info._asdict().items() if name not in _NO_OPTIONS}
@@ -81,26 +186,20 @@ def direct_call(compiled: Any) -> Callable[..., Any]:
 
     The fallback is the compiled function itself, which costs a Python call more.
     """
-    call = getattr(compiled, "_call", None)
+    call = _attribute(compiled, "_call")
     return call if callable(call) else compiled
-
-
-def is_committed(array: jax.Array) -> bool:
-    """Whether an array is bound to its devices; True where this jax does not tell."""
-    return bool(getattr(array, "_committed", True))
 
 
 def context_mesh() -> Any:
     """The mesh with devices that `jax.set_mesh` has set, also while a function is traced; None where there is none.
 
-    The fallback knows of none.
+    The fallback knows of none: explanations of traces then do not tell that it has changed.
     """
-    try:
-        from jax._src.mesh import get_concrete_mesh
-    except ImportError:
-        return None
-    mesh: Any = get_concrete_mesh()
+    mesh = None if _concrete_mesh is None else _concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
+
+
+_concrete_mesh: Callable[[], Any] | None = _name("jax._src.mesh.get_concrete_mesh")
 
 
 _latest: tuple[Any, dict[str, Any]] = (None, {})
@@ -109,20 +208,22 @@ _latest: tuple[Any, dict[str, Any]] = (None, {})
 def configuration() -> dict[str, Any]:
     """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes.
 
-    The fallback knows a few public options only.
+    The fallback knows a few public options only: explanations tell of no others.
     """
     global _latest
-    try:
-        from jax._src.config import trace_context, trace_context_names
-
-        context, names = trace_context(), trace_context_names()
-    except (ImportError, NotImplementedError):
+    if _context is not None and _context_names is not None:
+        context, names = _context(), _context_names()
+    else:
         names = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
         context = tuple(getattr(jax.config, name, None) for name in names)
     latest = _latest  # another thread may replace it
     if context != latest[0]:
         _latest = latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
     return latest[1]
+
+
+_context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_context")
+_context_names: Callable[[], tuple[str, ...]] | None = _name("jax._src.config.trace_context_names")
 
 
 def _plain(value: Any) -> Any:
@@ -142,21 +243,168 @@ def is_jaxpr(value: Any) -> bool:
     return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
 
 
+def under_trace() -> bool:
+    """Whether some function is being traced in this thread.
+
+    The fallback asks for the mesh, which jax refuses to tell then: a microsecond more.
+    """
+    if _is_clean is not None:
+        return not _is_clean()
+    try:
+        jax.sharding.get_mesh()
+    except ValueError:
+        return True
+    return False
+
+
+_is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
+
+
 def only_unexplained_misses(explained: Callable[[], bool]) -> None:
     """Keeps those of jax's own explanations of cache misses from its log that are `explained` better.
 
-    Without a fallback: then both are in the log.
+    Where their logger has another name, both are in the log.
     """
-    with contextlib.suppress(ImportError):
-        from jax._src.interpreters import partial_eval
+    module = _name("jax._src.interpreters.partial_eval")
+    if module is not None:
+        logging.getLogger(module.__name__).addFilter(lambda _: not explained())
 
-        logging.getLogger(partial_eval.__name__).addFilter(lambda _: not explained())
+
+# --- what jax does without saying so
+
+_probing: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_probing", default=False)
 
 
-def under_trace() -> bool | None:
-    """Whether some function is being traced in this thread; None where this jax does not tell."""
+def is_probe() -> bool:
+    """Whether jax works for a question of this file in this thread, and for nothing of the user's."""
+    return _probing.get()
+
+
+@contextlib.contextmanager
+def _probe() -> Generator[None]:
+    token = _probing.set(True)
     try:
-        from jax._src.core import trace_state_clean
-    except ImportError:
+        yield
+    finally:
+        _probing.reset(token)
+
+
+_SCALAR = jax.ShapeDtypeStruct((), "float32")
+
+
+@functools.cache
+def _shares_traces() -> bool:
+    runs: list[Any] = []
+
+    def probe(x: Any) -> Any:
+        runs.append(x)
+        return x
+
+    with _probe():
+        for donated in ((), (0,)):
+            jax.jit(probe, donate_argnums=donated).trace(_SCALAR)
+    return len(runs) == 1
+
+
+def traced_once(function: Callable[..., Any], traced: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]:
+    """A function for another `jax.jit`, which is not to run `function` again that has been traced for these leaves.
+
+    It is the function itself, since jax keeps traces by function. The fallback gives the traced program out for the
+    first trace; where jax forgets that trace, the function runs again.
+
+    Args:
+      function: of the leaves.
+      traced: the `jax.stages.Traced` of it.
+      leaves: for which it has been traced.
+
+    Returns:
+      The function for the other `jax.jit`.
+    """
+    if _shares_traces():
+        return function
+    waiting = [(traced.jaxpr, jax.tree.structure(traced.out_info), list(map(_type_text, leaves)))]
+
+    @functools.wraps(function)
+    def target(*arrays: Any) -> Any:
+        if waiting and waiting[0][2] == list(map(_type_text, arrays)):
+            program, structure, _ = waiting.pop()
+            from jax.extend.core import jaxpr_as_fun  # here, to import partax sooner
+
+            return jax.tree.unflatten(structure, jaxpr_as_fun(program)(*arrays))
+        return function(*arrays)
+
+    target.__dict__.update(function.__dict__)
+    return target
+
+
+def _type_text(array: Any) -> str:
+    kind = jax.typeof(array)
+    return f"{getattr(kind, 'dtype', kind)} {getattr(kind, 'shape', ())} {getattr(kind, 'weak_type', False)}"
+
+
+# The stages of a program, by the events that `jax.monitoring` has for them. These names are not promised: where another
+# one names a function, a small program is compiled once to hear which event is of which stage, some 50 ms. Where none
+# comes at all, reports have no seconds of lowering and compiling, and nothing is told of what is compiled again.
+_stages = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
+# Where it does not come, what is compiled again is told when it is lowered or compiled, not before.
+_BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
+_heard: list[str] | None = None  # events of the probe that name a function
+_have_asked = False
+
+
+def stage_of(event: str, details: Mapping[str, Any]) -> str | None:
+    """Which stage has taken the time that an event tells: `trace`, `lower`, `compile`, or None for none of them."""
+    if is_probe():
+        if _heard is not None and function_name(details):
+            _heard.append(event)
         return None
-    return not trace_state_clean()
+    if event not in _stages and not _have_asked and function_name(details):
+        _ask_for_stages()
+    return _stages.get(event)
+
+
+def function_name(details: Mapping[str, Any]) -> str:
+    """The name of the function that an event is about; empty where there is none."""
+    return next((value for value in details.values() if isinstance(value, str)), "")
+
+
+def is_before_compiling(event: str) -> bool:
+    """Whether jax is about to compile, in this thread."""
+    return event == _BEFORE_COMPILING and not is_probe()
+
+
+@functools.cache
+def tells_traces() -> bool:
+    """Whether jax tells of traces at all."""
+    return _ask_for_stages("trace")
+
+
+def _ask_for_stages(*only: str) -> bool:
+    global _heard, _have_asked
+
+    def probe(x: Any) -> Any:
+        return x
+
+    program: Any = jax.jit(probe)
+    steps = {
+        "trace": lambda jitted: jitted.trace(_SCALAR),
+        "lower": lambda it: it.lower(),
+        "compile": lambda it: it.compile(),
+    }
+    heard_all = True
+    with _probe():
+        for stage, step in steps.items():
+            if only and stage not in only:
+                break
+            _heard = heard = []
+            program = step(program)
+            for event in heard:
+                _stages.setdefault(event, stage)
+            heard_all = heard_all and stage in map(_stages.get, heard)
+    _heard = None
+    _have_asked = _have_asked or not only
+    return heard_all

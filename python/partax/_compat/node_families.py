@@ -13,17 +13,22 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._compat.jax_private import concrete_array_type, ref_types, registered_nodes
+from partax._compat.jax_private import (
+    concrete_array_type,
+    flatten_one_level,
+    flatten_one_level_with_keys,
+    one_level,
+    registered_nodes,
+)
 
 # (kind, names of the children, names of the static fields)
 Description = tuple[str, tuple[str, ...], tuple[str, ...]]
 
-_REGISTRY = jax.tree_util.default_registry
 _LEAVES = (
-    ("jax_array", (concrete_array_type(), jax.Array)),
+    ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),
     ("numpy_array", np.ndarray),
     ("numpy_scalar", np.generic),
-    ("ref", ref_types()),
+    ("ref", jax.Ref),
     ("abstract", jax.ShapeDtypeStruct),
     ("float", (float, complex)),
     ("int", int),
@@ -61,34 +66,61 @@ def _plain_instance_dict(obj: Any, names: tuple[str, ...]) -> bool:
 
 
 def _describe_module(obj: Any) -> Description | None:
-    """An Equinox module, if its registered flatten function does what the native one does."""
+    """An Equinox module, if its registered functions do what the native stages do."""
     cls = type(obj)
     fields = dataclasses.fields(cls)
     children = tuple(f.name for f in fields if not f.metadata.get("static", False))
     statics = tuple(f.name for f in fields if f.metadata.get("static", False))
-    if not _plain_instance_dict(obj, children + statics):
-        return None
-    _core.configure_tree(missing=_missing(), wrapper_names=_WRAPPER_NAMES)
-    values = obj.__dict__
     missing = _missing()
-    plain = len(values) == len(fields)
-    wrapper = missing if plain else tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
-    found, aux = _REGISTRY.flatten_one_level(obj)
-    expected = [values.get(name, missing) for name in children]
-    expected_aux = [wrapper, *(values.get(name, missing) for name in statics)]
-    if not _identical(found, expected) or not isinstance(aux, tuple) or len(aux) != len(expected_aux):
+    if missing is None or not _plain_instance_dict(obj, children + statics):
         return None
-    same_wrapper = aux[0] is missing if plain else _identical(aux[0], expected_aux[0])
-    if not same_wrapper or not _identical(aux[1:], expected_aux[1:]):
+    _core.configure_tree(missing=missing, wrapper_names=_WRAPPER_NAMES)
+    values = dict(obj.__dict__)
+    given = [(name, values[name]) for name in children if name in values]
+    wrapper: Any = missing
+    if len(values) != len(fields):
+        wrapper = tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
+        given += zip(_WRAPPER_NAMES, wrapper, strict=True)
+    given += [(name, values[name]) for name in statics if name in values]
+    try:
+        found, aux = flatten_one_level(obj)
+        again = one_level(obj).unflatten(found)
+    except Exception:
+        return None
+    if not _identical(found, [values.get(name, missing) for name in children]):
+        return None
+    if type(aux) is not tuple or len(aux) != 1 + len(statics) or type(again) is not cls:
+        return None
+    if not (aux[0] is missing if wrapper is missing else type(aux[0]) is tuple and _identical(aux[0], wrapper)):
+        return None
+    if not _identical(aux[1:], [values.get(name, missing) for name in statics]):
+        return None
+    rebuilt = again.__dict__
+    if list(rebuilt) != [name for name, _ in given] or not _identical(rebuilt.values(), [value for _, value in given]):
         return None
     return ("module", children, statics)
 
 
+@functools.cache
 def _missing() -> Any:
-    """Equinox's marker of an absent field, as its flatten functions give it."""
-    from equinox._module import _flatten
+    """Equinox's marker of an absent field, as its flatten functions give it; None where they do not as expected.
 
-    return _flatten.MISSING
+    A module without its field tells it, and which names Equinox keeps of wrapped modules.
+    """
+    module: Any = _equinox().Module
+
+    class Probe(module):
+        field: Any
+
+    empty = object.__new__(Probe)
+    wrapper = tuple(object() for _ in _WRAPPER_NAMES)
+    try:
+        (missing,), _ = flatten_one_level(empty)
+        empty.__dict__.update(zip(_WRAPPER_NAMES, wrapper, strict=True))
+        _, (kept, *_) = flatten_one_level(empty)
+    except Exception:
+        return None
+    return missing if type(kept) is tuple and _identical(kept, wrapper) else None
 
 
 def _identical(left: Any, right: Any) -> bool:
@@ -102,7 +134,7 @@ def _describe_dataclass(obj: Any) -> Description | None:
     if not dataclasses.is_dataclass(cls):
         return None
     try:
-        pairs, aux = _REGISTRY.flatten_one_level_with_keys(obj)
+        pairs, aux = flatten_one_level_with_keys(obj)
     except Exception:
         return None
     children = tuple(key.name for key, _ in pairs if isinstance(key, jax.tree_util.GetAttrKey))
@@ -126,7 +158,25 @@ def _is_native_dataclass(cls: type) -> bool:
     registered = registered_nodes()
     entry = None if registered is None else registered.get(cls)
     flatten = getattr(entry, "to_iter", None)
-    return "register_dataclass" in getattr(flatten, "__qualname__", "")
+    return "register_dataclass" in getattr(flatten, "__qualname__", "") and _calls_dataclasses()
+
+
+@functools.cache
+def _calls_dataclasses() -> bool:
+    """Whether jax rebuilds such a class by calling it, and does not set the fields of an empty instance."""
+    made: list[Any] = []
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(init=False)
+    class Probe:
+        field: Any
+
+        def __init__(self, field: Any):
+            made.append(field)
+            self.field = field
+
+    jax.tree.map(_identity, Probe(0))
+    return len(made) == 2
 
 
 def _describe_node(obj: Any) -> Description:
@@ -141,7 +191,11 @@ def _leaf_sort(obj: Any, cls: type) -> str:
     for sort, kinds in _LEAVES:
         if issubclass(cls, kinds):
             return sort
-    return "jax_array" if cls.__module__.startswith("jax") and isinstance(obj, jax.Array) else "other"
+    if not cls.__module__.startswith("jax") or not isinstance(obj, jax.Array):
+        return "other"
+    if concrete_array_type() is None and not jnp.issubdtype(obj.dtype, jax.dtypes.extended):
+        _configure_base(cls)
+    return "jax_array"
 
 
 def describe(obj: Any) -> Description:
@@ -149,24 +203,12 @@ def describe(obj: Any) -> Description:
     cls = type(obj)
     if cls in (_core.FlatSpec, _core.Static):
         return ("static", (), ())
-    if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in (registered_nodes() or ()):
+    registered = registered_nodes()
+    if registered is not None and issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in registered:
         return ("named_tuple", tuple(cls._fields), ())  # type: ignore[attr-defined]
-    if _REGISTRY.is_node(cls):
+    if jax.tree_util.is_tree_node(cls):
         return _describe_node(obj)
     return (_leaf_sort(obj, cls), (), ())
-
-
-def one_level(node: Any) -> Any:
-    """The treedef of a node whose children are leaves, by which the node is rebuilt."""
-    # Everything but the root, which is asked about first, is a leaf; also the node itself where it is its own child.
-    is_root = iter((True,))
-    return jax.tree.structure(node, is_leaf=lambda _: not next(is_root, False))
-
-
-def treedef_of(cls: type, aux: Any, num_children: int) -> Any:
-    """The treedef of a node of `cls` with this aux data, whose children are leaves."""
-    leaf = jax.tree.structure(0)
-    return jax.tree_util.PyTreeDef.from_node_data_and_children(_REGISTRY, (cls, aux), [leaf] * num_children)
 
 
 def simple_key(entry: Any) -> str:
@@ -182,15 +224,21 @@ def _identity(x: Any) -> Any:
     return x
 
 
-def install() -> None:
-    """Connects the native stages with jax. Called once, when partax is imported."""
+def _configure_base(jax_array_type: type | None) -> None:
     _core.configure_base(
         default_dict=collections.defaultdict,
-        registry=_REGISTRY,
+        flatten_one_level=flatten_one_level,
+        flatten_one_level_with_keys=flatten_one_level_with_keys,
+        is_node=jax.tree_util.is_tree_node,
         jax_array=jax.Array,
-        jax_array_type=concrete_array_type(),
+        jax_array_type=jax_array_type,
         registered=registered_nodes(),
     )
+
+
+def install() -> None:
+    """Connects the native stages with jax. Called once, when partax is imported."""
+    _configure_base(concrete_array_type())
     _core.configure_statics(
         partial=functools.partial,
         jitted=type(jax.jit(_identity)),

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from partax._compat.jax_private import flatten_one_level
 from partax._tree.key_details import NODE, Detail
 
 _flatten_costs: weakref.WeakKeyDictionary[type, float] = weakref.WeakKeyDictionary()
@@ -30,6 +31,6 @@ def time_flatten_functions(described: list[Detail], arguments: tuple[Any, ...]) 
         costs: list[float] = []
         for _ in range(3 if node is not None else 0):
             start = time.perf_counter()
-            jax.tree_util.default_registry.flatten_one_level(node)
+            flatten_one_level(node)
             costs.append(time.perf_counter() - start)
         _flatten_costs[kind] = 1e6 * min(costs, default=0.0)

@@ -10,19 +10,12 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
+from partax._compat.jax_private import function_name, is_before_compiling, stage_of, tells_traces
 from partax._jit.ahead_of_time import record_at_work
 from partax._tree.key_details import details
 
 if TYPE_CHECKING:
     from partax._explain.record import Record
-
-_STAGES = {
-    "/jax/core/compile/jaxpr_trace_duration": "trace",
-    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
-    "/jax/core/compile/backend_compile_duration": "compile",
-}
-
-_BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
 
 _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
 
@@ -54,7 +47,13 @@ def count_others() -> dict[str, Other]:
 
 @contextlib.contextmanager
 def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
-    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
+    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled.
+
+    Raises:
+      RuntimeError: jax tells of no traces.
+    """
+    if not tells_traces():
+        raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
     token = _watcher.set(seen)
     try:
         yield
@@ -63,16 +62,16 @@ def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
 
 
 def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
-    stage = _STAGES.get(event)
+    stage = stage_of(event, kwargs)
     if stage is None:
         return
     watcher = _watcher.get()
     if watcher is not None and stage == "trace":
-        watcher(str(kwargs.get("fun_name")))
+        watcher(function_name(kwargs))
     record = _record_of_call()
     if record is None:
         if _others is not None and _core.call_under_way() is None:
-            name = str(kwargs.get("fun_name"))
+            name = function_name(kwargs)
             name = name[4:-1] if name.startswith("jit(") else name
             other = _others.setdefault(name, Other())
             other.seconds += duration_secs
@@ -88,7 +87,7 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
 
 
 def _on_event(event: str, **_: Any) -> None:
-    if event == _BEFORE_COMPILING:
+    if is_before_compiling(event):
         _record_of_call()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from partax._compat.jax_private import is_committed
 from partax._explain.placement import sharding_text
 
 ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
@@ -86,7 +85,7 @@ def array_part(value: Any, traced: Any) -> Part:
     place = None
     sharding = getattr(value, "sharding", None)
     if isinstance(value, jax.Array) and not isinstance(value, Tracer):
-        place = sharding_text(value.sharding) if is_committed(value) else ""
+        place = sharding_text(value.sharding) if value.committed else ""
     elif sharding is not None and isinstance(value, jax.ShapeDtypeStruct):
         place = sharding_text(sharding)
     return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)

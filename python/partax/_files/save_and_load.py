@@ -9,7 +9,6 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from partax._compat.jax_private import is_committed
 from partax._files.file_format import (
     FLOAT4,
     RESERVED_NAME,
@@ -266,7 +265,7 @@ def _alike(array: Any, leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray):
         return array if leaf.dtype.byteorder != ">" else array.byteswap().view(leaf.dtype)
     if isinstance(leaf, jax.Array):
-        return _placed(array, leaf.sharding if is_committed(leaf) else None)
+        return _placed(array, leaf.sharding if leaf.committed else None)
     return _placed(array, leaf.sharding)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from partax import _core
+from partax._compat.jax_private import traced_once
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, option_names
@@ -154,9 +155,9 @@ def build_target(
     if not traced.donatable and options.out_shardings is None:
         return jax.jit(function, **keywords), bytes(given)
 
-    # What to donate and how the outputs are sharded depends on the result; jax shares this trace with the target below,
-    # because it is a trace of the same function object.
-    node = jax.jit(function, **keywords).trace(*leaves).out_info
+    # What to donate and how the outputs are sharded depends on the result; the target below has this trace too.
+    first = jax.jit(function, **keywords).trace(*leaves)
+    node = first.out_info
     forwarded, out_shardings = _core.output_info(node)
     donated = traced.donatable - {*forwarded, *kept}
     if donated:
@@ -165,4 +166,4 @@ def build_target(
             given[i] = True
     if out_shardings is not None:
         keywords["out_shardings"] = _core.with_children(node, out_shardings)
-    return jax.jit(function, **keywords), bytes(given)
+    return jax.jit(traced_once(function, first, leaves), **keywords), bytes(given)

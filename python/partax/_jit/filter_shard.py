@@ -43,7 +43,7 @@ def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     shardings = array_shardings(sharding, tree, "sharding", "tree", _can_be_placed)
     spec, arrays, rest = flat_partition(tree, _can_be_placed)
     chosen = {path: _checked(path, one) for path, one in zip(arrays, shardings, strict=True) if one is not None}
-    inside = bool(under_trace())
+    inside = under_trace()
     groups: dict[_Place, list[str]] = {}
     for path in chosen:
         groups.setdefault(_place_of(arrays[path], inside), []).append(path)

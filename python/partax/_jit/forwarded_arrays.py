@@ -8,7 +8,7 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from partax import _core
-from partax._compat.jax_private import is_committed, under_trace
+from partax._compat.jax_private import under_trace
 
 _USED = "use a buffer that was previously donated in the same call to Execute()"
 _TWICE = "donate the same buffer twice in Execute()"
@@ -24,7 +24,7 @@ def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
     else:
         value = np.array(value)  # a copy: on the CPU jax would share the user's memory, which may change later
     for array in inputs:
-        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not is_committed(array):
+        if isinstance(array, Tracer) or not isinstance(array, jax.Array) or not array.committed:
             continue
         sharding = array.sharding
         if isinstance(sharding, jax.sharding.NamedSharding):
@@ -51,7 +51,7 @@ def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
             continue
         if leaves[i].is_deleted():
             raise _deleted(target, leaves, i)
-        if _donation_of(leaves, donated, i) is not None and not _is_traced(leaves):
+        if _donation_of(leaves, donated, i) is not None and not under_trace():
             raise _given_away(target, leaves, donated, i)
 
 
@@ -74,12 +74,6 @@ def raise_lost(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int,
 def _runs_without_jit() -> bool:
     """Whether functions run as they are: then nothing is donated, and jax gives deleted arrays back too."""
     return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
-
-
-def _is_traced(leaves: tuple[Any, ...]) -> bool:
-    """Whether the call is a part of another program, in which jax donates nothing."""
-    known = under_trace()
-    return any(isinstance(leaf, Tracer) for leaf in leaves) if known is None else known
 
 
 def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:

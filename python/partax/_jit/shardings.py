@@ -10,7 +10,6 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from partax import _core
-from partax._compat.jax_private import is_committed
 from partax._jit.options import Options, is_traced_array
 from partax._jit.parameters import option_names, value_names
 from partax._tree.array_text import array_text
@@ -92,7 +91,7 @@ def _fits(leaf: Any, sharding: Sharding) -> bool:
         sharding.shard_shape(leaf.shape)
     except ValueError:
         return False
-    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array) or not is_committed(leaf):
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array) or not leaf.committed:
         return True
     return leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
 

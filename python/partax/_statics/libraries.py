@@ -8,6 +8,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.experimental
+
 from partax._statics.user_objects import read
 
 # What these give is nowhere in reach: a clock, chance, the environment, a file, names that are made up.
@@ -27,11 +30,9 @@ _OUTSIDE = {
     "importlib": "import_module reload",
     "inspect": "currentframe stack",
     "sys": "_getframe",
-    # What is handed to these reads what it holds when the program runs.
-    "jax._src.callback": "pure_callback io_callback",
-    "jax._src.debugging": "debug_callback",
-    "equinox._callback": "filter_pure_callback",
 }
+# What is handed to these reads what it holds when the program runs. Found as what they are, wherever they are defined.
+_CALLBACKS = (jax.pure_callback, jax.experimental.io_callback, jax.debug.callback)
 
 
 @functools.cache
@@ -89,6 +90,8 @@ def is_of_library(value: Any) -> bool:
 
 def reads_outside(value: Any) -> bool:
     """Whether what a function of Python gives depends on more than its arguments."""
+    if any(value is callback for callback in (*_CALLBACKS, read(sys.modules.get("equinox"), "filter_pure_callback", _CALLBACKS))):
+        return True
     module = read(value, "__module__")
     return isinstance(module, str) and read(value, "__name__") in _OUTSIDE.get(module, "").split()
 

@@ -333,7 +333,7 @@ class _Walk:
         self._read(found, (".__class__", ".<content>", *names))
 
 
-_ARRAYS = (concrete_array_type(), jax.Array)
+_ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 _REGISTRATIONS = (type(vars(abc.ABC)["_abc_impl"]), lambda _: (abc.get_cache_token(),))
 _BY_TYPE: dict[int, Callable[[_Walk, Any], None]] = {
     id(tuple): _Walk._tuple,
