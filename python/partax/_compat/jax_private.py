@@ -61,21 +61,18 @@ def _flattened(node: Any) -> tuple[list[Any], Any] | None:
     return children, treedef.node_data()[1]
 
 
-def _flattened_with_keys(node: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
-    if not jax.tree_util.is_tree_node(type(node)):
-        return None
-    pairs, treedef = jax.tree_util.tree_flatten_with_path(node, is_leaf=_first_only())
-    return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
-
-
 _registry = _name("jax.tree_util.default_registry")
 
 # (children, aux data) of a node, None of a leaf. The fallback has jax flatten a tree: a microsecond more for each node.
 flatten_one_level: Callable[[Any], Any] = _attribute(_registry, "flatten_one_level") or _flattened
-# The same with pairs of a key and a child.
-flatten_one_level_with_keys: Callable[[Any], Any] = (
-    _attribute(_registry, "flatten_one_level_with_keys") or _flattened_with_keys
-)
+
+
+def flatten_one_level_with_keys(node: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
+    """The same with pairs of a key and a child. (jax's registry gives each field of a NamedTuple the first one's key.)"""
+    if not jax.tree_util.is_tree_node(type(node)):
+        return None
+    pairs, treedef = jax.tree_util.tree_flatten_with_path(node, is_leaf=_first_only())
+    return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
 
 
 def one_level(node: Any) -> Any:

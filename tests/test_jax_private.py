@@ -1,0 +1,99 @@
+"""Guards that partax works, if slower, where a name of jax that is not public is gone: each one alone, and all at once."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import partax
+from without_private_names import private_names
+
+_PACKAGE = pathlib.Path(partax.__file__).parent
+_FILE = _PACKAGE / "_compat" / "jax_private.py"
+_NAMES = private_names(_FILE.read_text())
+
+_Ask = Callable[[list[str]], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def without() -> Iterator[_Ask]:
+    """Runs what users do in a process in which jax is imported, these names are gone, and then partax is imported."""
+    script = pathlib.Path(__file__).with_name("without_private_names.py")
+    if not hasattr(os, "fork"):
+        pytest.skip("the processes are forked")
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as server:
+
+        def ask(names: list[str]) -> dict[str, Any]:
+            assert server.stdin is not None and server.stdout is not None
+            server.stdin.write(json.dumps(names) + "\n")
+            server.stdin.flush()
+            return json.loads(server.stdout.readline())
+
+        yield ask
+        assert server.stdin is not None
+        server.stdin.close()
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_all_works_without(name: str, without: _Ask) -> None:
+    answer = without([name])
+    assert not answer["failures"], "\n".join(answer["failures"])
+    assert answer["asked"] == [name], "partax does not ask for it: nothing has been tested"
+
+
+def test_all_works_without_any_of_them(without: _Ask) -> None:
+    answer = without(_NAMES)
+    assert not answer["failures"], "\n".join(answer["failures"])
+    # What names a registry or says nothing else where another one is gone is not asked for.
+    assert len(answer["asked"]) > len(_NAMES) / 2
+
+
+def test_all_works_with_them(without: _Ask) -> None:
+    answer = without([])
+    assert not answer["failures"], "\n".join(answer["failures"])
+
+
+_MODULES_OF_THEIRS = ("jax", "jaxlib", "equinox", "flax")
+
+
+def _uses(source: str) -> Iterator[str]:
+    """What a file imports of private modules, and the attributes it has of modules of jax's that begin with `_`."""
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [node.value] if node.value.replace(".", "").replace("_", "").isalnum() else []
+            if node.value.startswith("/jax/"):
+                yield node.value
+        for name in names:
+            first, *others = name.split(".")
+            if first in _MODULES_OF_THEIRS and (
+                first == "jaxlib" and others or any(part.startswith("_") and part[1:2] != "_" for part in others)
+            ):
+                yield name
+
+
+def test_private_names_are_in_one_file_alone() -> None:
+    """So that the tests above are about all of them."""
+    assert "jax._src.core" in list(_uses("from jax import _src\nimport jax._src.core"))
+    for file in _PACKAGE.rglob("*.py"):
+        found = sorted(set(_uses(file.read_text())))
+        if file == _FILE:
+            found = [name for name in found if name not in _NAMES]
+        assert not found, f"{file.relative_to(_PACKAGE)}: {found}"
