@@ -25,12 +25,18 @@ bool has_inexact_dtype(PyObject* object) {
 
 bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
+void limit_to_place(Reach& reach, PyObject* object, Place place) noexcept {
+  if (place == Place::kInstance) limit(reach, Reach::kTypeUnlessConvertible);
+  if (place == Place::kAnywhere || PyType_Check(object)) limit(reach, Reach::kObject);
+}
+
 // The object's `__jax_array__`, or empty. An error other than its absence is raised.
-Ref array_conversion(PyObject* object) {
-  Ref found = maybe_attribute(object, "__jax_array__");
-  if (found) return found;
-  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw PythonError{};
-  PyErr_Clear();
+Ref array_conversion(PyObject* object, Reach& reach) {
+  const Place place = place_of(object, array_conversion_name());
+  limit_to_place(reach, object, place);
+  if (place == Place::kNowhere) return {};
+  Ref found = optional_attribute(object, array_conversion_name());
+  if (found) limit(reach, Reach::kObject);
   return found;
 }
 
@@ -63,18 +69,30 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-bool holds(Predicate predicate, PyObject* object, bool& by_type) {
+PyObject* array_conversion_name() {
+  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__jax_array__")));
+  return name->get();
+}
+
+bool plainly_converts_not(PyObject* object, Reach& reach) {
+  const Place place = place_of(object, array_conversion_name());
+  if (place == Place::kAnywhere) return false;
+  limit_to_place(reach, object, place);
+  return place == Place::kNowhere || !optional_attribute(object, array_conversion_name());
+}
+
+bool holds(Predicate predicate, PyObject* object, Reach& reach) {
   const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
   const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
   switch (TypeTable::instance().find(object).sort) {
     case LeafSort::kTracer:
-      by_type = false;
+      limit(reach, Reach::kObject);
       return is_jax_array(object) && (!inexact || has_inexact_dtype(object));
     case LeafSort::kJaxArray:
     case LeafSort::kNumpyArray:
     case LeafSort::kNumpyScalar:
       if (!inexact) return true;
-      by_type = false;
+      limit(reach, Reach::kObject);
       return has_inexact_dtype(object);
     case LeafSort::kBoolOrInt:
       return like && !inexact;
@@ -85,16 +103,15 @@ bool holds(Predicate predicate, PyObject* object, bool& by_type) {
     case LeafSort::kOther:
       break;
   }
-  if (!like || PyUnicode_CheckExact(object) || object == Py_None) return false;
-  by_type = false;  // it may have `__jax_array__` or not
-  const Ref conversion = array_conversion(object);
+  if (!like) return false;
+  const Ref conversion = array_conversion(object, reach);
   if (!conversion || !inexact) return static_cast<bool>(conversion);
   return has_inexact_dtype(Ref::checked(PyObject_CallNoArgs(conversion.get())).get());
 }
 
 bool holds(Predicate predicate, PyObject* object) {
-  bool by_type = true;
-  return holds(predicate, object, by_type);
+  Reach reach = Reach::kType;
+  return holds(predicate, object, reach);
 }
 
 Ref predicate_functions() {

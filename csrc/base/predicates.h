@@ -2,14 +2,19 @@
 #pragma once
 
 #include "base/python_api.h"
+#include "base/type_lookup.h"
 
 namespace partax {
 
 enum class Predicate : std::uint8_t { kIsArray, kIsArrayLike, kIsInexactArray, kIsInexactArrayLike };
 
 bool holds(Predicate predicate, PyObject* object);
-// The same; `by_type` is cleared where another object of the same type might give another answer.
-bool holds(Predicate predicate, PyObject* object, bool& by_type);
+// The same; `reach` is limited to how far the answer goes.
+bool holds(Predicate predicate, PyObject* object, Reach& reach);
+
+// `__jax_array__`, interned. Whether an object has none, as far as that is seen without code of users.
+PyObject* array_conversion_name();
+bool plainly_converts_not(PyObject* object, Reach& reach);
 
 // Python functions for the four, in the order of the enum; and which of them `function` is, or -1.
 Ref predicate_functions();

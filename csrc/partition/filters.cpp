@@ -13,47 +13,20 @@ bool is_union(PyObject* object) noexcept {
   return std::strcmp(name, "types.UnionType") == 0 || std::strcmp(name, "typing.Union") == 0;
 }
 
-// Whether isinstance with this class on the right is answered by type.__instancecheck__.
-bool has_plain_check(PyObject* cls) {
-  if (PyType_CheckExact(cls)) return true;
-  const Ref ours = attribute(reinterpret_cast<PyObject*>(Py_TYPE(cls)), "__instancecheck__");
-  const Ref plain = attribute(reinterpret_cast<PyObject*>(&PyType_Type), "__instancecheck__");
-  return ours.get() == plain.get();
-}
-
-// Whether `__class__` of this type's instances is their type.
-bool tells_its_class(PyTypeObject* type) {
-  if (type->tp_getattro != PyObject_GenericGetAttr || type->tp_mro == nullptr) return false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (base == &PyBaseObject_Type) return true;
-    if (!(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
-    const Ref dict = attribute(reinterpret_cast<PyObject*>(base), "__dict__");
-    const Ref name = Ref::checked(PyUnicode_InternFromString("__class__"));
-    if (checked_int(PySequence_Contains(dict.get(), name.get())) == 1) return false;
+// The classes that a class or a union stands for; a union with other members stands for itself.
+void append_classes(PyObject* item, std::vector<ClassTest>& classes) {
+  if (is_union(item)) {
+    const Ref members = attribute(item, "__args__");
+    const Py_ssize_t count = PyTuple_Check(members.get()) ? PyTuple_GET_SIZE(members.get()) : 0;
+    Py_ssize_t known = 0;
+    while (known < count && PyType_Check(PyTuple_GET_ITEM(members.get(), known))) ++known;
+    for (Py_ssize_t i = 0; i < count && known == count; ++i) classes.emplace_back(PyTuple_GET_ITEM(members.get(), i));
+    if (count != 0 && known == count) return;
   }
-  return false;
+  classes.emplace_back(item);
 }
 
 }  // namespace
-
-bool is_instance(PyObject* object, PyObject* type, bool& by_type) {
-  PyTypeObject* actual = Py_TYPE(object);
-  if (type == hooks().jax_array.get()) {
-    const TypeInfo& info = TypeTable::instance().find(object);
-    if (info.sort != LeafSort::kTracer) return info.sort == LeafSort::kJaxArray;
-    by_type = false;
-  } else if (PyType_Check(type) && has_plain_check(type)) {
-    if (PyType_IsSubtype(actual, reinterpret_cast<PyTypeObject*>(type)) != 0) return true;
-    if (tells_its_class(actual)) return false;
-    by_type = false;
-  } else {
-    by_type = false;
-  }
-  const int answer = PyObject_IsInstance(object, type);
-  if (answer < 0) throw WalkError::from_user_code("asking isinstance about");
-  return answer == 1;
-}
 
 FilterPtr FilterReader::read(PyObject* object) {
   auto filter = std::make_shared<Filter>();
@@ -86,16 +59,17 @@ FilterPtr FilterReader::read(PyObject* object) {
   }
   filter->op = Filter::Op::kCallable;
   filter->object = Ref::borrow(object);
+  filter->known = known_function(object);
   return filter;
 }
 
 bool FilterReader::read_type(PyObject* object, Filter& filter) {
-  std::vector<Ref> types;
+  std::vector<ClassTest> types;
   const bool is_tuple = PyTuple_CheckExact(object);
   for (Py_ssize_t i = 0; i < (is_tuple ? PyTuple_GET_SIZE(object) : 1); ++i) {
     PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : object;
     if (!PyType_Check(item) && !is_union(item)) return false;
-    types.push_back(Ref::borrow(item));
+    append_classes(item, types);
   }
   if (types.empty()) return false;
   filter.types = std::move(types);

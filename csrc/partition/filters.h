@@ -5,6 +5,8 @@
 
 #include "base/hooks.h"
 #include "base/predicates.h"
+#include "partition/class_test.h"
+#include "partition/known_functions.h"
 #include "partition/path_glob.h"
 
 namespace partax {
@@ -19,14 +21,41 @@ struct Filter {
   enum class Op : std::uint8_t { kBool, kBuiltin, kCallable, kType, kGlob, kRegex, kAny, kAll, kNot, kPrefix };
 
   Op op = Op::kBool;
-  bool value = false;                         // kBool
-  Predicate predicate = Predicate::kIsArray;  // kBuiltin
-  Ref object;                                 // kCallable: itself; kRegex: its `search`; kPrefix: the tree
-  std::vector<Ref> types;                     // kType
-  std::shared_ptr<const PathGlob> glob;       // kGlob
-  std::size_t atom = 0;                       // kType, kGlob: a number of its own
-  std::vector<FilterPtr> members;             // kAny, kAll, kNot
-  bool has_prefix = false;                    // itself or a member is a prefix tree
+  bool value = false;                          // kBool
+  Predicate predicate = Predicate::kIsArray;   // kBuiltin
+  Ref object;                                  // kCallable: itself; kRegex: its `search`; kPrefix: the tree
+  std::shared_ptr<const KnownFunction> known;  // kCallable: what it answers without a call, or null
+  std::vector<ClassTest> types;                // kType
+  std::shared_ptr<const PathGlob> glob;        // kGlob
+  std::size_t atom = 0;                        // kType, kGlob: a number of its own
+  std::vector<FilterPtr> members;              // kAny, kAll, kNot
+  bool has_prefix = false;                     // itself or a member is a prefix tree
+};
+
+// The filters that stand at one place of the tree.
+struct FilterSet {
+  std::size_t serial = 0;  // tells it apart from sets that were dropped before
+  std::vector<FilterPtr> filters;
+  std::vector<const Filter*> types;  // every type inside
+  std::vector<const Filter*> globs;  // every glob inside
+  bool has_prefix = false;
+  bool has_path = false;  // any filter that asks for paths
+  bool asks_abc = false;  // any type that is abstract
+
+  void add(FilterPtr filter) {
+    has_prefix = has_prefix || filter->has_prefix;
+    survey(*filter);
+    filters.push_back(std::move(filter));
+  }
+
+ private:
+  void survey(const Filter& filter) {
+    if (filter.op == Filter::Op::kType) types.push_back(&filter);
+    if (filter.op == Filter::Op::kGlob) globs.push_back(&filter);
+    has_path = has_path || filter.op == Filter::Op::kGlob || filter.op == Filter::Op::kRegex;
+    for (const ClassTest& type : filter.types) asks_abc = asks_abc || type.asks_abc();
+    for (const FilterPtr& member : filter.members) survey(*member);
+  }
 };
 
 // Reads filters, and numbers their types and globs.
@@ -43,9 +72,5 @@ class FilterReader {
   std::size_t num_atoms_ = 0;
   int depth_ = 0;
 };
-
-// isinstance(object, type), without Python where the type's metaclass does not override it. `by_type` is cleared where
-// another object of the same type might give another answer.
-bool is_instance(PyObject* object, PyObject* type, bool& by_type);
 
 }  // namespace partax

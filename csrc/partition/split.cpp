@@ -6,6 +6,7 @@
 
 #include "partition/filters.h"
 #include "partition/one_level.h"
+#include "partition/parts_by_type.h"
 #include "partition/path_text.h"
 
 namespace partax {
@@ -16,30 +17,6 @@ constexpr Depth kNever = std::numeric_limits<Depth>::max();
 constexpr std::uint32_t kUndecided = std::numeric_limits<std::uint32_t>::max();
 
 bool is_numbered(Kind kind) noexcept { return kind == Kind::kTuple || kind == Kind::kList; }
-
-// The filters that stand at one place of the tree.
-struct FilterSet {
-  std::size_t serial = 0;  // tells it apart from sets that were dropped before
-  std::vector<FilterPtr> filters;
-  std::vector<const Filter*> types;  // every type inside
-  std::vector<const Filter*> globs;  // every glob inside
-  bool has_prefix = false;
-  bool has_path = false;  // any filter that asks for paths
-
-  void add(FilterPtr filter) {
-    has_prefix = has_prefix || filter->has_prefix;
-    survey(*filter);
-    filters.push_back(std::move(filter));
-  }
-
- private:
-  void survey(const Filter& filter) {
-    if (filter.op == Filter::Op::kType) types.push_back(&filter);
-    if (filter.op == Filter::Op::kGlob) globs.push_back(&filter);
-    has_path = has_path || filter.op == Filter::Op::kGlob || filter.op == Filter::Op::kRegex;
-    for (const FilterPtr& member : filter.members) survey(*member);
-  }
-};
 
 // Follows a walk and gives each leaf to the filter that takes it nearest the root, or the first of several such.
 class Splitter final : public WalkObserver {
@@ -92,14 +69,6 @@ class Splitter final : public WalkObserver {
     std::size_t matched = 0;                           // how many types had matched before
     std::size_t serial = 0;
     std::uint32_t decided = kUndecided;  // the part of the whole subtree
-  };
-
-  // The part of every leaf of one type, as far as the type alone decides.
-  struct Known {
-    Ref type;
-    std::size_t filters = 0;  // the set's serial
-    std::size_t parent = 0;
-    std::uint32_t part = 0;
   };
 
   // The states of one glob along the path, each good for the frame of that serial.
@@ -190,8 +159,8 @@ class Splitter final : public WalkObserver {
     bool any = false;
     for (const Filter* type : frame.filters->types) {
       if (type_depth(*type) != kNever) continue;
-      bool by_type = true;
-      if (!is_of(*type, object, by_type)) continue;
+      Reach reach = Reach::kType;
+      if (!is_of(*type, object, reach)) continue;
       type_depth_[type->atom] = static_cast<Depth>(depth_);
       matched_.push_back(type->atom);
       any = true;
@@ -199,9 +168,9 @@ class Splitter final : public WalkObserver {
     if (any && !frame.filters->has_prefix) decide(frame);
   }
 
-  static bool is_of(const Filter& filter, PyObject* object, bool& by_type) {
+  static bool is_of(const Filter& filter, PyObject* object, Reach& reach) {
     return std::any_of(filter.types.begin(), filter.types.end(),
-                       [&](const Ref& type) { return is_instance(object, type.get(), by_type); });
+                       [&](const ClassTest& type) { return type.holds(object, reach); });
   }
 
   // The depth at which a type matched on the way here.
@@ -244,18 +213,15 @@ class Splitter final : public WalkObserver {
   // ---- Leaves.
 
   std::uint32_t assign(const Frame& frame, PyObject* object) {
-    PyTypeObject* type = Py_TYPE(object);
-    Known& known = known_[(reinterpret_cast<std::uintptr_t>(type) >> 4) % kKnown];
+    const FilterSet& set = *frame.filters;
+    if (!matched_.empty() || is_named(set)) return first_taker(set, object);
     // Paths tell the children of one node apart, or not at all.
-    const std::size_t parent = frame.filters->has_path && depth_ > 0 ? frames_[depth_ - 1].serial : 0;
-    const bool is_one_of_many = matched_.empty() && !is_named(*frame.filters);
-    if (known.type.get() == reinterpret_cast<PyObject*>(type) && known.filters == frame.filters->serial &&
-        known.parent == parent && is_one_of_many) {
-      return known.part;
-    }
-    by_type_ = is_one_of_many;
-    const std::uint32_t part = first_taker(*frame.filters, object);
-    if (by_type_) known = Known{Ref::borrow(reinterpret_cast<PyObject*>(type)), frame.filters->serial, parent, part};
+    const std::size_t parent = set.has_path && depth_ > 0 ? frames_[depth_ - 1].serial : 0;
+    const PartsByType::Scope scope{set.serial, parent, set.asks_abc ? abc_token() : 0, type_version(Py_TYPE(object))};
+    if (const std::uint32_t* known = parts_.find(object, scope)) return *known;
+    reach_ = Reach::kType;
+    const std::uint32_t part = first_taker(set, object);
+    parts_.remember(object, scope, reach_, part);
     return part;
   }
 
@@ -282,16 +248,20 @@ class Splitter final : public WalkObserver {
       case Filter::Op::kBool:
         return if_true(filter.value);
       case Filter::Op::kBuiltin:
-        return if_true(holds(filter.predicate, object, by_type_));
+        return if_true(holds(filter.predicate, object, reach_));
       case Filter::Op::kCallable:
-        by_type_ = false;
+        if (filter.known) {
+          const std::optional<bool> answer = filter.known->answer(object, reach_);
+          if (answer) return if_true(*answer);
+        }
+        limit(reach_, Reach::kObject);
         return if_true(is_truthy(filter.object.get(), object, "asking the filter about"));
       case Filter::Op::kType:
-        return type_depth(filter) != kNever ? type_depth(filter) : if_true(is_of(filter, object, by_type_));
+        return type_depth(filter) != kNever ? type_depth(filter) : if_true(is_of(filter, object, reach_));
       case Filter::Op::kGlob:
         return if_true(glob_takes(filter));
       case Filter::Op::kRegex: {
-        by_type_ = false;
+        limit(reach_, Reach::kObject);
         const Ref path = exact_unicode(path_.slashed());
         const Ref found = Ref::checked(PyObject_CallOneArg(filter.object.get(), path.get()));
         return if_true(found.get() != Py_None);
@@ -329,7 +299,7 @@ class Splitter final : public WalkObserver {
     const Step& step = path_.step(depth_ - 1);
     const PathGlob::Indices& indices = parent.indices;
     if (is_numbered(step.kind) && indices.alike && !is_in(indices.named, step.index)) return indices.taken;
-    by_type_ = false;
+    limit(reach_, Reach::kObject);
     return glob.takes(parent.states, path_.segment(depth_ - 1));
   }
 
@@ -372,8 +342,6 @@ class Splitter final : public WalkObserver {
     return levels[depth];
   }
 
-  static constexpr std::size_t kKnown = 61;
-
   SplitTree& result_;
   const SplitOptions& options_;
   const std::uint32_t count_;
@@ -387,10 +355,10 @@ class Splitter final : public WalkObserver {
   std::vector<Depth> type_depth_;              // by atom
   std::vector<std::size_t> matched_;           // the types that matched on the way here, in order
   std::vector<std::vector<GlobLevel>> globs_;  // by atom
-  Known known_[kKnown];
+  PartsByType parts_;
   std::vector<std::size_t> named_;  // the indices that globs name under the frame and in the set of these serials
   std::size_t named_parent_ = 0, named_filters_ = 0;
-  bool by_type_ = true;  // whether another leaf of the same type would be taken alike
+  Reach reach_ = Reach::kType;  // how far what the filters have answered about the leaf goes
 };
 
 }  // namespace

@@ -1,0 +1,53 @@
+// What a type says of its instances, asked without running code of users, and the version for which it says so.
+#pragma once
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// How far an answer about one object goes.
+enum class Reach : std::uint8_t {
+  kType,                   // to all objects of its type, while the type's version stays
+  kTypeUnlessConvertible,  // to those of them that hold no `__jax_array__` themselves
+  kObject,                 // no further
+};
+inline void limit(Reach& reach, Reach to) noexcept {
+  if (to > reach) reach = to;
+}
+
+// The version of a type: never one that it had before an attribute of it or of a base, or its bases, have changed. It
+// is 0 where CPython gives none, and then nothing may be remembered.
+unsigned new_type_version(PyTypeObject* type);
+inline unsigned type_version(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  if (type->tp_version_tag != 0) return type->tp_version_tag;
+#else
+  if ((type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) != 0) return type->tp_version_tag;
+#endif
+  return new_type_version(type);
+}
+
+// What a type or its first base that has the (interned) name has for it, borrowed; or null. Sets no error.
+inline PyObject* on_type(PyTypeObject* type, PyObject* name) noexcept { return _PyType_Lookup(type, name); }
+
+// Whether `__class__` of this type's instances is their type.
+bool tells_its_class(PyTypeObject* type);
+
+// An object's attribute, or empty where there is none; an error other than AttributeError is raised. Makes no error
+// object where CPython looks attributes up for the type.
+inline Ref optional_attribute(PyObject* object, PyObject* name) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  checked_int(PyObject_GetOptionalAttr(object, name, &found));
+#else
+  checked_int(_PyObject_LookupAttr(object, name, &found));
+#endif
+  return Ref::steal(found);
+}
+
+// Where an object may have an attribute of the name, as far as that is seen without code of users.
+enum class Place : std::uint8_t { kNowhere, kInstance, kAnywhere };
+// The first two hold for all objects of the type, but for classes: their type does not know what they have themselves.
+Place place_of(PyObject* object, PyObject* name);
+
+}  // namespace partax
