@@ -34,7 +34,8 @@ INOX = "inox"
 JAX_TREE = "jax.tree"
 JAX_JIT_SPEC = "jax.jit, spec"
 ONE_FILTER = "1 filter"
-FORMS = (PARTAX, EQUINOX, INOX, JAX_TREE, ONE_FILTER, FLOOR, JAX_JIT_SPEC)
+IS_ARRAY = "is_array"
+FORMS = (PARTAX, EQUINOX, INOX, JAX_TREE, ONE_FILTER, IS_ARRAY, FLOOR, JAX_JIT_SPEC)
 
 STATIC_LEAVES = 100_000
 SIZES = tuple(10**power for power in range(2, 7))
@@ -75,6 +76,17 @@ def five_filters(effort: Effort, name: str, budget: float, *, fifth: Any) -> Row
         ONE_FILTER: calling(partax.partition, tree, is_array),
     }
     return as_row(name, timings(effort, loops), budget, f"x {ONE_FILTER}")
+
+
+def beside_is_array(
+    effort: Effort, name: str, budget: float, *, by: Any, leaves: Callable[[int], list[Any]] = work.mixed_list
+) -> Row:
+    tree = leaves(STATIC_LEAVES)
+    loops = {
+        PARTAX: calling(partax.partition, tree, by),
+        IS_ARRAY: calling(partax.partition, tree, is_array),
+    }
+    return as_row(name, timings(effort, loops), budget, f"x {IS_ARRAY}")
 
 
 def in_dicts(effort: Effort, name: str, budget: float, *, rest: str) -> Row:
@@ -193,6 +205,26 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     (f"partition, {ONE_AND_STATICS}, beside jax.tree.flatten", 0.6, partial(in_two, unit=f"x {JAX_TREE}")),
     ("partition by 5 filters, same list", 2.0, partial(five_filters, fifth=(bytes, dict))),
     ("partition by 5 filters, one of them a path, same list", 2.0, partial(five_filters, fifth=by_path("0"))),
+    (
+        f"partition by is_array_like, {STATIC_LEAVES:,} static leaves of ten types in turns",
+        1.5,
+        partial(beside_is_array, by=partax.is_array_like),
+    ),
+    (
+        f"partition by is_array_like, {STATIC_LEAVES:,} objects with dictionaries",
+        1.5,
+        partial(beside_is_array, by=partax.is_array_like, leaves=work.object_list),
+    ),
+    (
+        f"partition by eqx.nn.Linear (an abstract metaclass), {STATIC_LEAVES:,} static leaves of ten types in turns",
+        1.5,
+        partial(beside_is_array, by=eqx.nn.Linear),
+    ),
+    (
+        f"partition by equinox.is_array, {STATIC_LEAVES:,} static leaves of ten types in turns",
+        1.5,
+        partial(beside_is_array, by=eqx.is_array),
+    ),
     ('flat_partition with rest="static", same list', 3.0, partial(in_dicts, rest="static")),
     (f"flat_partition, same list ({STATIC_LEAVES:,} paths)", 25.0, partial(in_dicts, rest="dict")),
     ("a jitted call with (arrays, spec) of that list", 1.10, jitted_call),

@@ -8,6 +8,7 @@ partax     `partax.filter_jit` on the module
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -185,6 +186,32 @@ def frozen_train_step(
 def static_list(size: int) -> list[Any]:
     """One array and `size` static leaves, distinct objects beyond the interned small integers."""
     return [jnp.ones(()), *range(size)]
+
+
+class Plain:
+    """An object with a dictionary, as most classes of users make them."""
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+
+class Mode(enum.Enum):
+    FAST = "fast"
+
+
+def object_list(size: int) -> list[Any]:
+    """One array and `size` objects with dictionaries."""
+    return [jnp.ones(()), *(Plain() for _ in range(size))]
+
+
+def mixed_list(size: int) -> list[Any]:
+    """One array and `size` static leaves of ten types in turns."""
+    kinds: tuple[Callable[[int], Any], ...] = (
+        *(int, float, str, lambda i: str(i).encode(), lambda i: Plain(), lambda i: Slotted()),
+        *(lambda i: Mode.FAST, lambda i: jnp.sin, lambda i: len, lambda i: lambda: i),
+    )
+    return [jnp.ones(()), *(kinds[i % len(kinds)](i) for i in range(size))]
 
 
 def long_computation(linear: eqx.nn.Linear, x: jax.Array) -> jax.Array:

@@ -34,7 +34,7 @@ bool is_plainly_abstract(PyObject* cls) {
 
 }  // namespace
 
-ClassTest::ClassTest(PyObject* asked) : asked_(Ref::borrow(asked)), how_(How::kAsk) {
+ClassTest::ClassTest(PyObject* asked) : asked_(Ref::borrow(asked)) {
   if (!PyType_Check(asked)) return;
   if (asked == hooks().jax_array.get()) {
     how_ = How::kJaxArray;

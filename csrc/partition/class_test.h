@@ -22,7 +22,7 @@ class ClassTest {
   enum class How : std::uint8_t { kPlain, kJaxArray, kAbc, kAsk };
 
   Ref asked_;
-  How how_;
+  How how_ = How::kAsk;
 };
 
 // Changes with each registration at an abstract class. (abc keeps what a class said of a type until then.)

@@ -1,6 +1,7 @@
 // Which part the leaves of each type go to, as far as the type alone decides: remembered while one tree is split.
 #pragma once
 
+#include "base/predicates.h"
 #include "base/python_api.h"
 #include "base/type_lookup.h"
 
@@ -21,7 +22,15 @@ class PartsByType {
   };
 
   // The part of the object, or null where it has to be decided.
-  const std::uint32_t* find(PyObject* object, const Scope& scope) const;
+  const std::uint32_t* find(PyObject* object, const Scope& scope) const {
+    if (entries_.empty() || scope.version == 0) return nullptr;
+    const Entry& entry = entries_[position(Py_TYPE(object))];
+    if (!entry.type || !(entry.scope == scope)) return nullptr;
+    if (entry.reach == Reach::kTypeUnlessConvertible && optional_attribute(object, array_conversion_name())) {
+      return nullptr;
+    }
+    return &entry.part;
+  }
   void remember(PyObject* object, const Scope& scope, Reach reach, std::uint32_t part);
 
  private:
@@ -33,7 +42,14 @@ class PartsByType {
   };
 
   // Where the type is, or would be.
-  std::size_t position(const PyTypeObject* type) const noexcept;
+  std::size_t position(const PyTypeObject* type) const noexcept {
+    const std::size_t mask = entries_.size() - 1;
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(type));
+    std::size_t at = static_cast<std::size_t>((address * 0x9E3779B97F4A7C15ull) >> 32) & mask;
+    while (entries_[at].type && entries_[at].type.get() != reinterpret_cast<const PyObject*>(type))
+      at = (at + 1) & mask;
+    return at;
+  }
   void grow();
 
   std::vector<Entry> entries_;  // a power of two of them, at least half of them free

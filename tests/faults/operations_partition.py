@@ -6,6 +6,7 @@ import copy
 import pickle
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from case import Case, operation
@@ -51,6 +52,12 @@ def _() -> Case:
 @operation("partition: by a Python function and types")
 def _() -> Case:
     return parts_case(model(), lambda x: isinstance(x, int), (jax.Array, str), partax.not_(np.ndarray))
+
+
+@operation("partition: by abstract classes, what has __jax_array__, and Equinox's predicates")
+def _() -> Case:
+    tree = (model(), trees.Layer, len, lambda: 0, *(f"{i}" for i in range(3)))
+    return parts_case(tree, (eqx.nn.Linear, int | bytes), eqx.is_inexact_array, partax.is_array_like, eqx.is_array_like)
 
 
 @operation("partition: by paths")

@@ -1,15 +1,16 @@
 """What abstract classes and Equinox's predicates answer for all objects of a class: for the native filters, which then
-ask Python once for a class, and not for each leaf."""
+ask Python once for a class, and not for each leaf.
+"""
 
 import abc
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
 _BUILTINS: dict[str, Any] = {"isinstance": isinstance, "hasattr": hasattr, "float": float, "complex": complex}
 
-# Equinox's predicates, with the imports that the compiler looks at. A function whose code is another one is called for each
-# leaf.
+# Equinox's predicates, with the imports that the compiler looks at. One whose code is another is called for each leaf.
 _PREDICATES = '''
 import jax
 import jax.numpy as jnp
@@ -61,7 +62,7 @@ Answers = tuple[tuple[type, ...], bool, bool, _Reads]
 
 
 def abc_functions() -> tuple[Callable[..., Any], ...]:
-    """How `abc.ABCMeta` answers isinstance, and what tells when it may answer otherwise; empty if it is not CPython's."""
+    """How `abc.ABCMeta` answers isinstance, and what tells when it may answer otherwise; empty if not CPython's."""
     checks = tuple(vars(abc.ABCMeta).get(name) for name in ("__instancecheck__", "__subclasscheck__"))
     is_native = isinstance(abc.get_cache_token, types.BuiltinFunctionType)
     if not is_native or any(getattr(check, "__globals__", None) is not vars(abc) for check in checks):
@@ -71,25 +72,31 @@ def abc_functions() -> tuple[Callable[..., Any], ...]:
 
 def equinox_answers(function: types.FunctionType) -> Answers | None:
     """What is known of a function of Equinox's module of predicates; None if it is not as it is written here."""
-    written: dict[str, Any] = {}
-    exec(_PREDICATES, written)
-    name = function.__code__.co_name
-    if name not in _TRAITS or _text(function.__code__) != _text(written[name].__code__):
+    name, scope = function.__code__.co_name, function.__globals__
+    if name not in _TRAITS or _text(function.__code__) != _written()[name]:
         return None
-    scope, by_arrays = function.__globals__, name in _GLOBALS
     listed = _GLOBALS.get(name, "_NDARRAY_TYPES")
-    reads = [(scope, listed, scope.get(listed))]
+    classes: Any = scope.get(listed)
+    module = scope.get("jax")
+    if not isinstance(classes, tuple) or not isinstance(module, types.ModuleType):
+        return None
+    reads: list[tuple[dict[str, Any], str, Any]] = [(scope, listed, classes)]
     for builtin, value in _BUILTINS.items():
         reads += [(scope, builtin, None), (function.__builtins__, builtin, value)]
-    kinds = [scope.get(listed)]
-    if not by_arrays:
-        module = vars(scope["jax"])
-        reads += [(scope, "jax", scope["jax"]), (module, "Array", module["Array"])]
-        kinds.append((module["Array"],))
+    if name not in _GLOBALS:
+        array = vars(module).get("Array")
+        reads += [(scope, "jax", module), (vars(module), "Array", array)]
+        classes += (array,)
     if name == "is_inexact_array_like":
-        kinds.append((float, complex))
-    classes = tuple(kind for group in kinds for kind in group)
+        classes += (float, complex)
     return (classes, *_TRAITS[name], tuple(reads)) if all(isinstance(kind, type) for kind in classes) else None
+
+
+@functools.cache
+def _written() -> dict[str, tuple[Any, ...]]:
+    written: dict[str, Any] = {}
+    exec(_PREDICATES, written)
+    return {name: _text(written[name].__code__) for name in _TRAITS}
 
 
 def _text(code: types.CodeType) -> tuple[Any, ...]:

@@ -1,0 +1,477 @@
+"""Guards the promise that a class as filter, `is_array_like` and Equinox's predicates take just the leaves that
+isinstance, hasattr and Equinox's own functions name, leaf by leaf, also while classes change."""
+
+from __future__ import annotations
+
+import abc
+import collections.abc
+import enum
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import equinox._filters as equinox_filters
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import partax
+from partax import all_of, any_of, is_array, is_array_like, is_inexact_array_like, not_
+from test_random_trees import thorough
+
+EQUINOX = ("is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like")
+NUMBERS_AND_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
+
+
+def which(tree: list[Any], *filters: Any) -> list[int]:
+    """For each leaf the part that it is in."""
+    parts = partax.partition(tree, *filters, replace=...)
+    return [next(i for i, part in enumerate(parts) if part[place] is not ...) for place in range(len(tree))]
+
+
+def takes(tree: list[Any], f: Any) -> list[bool]:
+    return [part == 0 for part in which(tree, f)]
+
+
+def is_like(x: Any) -> bool:
+    return issubclass(type(x), NUMBERS_AND_ARRAYS) or hasattr(x, "__jax_array__")
+
+
+# --- Hostile classes, and changes of them, beside what Python says at that moment.
+
+
+class Abstract(metaclass=abc.ABCMeta):  # noqa: B024
+    pass
+
+
+class Hooked(metaclass=abc.ABCMeta):  # noqa: B024
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        return "hooked" in vars(other) or NotImplemented
+
+
+class OddAndEven(type):
+    """Answers by instance."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return len(type(x).__name__) == 3
+
+
+class Odd(metaclass=OddAndEven):
+    pass
+
+
+class AskedOften(abc.ABCMeta):
+    """Leaves isinstance to abc, but its own answer about classes may be another one each time."""
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return getattr(other, "asked_often", False) is True
+
+
+class Often(metaclass=AskedOften):
+    pass
+
+
+class OnItself(metaclass=abc.ABCMeta):  # noqa: B024
+    """The class itself has what abc calls."""
+
+    @classmethod
+    def __subclasscheck__(cls, other: type) -> bool:
+        return getattr(other, "asked_often", False) is True
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+def convert(self: Any = None) -> jax.Array:
+    return jnp.ones(2)
+
+
+def absent(self: Any) -> Any:
+    raise AttributeError("__jax_array__")
+
+
+class Target:
+    pass
+
+
+class Other(Target):
+    pass
+
+
+class Lying(Target):
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        return np.ndarray
+
+    dtype = np.dtype(np.float32)
+
+
+def make_class(base: type, metaclass: type, slots: bool, has: str) -> type:
+    body: dict[str, Any] = {"__slots__": ()} if slots else {}
+    match has:
+        case "method":
+            body["__jax_array__"] = convert
+        case "absent":
+            body["__jax_array__"] = property(absent)
+        case "getattr":
+            body["__getattr__"] = lambda self, name: convert if name == "__jax_array__" else absent(self)
+        case "getattribute":
+            body["__getattribute__"] = lambda self, name: (
+                convert if name == "__jax_array__" else object.__getattribute__(self, name)
+            )
+        case "class":
+            body["__class__"] = property(lambda self: Target)
+        case "class_array":
+            body |= {"__class__": property(lambda self: np.ndarray), "dtype": np.dtype(np.int32)}
+        case _:
+            pass
+    return metaclass("Made", (base,), body)
+
+
+CLASSES = st.builds(
+    make_class,
+    st.sampled_from([object, int, float, str, Target, Abstract, types.SimpleNamespace]),
+    st.sampled_from([type, abc.ABCMeta]),
+    st.booleans(),
+    st.sampled_from(["", "", "method", "absent", "getattr", "getattribute", "class", "class_array"]),
+)
+
+
+def set_on_class(cls: type, x: Any) -> None:
+    cls.__jax_array__ = convert  # type: ignore[attr-defined]
+
+
+def set_on_base(cls: type, x: Any) -> None:
+    if cls.__mro__[1] in (Target, Abstract):
+        cls.__mro__[1].__jax_array__ = convert  # type: ignore[attr-defined]
+
+
+def set_on_instance(cls: type, x: Any) -> None:
+    if type(x).__name__ == "Made" and hasattr(x, "__dict__"):
+        vars(x)["__jax_array__"] = convert
+
+
+def remove(cls: type, x: Any) -> None:
+    if "__jax_array__" in vars(cls):
+        del cls.__jax_array__  # type: ignore[attr-defined]
+    _forget()
+
+
+def register(cls: type, x: Any) -> None:
+    Abstract.register(cls)
+
+
+def mark(cls: type, x: Any) -> None:
+    cls.asked_often = not getattr(cls, "asked_often", False)  # type: ignore[attr-defined]
+
+
+def hook(cls: type, x: Any) -> None:
+    cls.hooked = True  # type: ignore[attr-defined]
+
+
+def another_base(cls: type, x: Any) -> None:
+    if cls.__bases__ in ((Target,), (Abstract,)):
+        cls.__bases__ = (Other,)
+
+
+def lying_base(cls: type, x: Any) -> None:
+    if cls.__bases__ in ((Target,), (Abstract,)):
+        cls.__bases__ = (Lying,)
+
+
+def nothing(cls: type, x: Any) -> None:
+    pass
+
+
+CHANGES = st.sampled_from(
+    [*(nothing, set_on_class, set_on_base, set_on_instance, remove, register, mark, hook, another_base, lying_base)]
+)
+
+# What users give, beside what Python says of a leaf.
+FILTERS: list[tuple[Any, Callable[[Any], bool]]] = [
+    (is_array_like, is_like),
+    (not_(is_array_like), lambda x: not is_like(x)),
+    (any_of(Abstract, is_array_like), lambda x: isinstance(x, Abstract) or is_like(x)),
+    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in (Target, Abstract, Hooked, Odd, Often, OnItself)),
+    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in (np.ndarray, jax.Array, eqx.nn.Linear)),
+    *((kind, lambda x, kind=kind: isinstance(x, kind)) for kind in (collections.abc.Hashable, Target | int | Abstract)),
+    ((Target, Abstract, int), lambda x: isinstance(x, (Target, Abstract, int))),
+    *((getattr(eqx, name), getattr(eqx, name)) for name in EQUINOX),
+]
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    for owner in (Target, Abstract):
+        if "__jax_array__" in vars(owner):
+            del owner.__jax_array__  # type: ignore[attr-defined]
+
+
+ORDINARY = [
+    1,
+    True,
+    2.5,
+    1j,
+    "x",
+    b"y",
+    jnp.sin,
+    len,
+    int,
+    Target,
+    Colour.RED,
+    np.float32(1),
+    np.ones(2),
+    convert,
+    slice,
+]
+
+
+@thorough
+@given(
+    classes=st.lists(CLASSES, min_size=1, max_size=4),
+    changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), CHANGES), max_size=6),
+    chosen=st.integers(0, len(FILTERS) - 1),
+)
+def test_each_leaf_is_taken_as_python_says_at_that_moment(
+    classes: list[type], changes: list[tuple[int, int, Any]], chosen: int
+) -> None:
+    f, says = FILTERS[chosen]
+
+    def instances(cls: type) -> list[Any]:
+        return [cls(), cls(), cls()]
+
+    def changing(tree: list[Any], kinds: list[type]) -> Callable[[Any], bool]:
+        asked = iter(range(len(tree)))
+
+        def change(x: Any) -> bool:
+            place = next(asked)
+            for when, which_class, what in changes:
+                if when == place:
+                    what(kinds[which_class % len(kinds)], x)
+            return False
+
+        return change
+
+    def made() -> tuple[list[type], list[Any]]:
+        _forget()
+        kinds = [type(cls)(cls.__name__, cls.__bases__, _body(cls)) for cls in classes]
+        objects = [x for cls in kinds for x in instances(cls)]
+        return kinds, [x for pair in zip(objects, ORDINARY * 2, strict=False) for x in pair] + objects
+
+    kinds, tree = made()
+    change = changing(tree, kinds)
+    expected = []
+    for x in tree:
+        change(x)
+        expected.append(1 if says(x) else 2)
+    kinds, tree = made()
+    got = which(tree, changing(tree, kinds), f)
+    assert got == expected
+    after = [says(x) for x in tree]  # the changes stay
+    assert takes(tree, f) == after
+    _forget()
+    assert takes(tree, f) == [says(x) for x in tree]
+
+
+def _body(cls: type) -> dict[str, Any]:
+    left_out = ("__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl")
+    return {name: value for name, value in vars(cls).items() if name not in left_out}
+
+
+def test_the_array_protocol_of_an_instance_alone_is_seen_in_any_order() -> None:
+    class Plain:
+        pass
+
+    class Slotted:
+        __slots__ = ("__jax_array__",)
+
+    for kind in (Plain, Slotted):
+        tree = [kind() for _ in range(20)]
+        for place in (3, 4, 19):
+            tree[place].__jax_array__ = convert  # type: ignore[attr-defined]
+        assert takes(tree, is_array_like) == [place in (3, 4, 19) for place in range(20)]
+        assert takes(tree, is_inexact_array_like) == [place in (3, 4, 19) for place in range(20)]
+        assert takes(tree, eqx.is_array_like) == [place in (3, 4, 19) for place in range(20)]
+        assert takes(tree, all_of(is_array_like, not_(is_array))) == [place in (3, 4, 19) for place in range(20)]
+
+
+def test_code_of_users_that_looks_attributes_up_runs_once_for_each_leaf() -> None:
+    asked: list[str] = []
+
+    class Getattr:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            raise AttributeError(name)
+
+    class Property:
+        @property
+        def __jax_array__(self) -> Any:
+            asked.append("__jax_array__")
+            raise AttributeError("__jax_array__")
+
+    for kind in (Getattr, Property):
+        tree = [kind() for _ in range(5)]
+        for f in (is_array_like, eqx.is_array_like):
+            asked.clear()
+            assert takes(tree, f) == [False] * 5
+            assert asked == ["__jax_array__"] * 5
+
+
+def test_an_error_of_the_array_protocol_is_the_user_s() -> None:
+    class Raises:
+        @property
+        def __jax_array__(self) -> Any:
+            raise OSError("no array today")
+
+    with pytest.raises(OSError, match="no array today"):
+        partax.partition([1, Raises()], is_array_like)
+
+
+def test_a_class_is_as_like_an_array_as_hasattr_says() -> None:
+    class Meta(type):
+        @property
+        def __jax_array__(cls) -> Any:
+            return convert
+
+    class OfMeta(metaclass=Meta):
+        pass
+
+    class Protocol:
+        def __jax_array__(self) -> Any:
+            return jnp.ones(2)
+
+    tree = [int, Protocol, Target, OfMeta, type, Meta, eqx.nn.Linear, Protocol, int]
+    assert takes(tree, is_array_like) == [hasattr(x, "__jax_array__") for x in tree]
+
+
+def test_a_class_registered_between_two_partitions() -> None:
+    class Shape(metaclass=abc.ABCMeta):  # noqa: B024
+        pass
+
+    class Square:
+        pass
+
+    class Circle:
+        pass
+
+    tree = [Square(), Circle(), Square(), 1]
+    assert takes(tree, Shape) == [False] * 4
+    Shape.register(Square)
+    assert takes(tree, Shape) == [True, False, True, False]
+    late = [lambda x: isinstance(x, Circle) and Shape.register(Circle) is None, Shape]
+    assert which([tree[1], tree[1], tree[1], 1], *late) == [1, 1, 1, 2]
+
+
+def test_a_metaclass_that_is_changed_answers_anew() -> None:
+    class Meta(type):
+        pass
+
+    class Asked(metaclass=Meta):
+        pass
+
+    tree = [1, "x", Asked()]
+    assert takes(tree, Asked) == [False, False, True]
+    Meta.__instancecheck__ = lambda cls, x: x == "x"  # type: ignore[attr-defined]
+    assert takes(tree, Asked) == [isinstance(x, Asked) for x in tree] == [False, True, True]
+    del Meta.__instancecheck__  # type: ignore[attr-defined]
+    assert takes(tree, Asked) == [False, False, True]
+
+
+def test_hundreds_of_types_in_turns() -> None:
+    kinds = [
+        type(f"Kind{i}", (Target,) if i % 3 else (), {"__jax_array__": convert} if i % 7 == 0 else {})
+        for i in range(300)
+    ]
+    tree = [kinds[i % 300]() for i in range(1200)]
+    for f, says in FILTERS:
+        assert takes(tree, f) == [says(x) for x in tree]
+
+
+def test_tracers_and_what_tells_to_be_an_array() -> None:
+    class Liar:
+        __class__ = type(jnp.ones(1))  # type: ignore[assignment]
+
+    seen: list[Any] = []
+
+    @jax.jit
+    def f(x: jax.Array) -> jax.Array:
+        tree = [x, 1, Liar(), jax.ShapeDtypeStruct((2,), jnp.float32), np.ones(2), "x", x + 1]
+        for kind in (jax.Array, np.ndarray, (jax.Array, int)):
+            seen.append((takes(tree, kind), [isinstance(leaf, kind) for leaf in tree]))
+        seen.append((takes(tree, eqx.is_array), [eqx.is_array(leaf) for leaf in tree]))
+        return x
+
+    f(jnp.ones(2))
+    assert all(got == expected for got, expected in seen)
+
+
+# --- Equinox's predicates.
+
+
+def called(tree: list[Any], f: Any) -> int:
+    """How often the function `f` runs."""
+    count = 0
+
+    def watch(frame: types.FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code is f.__code__
+
+    former = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        partax.partition(tree, f)
+    finally:
+        sys.setprofile(former)
+    return count
+
+
+@pytest.mark.parametrize("name", EQUINOX)
+def test_a_predicate_of_equinox_runs_for_no_leaf_whose_type_tells_all(name: str) -> None:
+    f = getattr(eqx, name)
+    assert called(["x", b"y", Target(), jnp.sin, len, Target, Colour.RED, None], f) == 0
+    assert called([Target()] * 3 + [lambda: 0], lambda x: f(x)) == 4
+    arrays = [jnp.ones(2), np.ones(2), np.float32(1), 1, 2.0]
+    if name in ("is_array", "is_array_like"):
+        assert called(arrays, f) == 0
+    elif name == "is_inexact_array":
+        assert called(arrays, f) == 3  # its dtype, which the type does not tell
+
+
+def test_a_predicate_of_equinox_that_is_changed_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = [1, "x", jnp.ones(2), Target()]
+
+    def agrees() -> bool:
+        return all(takes(tree, getattr(eqx, name)) == [bool(getattr(eqx, name)(x)) for x in tree] for name in EQUINOX)
+
+    assert agrees()
+    plain = takes(tree, eqx.is_array)
+    with monkeypatch.context() as changed:
+        changed.setattr(equinox_filters, "_ARRAY_TYPES", (str,))
+        changed.setattr(equinox_filters, "_NDARRAY_TYPES", ())
+        assert agrees() and takes(tree, eqx.is_array) == [False, True, False, False]
+    with monkeypatch.context() as changed:
+        changed.setattr(equinox_filters, "isinstance", lambda x, kind: type(x) is str, raising=False)
+        assert takes(tree, eqx.is_array) == [False, True, False, False]
+    with monkeypatch.context() as changed:
+        changed.setattr(eqx.is_array, "__code__", (lambda element: element == "x").__code__)
+        assert takes(["x", 1, "x"], eqx.is_array) == [True, False, True]
+    assert agrees() and takes(tree, eqx.is_array) == plain
+
+
+def test_a_function_of_another_module_is_called() -> None:
+    like_equinox: dict[str, Any] = dict(vars(equinox_filters))
+    like_equinox["_ARRAY_TYPES"] = (str,)
+    mine = types.FunctionType(eqx.is_array.__code__, like_equinox)
+    assert takes([1, "x", jnp.ones(2)], mine) == [False, True, False]
