@@ -27,23 +27,19 @@ void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
   const bool complete = found == total && PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(total);
   if (!complete) return;
   // All fields and nothing else: remember the order for the next instance.
-  info.order.clear();
-  info.order_to.clear();
-  info.order.reserve(total);  // both, before either is filled
-  info.order_to.reserve(total);
+  std::vector<PlacedField> order;
+  order.reserve(total);
   position = 0;
   while (PyDict_Next(dict_.get(), &position, &key, &value)) {
     for (std::size_t i = 0; i < total; ++i) {
       if (key != name(i)) continue;
-      info.order.push_back(key);
-      info.order_to.push_back(static_cast<std::uint16_t>(i));
+      order.push_back({key, i});
       break;
     }
   }
-  if (info.order.size() != total) {
-    info.order.clear();
-    info.order_to.clear();
-  }
+  if (order.size() != total) return;
+  std::swap(info.orders[0], info.orders[1]);
+  std::swap(info.orders[0], order);
 }
 
 }  // namespace partax

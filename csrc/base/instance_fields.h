@@ -12,24 +12,38 @@ class FieldReader {
   explicit FieldReader(PyObject* object) : dict_(Ref::checked(PyObject_GenericGetDict(object, nullptr))) {}
 
   PyObject* dict() const noexcept { return dict_.get(); }
-  // Fills `values` (as long as both name lists). One pass over the dictionary where its order is the one seen last.
+  // Fills `values` (as long as both name lists). One pass over the dictionary where its order is one seen lately.
   void read(const TypeInfo& info, PyObject** values) const {
-    const std::size_t count = info.order.size();
-    if (count != 0 && PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(count)) {
-      PyObject* const* names = info.order.data();
-      PyObject *key, *value;
-      Py_ssize_t position = 0;
-      std::size_t i = 0;
-      while (i < count && PyDict_Next(dict_.get(), &position, &key, &value) != 0 && key == names[i]) {
-        values[info.order_to[i++]] = value;
-      }
-      if (i == count) return;
-    }
-    read_by_name(info, values);
+    const auto put = [values](std::size_t field, PyObject* value) {
+      values[field] = value;
+      return true;
+    };
+    if (!visit_in_order(info, put)) read_by_name(info, values);
+  }
+  // Calls `visit(field, value)` for all fields, in the order of the dictionary, until it gives false; it must not run
+  // Python. False then, and where the dictionary has another order than those seen lately.
+  template <typename Visit>
+  bool visit_in_order(const TypeInfo& info, Visit&& visit) const {
+    if (visit_as(info.orders[0], visit)) return true;
+    if (!visit_as(info.orders[1], visit)) return false;
+    std::swap(info.orders[0], info.orders[1]);
+    return true;
   }
 
  private:
   void read_by_name(const TypeInfo& info, PyObject** values) const;
+
+  template <typename Visit>
+  bool visit_as(const std::vector<PlacedField>& order, Visit&& visit) const {
+    PyObject *dict = dict_.get(), *key, *value;
+    if (order.empty() || PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(order.size())) return false;
+    Py_ssize_t position = 0;
+    for (const PlacedField& field : order) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || key != field.name || !visit(field.index, value))
+        return false;
+    }
+    return true;
+  }
 
   Ref dict_;
 };

@@ -122,6 +122,10 @@ bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
     if (builtin.type != type) continue;
     info.kind = builtin.kind;
     info.sort = builtin.sort;
+    if (info.kind == Kind::kDefaultDict) {
+      const Ref factory = attribute(reinterpret_cast<PyObject*>(type), "default_factory");
+      append_slots(info.slots, Ref::checked(PyTuple_Pack(1, factory.get())).get());
+    }
     return info.is_builtin = info.is_installed = true;
   }
   return false;

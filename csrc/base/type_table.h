@@ -48,6 +48,12 @@ struct Slot {
   }
 };
 
+// A field at its place in the dictionary of an instance.
+struct PlacedField {
+  PyObject* name;     // borrowed from the TypeInfo
+  std::size_t index;  // into children followed by statics
+};
+
 // Everything partax knows about one Python type.
 struct TypeInfo {
   PyTypeObject* type = nullptr;  // borrowed: see `weak_type`
@@ -57,16 +63,16 @@ struct TypeInfo {
   std::vector<Ref> child_names;   // attribute families: interned field names, in flatten order
   std::vector<Ref> static_names;  // attribute families: interned names of the static fields
   std::vector<Ref> compared;      // frozen dataclass as a static value: the fields that its == compares
-  std::vector<Slot> slots;        // those of its instances
+  std::vector<Slot> slots;        // those of its instances; of kDefaultDict the factory
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_builtin = false;    // one that is read so whatever is registered
   bool is_installed = false;  // Python or an installed library defines it
   bool is_constant = false;   // instances never change, and == tells them apart
   bool is_enum = false;       // instances are the members of an enumeration
-  // The order of keys in the instance dictionaries seen last; a guess that makes reading them one pass.
-  mutable std::vector<PyObject*> order;         // names, borrowed from the two lists above
-  mutable std::vector<std::uint16_t> order_to;  // index into children followed by statics
+  // The two orders that dictionaries of instances with all fields and nothing else had last, often that of `__init__`
+  // and of rebuilding: a guess that makes reading one pass.
+  mutable std::vector<PlacedField> orders[2];
 };
 using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
 

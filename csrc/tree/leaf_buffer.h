@@ -24,13 +24,29 @@ class LeafBuffer {
     Py_INCREF(leaf);
     data_[++size_] = leaf;
   }
+  // Where the next leaves go; `take` keeps so many that have been written there, within what was reserved.
+  PyObject** end() noexcept { return data_ + size_ + 1; }
+  void take(std::size_t count) noexcept {
+    PyObject** const leaves = end();
+    for (std::size_t i = 0; i < count; ++i) Py_INCREF(leaves[i]);
+    size_ += count;
+  }
   void clear() noexcept {
     while (size_ > 0) Py_DECREF(data_[size_--]);
     own_statics_.clear();
   }
 
-  // A static value of the call that is another object than the equal one of its key: by static index, in order.
+  // A static value of the call that is another object than the equal one of its key: by static index.
   void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
+  std::size_t num_own_statics() const noexcept { return own_statics_.size(); }
+  void drop_own_statics(std::size_t from) { own_statics_.resize(from); }
+  // To be called when all are there.
+  void sort_own_statics() {
+    const auto before = [](const std::pair<std::size_t, Ref>& a, const std::pair<std::size_t, Ref>& b) {
+      return a.first < b.first;
+    };
+    std::sort(own_statics_.begin(), own_statics_.end(), before);
+  }
   void take_own_statics_of(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
   // Null where it is the key's.

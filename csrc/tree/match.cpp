@@ -1,25 +1,23 @@
 #include "tree/match.h"
 
 #include <cstring>
-#include <memory>
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
 #include "tree/equinox.h"
 #include "tree/flatten.h"
+#include "tree/held_values.h"
 
 namespace partax {
 namespace {
-
-// Fields of one instance that are read onto the stack; longer ones go to the heap.
-constexpr std::size_t kStackFields = 24;
 
 // Walks an object beside the spec's nodes. Every object passed to `walk` is owned by somebody for that time, whatever
 // user code does to its parent meanwhile.
 class Matcher {
  public:
   Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const TraceRule* rule)
-      : nodes_(spec.nodes.data()),
+      : spec_(spec),
+        nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
         identity_(spec.identity.data()),
         leaves_(leaves),
@@ -42,34 +40,34 @@ class Matcher {
         return static_value(node.first_static, object) && !becomes_dynamic(object);
       case Kind::kNone:
         return object == Py_None;
-      default:
-        break;
-    }
-    // Without room for its recursion no tree matches; the walk that follows raises.
-    if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
-    switch (node.kind) {
       case Kind::kTuple:
       case Kind::kNamedTuple: {
-        if (PyTuple_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
+        if (!is_such(node, object) || PyTuple_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
         return sequence(FixedItems{reinterpret_cast<PyTupleObject*>(object)->ob_item}, node.arity);
       }
       case Kind::kList:
-        return list(node, object);
+        return is_such(node, object) && list(node, object);
       case Kind::kModule:
       case Kind::kDataclass:
-        return fields(node, object);
+        return is_such(node, object) && fields(node, object);
       case Kind::kStatic:
-        return static_value(node.first_static, object);
+        return is_such(node, object) && static_value(node.first_static, object);
       case Kind::kDict:
       case Kind::kDefaultDict:
       case Kind::kOrderedDict:
-        return dict(node, object);
+        return is_such(node, object) && dict(node, object);
       default:
-        return registered(node, object);
+        return is_such(node, object) && registered(node, object);
     }
   }
 
  private:
+  // Whether the object is of the node's type. Without room for its recursion no tree matches; the walk that follows
+  // raises.
+  bool is_such(const Node& node, PyObject* object) const {
+    return Py_TYPE(object) == node.info->type && stack_.is_free();
+  }
+
   bool dynamic_leaf(const Node& node, PyObject* object) {
     if (Py_TYPE(object) != array_type_ && !is_dynamic(object, abstract_) && !is_number(node, object)) return false;
     leaves_.push(object);
@@ -93,14 +91,81 @@ class Matcher {
   }
 
   bool child(PyObject* object) {
-    const Kind kind = nodes_[at_].kind;
-    if (kind == Kind::kDynamicLeaf && Py_TYPE(object) == array_type_) {
+    const Node& node = nodes_[at_];
+    if (node.kind == Kind::kDynamicLeaf && Py_TYPE(object) == array_type_) {
       ++at_;
       leaves_.push(object);
       return true;
     }
     const Ref owned = Ref::borrow(object);
+    if (node.only_leaves && children_are_leaves(node, object)) {
+      ++at_;
+      return took_leaves(node);
+    }
     return walk(object);
+  }
+
+  // Most nodes of a model have nothing but arrays below them. Writes these to the end of the buffer, in one pass that
+  // runs no Python, where all else is identical; false where it is not, or the node is of another family.
+  bool children_are_leaves(const Node& node, PyObject* object) {
+    if (Py_TYPE(object) != node.info->type) return false;
+    switch (node.kind) {
+      case Kind::kTuple:
+      case Kind::kNamedTuple:
+        return PyTuple_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) &&
+               items_are_leaves(reinterpret_cast<PyTupleObject*>(object)->ob_item, node.arity);
+      case Kind::kList:
+        return PyList_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) &&
+               items_are_leaves(reinterpret_cast<PyListObject*>(object)->ob_item, node.arity);
+      case Kind::kDict:
+        return PyDict_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) && values_are_leaves(node, object);
+      case Kind::kModule:
+      case Kind::kDataclass:
+        return !node.has_wrapper_fields && fields_are_leaves(node, object);
+      default:
+        return false;
+    }
+  }
+
+  bool items_are_leaves(PyObject* const* items, std::size_t count) {
+    PyObject** const leaves = leaves_.end();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (Py_TYPE(items[i]) != array_type_) return false;
+      leaves[i] = items[i];
+    }
+    return true;
+  }
+
+  bool values_are_leaves(const Node& node, PyObject* object) {
+    const std::size_t keys = first_key(node);
+    PyObject** const leaves = leaves_.end();
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const std::size_t expected = spec_.key_order.expected(keys, i);
+      if (PyDict_Next(object, &position, &key, &value) == 0 || key != identity_[expected]) return false;
+      if (Py_TYPE(value) != array_type_) return false;
+      leaves[expected - keys] = value;
+    }
+    return true;
+  }
+
+  bool fields_are_leaves(const Node& node, PyObject* object) {
+    const std::size_t children = node.arity;
+    PyObject** const leaves = leaves_.end();
+    PyObject* const* const statics = identity_ + node.first_static - children;
+    PyTypeObject* const array_type = array_type_;
+    return FieldReader(object).visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
+      if (field >= children) return value == statics[field];
+      leaves[field] = value;
+      return Py_TYPE(value) == array_type;
+    });
+  }
+
+  bool took_leaves(const Node& node) {
+    leaves_.take(node.arity);
+    at_ += node.arity;
+    return true;
   }
 
   // Walks the children that `source` gives. A run of static leaves is one comparison of pointers where it is unchanged.
@@ -158,41 +223,83 @@ class Matcher {
   }
 
   bool dict(const Node& node, PyObject* object) {
-    if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
+    const auto arity = static_cast<Py_ssize_t>(node.arity);
+    if (PyDict_GET_SIZE(object) != arity) return false;
     if (node.kind == Kind::kDefaultDict) {
-      const Ref factory = attribute(object, "default_factory");
-      if (!static_value(node.first_static, factory.get())) return false;
+      const Ref factory = Ref::borrow(node.info->slots[0].of(object));
+      if (!static_value(node.first_static, factory ? factory.get() : Py_None)) return false;
     }
     const std::size_t keys = first_key(node);
-    if (!same_keys(keys, node, object)) return false;
+    if (node.kind == Kind::kOrderedDict && arity > 1 && !is_in_order(keys, node.arity, object)) {
+      return dict_by_keys(node, object);
+    }
+    if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
+    if (node.only_leaves && values_are_leaves(node, object)) return took_leaves(node);
+    HeldValues items(node.arity);
+    if (!read_items(keys, node.arity, object, items.to_fill())) return dict_by_keys(node, object);
+    items.hold();
     for (std::size_t i = 0; i < node.arity; ++i) {
-      const Ref key = statics_[keys + i].value();
-      if (!key) return false;
-      PyObject* value = PyDict_GetItemWithError(object, key.get());
+      if (!child(items[i])) return false;
+    }
+    return true;
+  }
+
+  // Whether a key is identical, or an equal string; runs no user code.
+  bool is_key(std::size_t index, PyObject* key) const {
+    PyObject* known = identity_[index];
+    return key == known || (known != nullptr && PyUnicode_CheckExact(known) && PyUnicode_CheckExact(key) &&
+                            PyUnicode_Compare(known, key) == 0);
+  }
+
+  // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
+  bool is_in_order(std::size_t keys, std::size_t arity, PyObject* object) const {
+    const Ref iterator = Ref::checked(PyObject_GetIter(object));
+    for (std::size_t i = 0; i < arity; ++i) {
+      const Ref key = Ref::steal(PyIter_Next(iterator.get()));
+      if (!key && PyErr_Occurred() != nullptr) throw PythonError{};
+      if (!key || !is_key(keys + i, key.get())) return false;
+    }
+    return true;
+  }
+
+  // Reads the values of a dictionary in one pass, where the keys are identical or equal strings, and in the order
+  // expected. Runs no Python.
+  bool read_items(std::size_t keys, std::size_t arity, PyObject* object, PyObject** values) {
+    const std::size_t before = leaves_.num_own_statics();
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    for (std::size_t i = 0; i < arity; ++i) {
+      const std::size_t expected = spec_.key_order.expected(keys, i);
+      if (PyDict_Next(object, &position, &key, &value) == 0 || !is_key(expected, key)) {
+        leaves_.drop_own_statics(before);
+        return false;
+      }
+      if (key != identity_[expected]) leaves_.add_own_static(expected, key);
+      values[expected - keys] = value;
+    }
+    return true;
+  }
+
+  // A dictionary with other keys than identical ones in the order expected. They may run user code, so each value is
+  // looked up by itself.
+  bool dict_by_keys(const Node& node, PyObject* object) {
+    const std::size_t keys = first_key(node);
+    const Ref ordered = Ref::checked(PyList_AsTuple(keys_in_order(object, node.kind).get()));
+    if (PyTuple_GET_SIZE(ordered.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      // By the exact rules: a look-up takes 1 for True.
+      if (!static_value(keys + i, PyTuple_GET_ITEM(ordered.get(), i))) return false;
+    }
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      PyObject* value = PyDict_GetItemWithError(object, PyTuple_GET_ITEM(ordered.get(), i));
       if (value == nullptr) {
         if (PyErr_Occurred() != nullptr) throw PythonError{};
         return false;
       }
       if (!child(value)) return false;
     }
-    return PyDict_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity);
-  }
-
-  // The dictionary's keys are the spec's, by the exact rules (a look-up takes 1 for True).
-  bool same_keys(std::size_t keys, const Node& node, PyObject* object) {
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    std::size_t i = 0;
-    while (i < node.arity && PyDict_Next(object, &position, &key, &value)) {
-      if (key != identity_[keys + i]) break;
-      ++i;
-    }
-    if (i == node.arity) return true;
-    const Ref ordered = keys_in_order(object, node.kind);
-    if (PyList_GET_SIZE(ordered.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
-    for (std::size_t j = 0; j < node.arity; ++j) {
-      if (!static_value(keys + j, PyList_GET_ITEM(ordered.get(), j))) return false;
-    }
+    if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
+    spec_.key_order.expect(object, ordered.get(), keys, spec_.statics.size());
     return true;
   }
 
@@ -200,55 +307,13 @@ class Matcher {
     const TypeInfo& info = *node.info;
     const std::size_t children = info.child_names.size(), statics = info.static_names.size();
     const FieldReader reader(object);
-    PyObject* stack[kStackFields];
-    std::unique_ptr<PyObject*[]> heap;
-    PyObject** values = stack;
-    if (children + statics > kStackFields) {
-      heap.reset(new PyObject*[children + statics]);
-      values = heap.get();
-    }
     const bool plain = PyDict_GET_SIZE(reader.dict()) == static_cast<Py_ssize_t>(children + statics);
     if (node.kind == Kind::kModule && plain == node.has_wrapper_fields) return false;
-    reader.read(info, values);
-
-    // First all that runs no user code; then the rest, on references of our own.
-    bool all_identical = true;
+    HeldValues fields(children + statics);
+    reader.read(info, fields.to_fill());
+    fields.hold();
     for (std::size_t i = 0; i < statics; ++i) {
-      all_identical =
-          all_identical && values[children + i] != nullptr && values[children + i] == identity_[node.first_static + i];
-    }
-    bool only_leaves = true;
-    for (std::size_t i = 0, at = at_; i < children; ++i, ++at) {
-      only_leaves = only_leaves && nodes_[at].kind == Kind::kDynamicLeaf && values[i] != nullptr &&
-                    Py_TYPE(values[i]) == array_type_;
-      if (!only_leaves) break;
-    }
-    if (all_identical && only_leaves && !node.has_wrapper_fields) {
-      for (std::size_t i = 0; i < children; ++i) leaves_.push(values[i]);
-      at_ += children;
-      return true;
-    }
-    return owned_fields(node, reader, values, children, statics);
-  }
-
-  bool owned_fields(const Node& node, const FieldReader& reader, PyObject** values, std::size_t children,
-                    std::size_t statics) {
-    // Drops the references at the end, whatever happens in between.
-    struct Owned {
-      Owned(PyObject** begin, std::size_t size) : values(begin), count(size) {
-        for (std::size_t i = 0; i < count; ++i) Py_XINCREF(values[i]);
-      }
-      ~Owned() {
-        for (std::size_t i = 0; i < count; ++i) Py_XDECREF(values[i]);
-      }
-      Owned(const Owned&) = delete;
-      Owned& operator=(const Owned&) = delete;
-      PyObject** values;
-      std::size_t count;
-    } const owned(values, children + statics);
-
-    for (std::size_t i = 0; i < statics; ++i) {
-      if (!optional_static(node.first_static + i, values[children + i])) return false;
+      if (!optional_static(node.first_static + i, fields[children + i])) return false;
     }
     if (node.has_wrapper_fields) {
       PyObject* names = equinox().wrapper_names.get();
@@ -259,7 +324,7 @@ class Matcher {
       }
     }
     for (std::size_t i = 0; i < children; ++i) {
-      PyObject* value = values[i] != nullptr ? values[i] : equinox().missing.get();
+      PyObject* value = fields[i] != nullptr ? fields[i] : equinox().missing.get();
       if (value == nullptr || !child(value)) return false;
     }
     return true;
@@ -278,6 +343,7 @@ class Matcher {
     return sequence(FixedItems{reinterpret_cast<PyTupleObject*>(level.children.get())->ob_item}, node.arity);
   }
 
+  const TreeSpec& spec_;
   const Node* nodes_;
   const StaticValue* statics_;
   PyObject* const* identity_;
@@ -304,6 +370,7 @@ bool matched(LeafBuffer& leaves, Body&& body) {
     forgive();
   }
   if (!same) leaves.clear();
+  if (leaves.has_own_statics()) leaves.sort_own_statics();
   return same;
 }
 
@@ -311,12 +378,12 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
                 const TraceRule* rule) {
-  leaves.reserve(spec.num_dynamic);
+  leaves.reserve(leaves.size() + spec.num_dynamic);
   return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule).call(values, count); });
 }
 
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves) {
-  leaves.reserve(spec.num_dynamic);
+  leaves.reserve(leaves.size() + spec.num_dynamic);
   return matched(leaves, [&] { return Matcher(spec, leaves, false, nullptr).walk(tree); });
 }
 

@@ -7,17 +7,19 @@
 #include "base/python_api.h"
 #include "base/type_table.h"
 #include "statics/static_value.h"
+#include "tree/key_order.h"
 
 namespace partax {
 
 struct Node {
   Kind kind;
-  bool has_wrapper_fields;     // kModule: the values of equinox().wrapper_names follow the static fields
-  bool may_be_number;          // kDynamicLeaf: where `trace` may also take what is no array
-  std::uint32_t arity;         // children; for runs the number of leaves
-  std::uint32_t extent;        // nodes of this subtree, this one included
-  std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
-  const TypeInfo* info;        // null for leaves and for kCall
+  bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
+  bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
+  bool only_leaves : 1;         // if sealed: all its children are dynamic leaves
+  std::uint32_t arity;          // children; for runs the number of leaves
+  std::uint32_t extent;         // nodes of this subtree, this one included
+  std::uint32_t first_static;   // its own static values: keys, aux data, or the leaf itself
+  const TypeInfo* info;         // null for leaves and for kCall
 };
 
 // Every family's own static values, in `statics` from `first_static` on:
@@ -27,6 +29,7 @@ struct TreeSpec {
   std::vector<Node> nodes;
   std::vector<StaticValue> statics;
   std::vector<PyObject*> identity;  // if sealed, per static: the pointer that is surely this value, or null
+  mutable KeyOrder key_order;       // if sealed: of its dictionaries
   std::vector<TypeInfoPtr> infos;   // keeps every Node::info alive
   std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;

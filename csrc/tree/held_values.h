@@ -1,0 +1,41 @@
+// The values of one node, all read at one instant, and kept alive for what may run user code.
+#pragma once
+
+#include <memory>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+class HeldValues {
+ public:
+  explicit HeldValues(std::size_t size) : size_(size) {
+    if (size <= kInline) return;
+    heap_.reset(new PyObject*[size]);
+    values_ = heap_.get();
+  }
+  HeldValues(const HeldValues&) = delete;
+  HeldValues& operator=(const HeldValues&) = delete;
+  ~HeldValues() {
+    for (std::size_t i = 0; i < held_; ++i) Py_XDECREF(values_[i]);
+  }
+
+  // To be filled with borrowed objects, null where one is absent; and then held before any Python runs.
+  PyObject** to_fill() noexcept { return values_; }
+  void hold() noexcept {
+    for (std::size_t i = 0; i < size_; ++i) Py_XINCREF(values_[i]);
+    held_ = size_;
+  }
+  PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
+
+ private:
+  static constexpr std::size_t kInline = 24;
+
+  PyObject* inline_[kInline];
+  std::unique_ptr<PyObject*[]> heap_;
+  PyObject** values_ = inline_;
+  std::size_t size_;
+  std::size_t held_ = 0;
+};
+
+}  // namespace partax
