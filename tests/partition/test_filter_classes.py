@@ -6,13 +6,11 @@ from __future__ import annotations
 import abc
 import collections.abc
 import enum
-import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
-import equinox._filters as equinox_filters
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,20 +20,11 @@ from hypothesis import strategies as st
 
 import partax
 from partax import all_of, any_of, is_array, is_array_like, is_inexact_array_like, not_
-from test_random_trees import thorough
+from partition_reference import takes, which
+from random_trees import thorough
 
 EQUINOX = ("is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like")
 NUMBERS_AND_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
-
-
-def which(tree: list[Any], *filters: Any) -> list[int]:
-    """For each leaf the part that it is in."""
-    parts = partax.partition(tree, *filters, replace=...)
-    return [next(i for i, part in enumerate(parts) if part[place] is not ...) for place in range(len(tree))]
-
-
-def takes(tree: list[Any], f: Any) -> list[bool]:
-    return [part == 0 for part in which(tree, f)]
 
 
 def is_like(x: Any) -> bool:
@@ -329,16 +318,6 @@ def test_code_of_users_that_looks_attributes_up_runs_once_for_each_leaf() -> Non
             assert asked == ["__jax_array__"] * 5
 
 
-def test_an_error_of_the_array_protocol_is_the_user_s() -> None:
-    class Raises:
-        @property
-        def __jax_array__(self) -> Any:
-            raise OSError("no array today")
-
-    with pytest.raises(OSError, match="no array today"):
-        partax.partition([1, Raises()], is_array_like)
-
-
 def test_a_class_is_as_like_an_array_as_hasattr_says() -> None:
     class Meta(type):
         @property
@@ -415,63 +394,3 @@ def test_tracers_and_what_tells_to_be_an_array() -> None:
 
     f(jnp.ones(2))
     assert all(got == expected for got, expected in seen)
-
-
-# --- Equinox's predicates.
-
-
-def called(tree: list[Any], f: Any) -> int:
-    """How often the function `f` runs."""
-    count = 0
-
-    def watch(frame: types.FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "call" and frame.f_code is f.__code__
-
-    former = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        partax.partition(tree, f)
-    finally:
-        sys.setprofile(former)
-    return count
-
-
-@pytest.mark.parametrize("name", EQUINOX)
-def test_a_predicate_of_equinox_runs_for_no_leaf_whose_type_tells_all(name: str) -> None:
-    f = getattr(eqx, name)
-    assert called(["x", b"y", Target(), jnp.sin, len, Target, Colour.RED, None], f) == 0
-    assert called([Target()] * 3 + [lambda: 0], lambda x: f(x)) == 4
-    arrays = [jnp.ones(2), np.ones(2), np.float32(1), 1, 2.0]
-    if name in ("is_array", "is_array_like"):
-        assert called(arrays, f) == 0
-    elif name == "is_inexact_array":
-        assert called(arrays, f) == 3  # its dtype, which the type does not tell
-
-
-def test_a_predicate_of_equinox_that_is_changed_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = [1, "x", jnp.ones(2), Target()]
-
-    def agrees() -> bool:
-        return all(takes(tree, getattr(eqx, name)) == [bool(getattr(eqx, name)(x)) for x in tree] for name in EQUINOX)
-
-    assert agrees()
-    plain = takes(tree, eqx.is_array)
-    with monkeypatch.context() as changed:
-        changed.setattr(equinox_filters, "_ARRAY_TYPES", (str,))
-        changed.setattr(equinox_filters, "_NDARRAY_TYPES", ())
-        assert agrees() and takes(tree, eqx.is_array) == [False, True, False, False]
-    with monkeypatch.context() as changed:
-        changed.setattr(equinox_filters, "isinstance", lambda x, kind: type(x) is str, raising=False)
-        assert takes(tree, eqx.is_array) == [False, True, False, False]
-    with monkeypatch.context() as changed:
-        changed.setattr(eqx.is_array, "__code__", (lambda element: element == "x").__code__)
-        assert takes(["x", 1, "x"], eqx.is_array) == [True, False, True]
-    assert agrees() and takes(tree, eqx.is_array) == plain
-
-
-def test_a_function_of_another_module_is_called() -> None:
-    like_equinox: dict[str, Any] = dict(vars(equinox_filters))
-    like_equinox["_ARRAY_TYPES"] = (str,)
-    mine = types.FunctionType(eqx.is_array.__code__, like_equinox)
-    assert takes([1, "x", jnp.ones(2)], mine) == [False, True, False]
