@@ -273,3 +273,16 @@ def test_predicates_work_as_tree_map_functions_and_have_names(name):
     assert jax.tree.map(predicate, tree) == expected
     assert predicate.__name__ == name
     assert predicate.__doc__
+
+
+@pytest.mark.parametrize("name", ["is_array_like", "is_inexact_array_like"])
+def test_an_error_of_looking_the_protocol_up_is_the_user_s(name):
+    class Raises:
+        @property
+        def __jax_array__(self):
+            raise OSError("no array today")
+
+    with pytest.raises(OSError, match="no array today"):
+        getattr(partax, name)(Raises())
+    with pytest.raises(OSError, match="no array today"):
+        partax.partition([1, Raises()], getattr(partax, name))

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import partax
 from partax import all_of, any_of, is_array, is_array_like, is_inexact_array_like, not_
 from partition_reference import takes, which
 from random_trees import thorough
