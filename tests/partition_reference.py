@@ -350,14 +350,14 @@ def taken(tree: Any, f: Any, **options: Any) -> list[str]:
     return paths_in(first)
 
 
-def which(tree: list[Any], *filters: Any) -> list[int]:
+def which(tree: list[Any], *filters: Any, **options: Any) -> list[int]:
     """For each leaf the part that it is in."""
-    parts = partax.partition(tree, *filters, replace=...)
+    parts = partax.partition(tree, *filters, replace=..., **options)
     return [next(i for i, part in enumerate(parts) if part[place] is not ...) for place in range(len(tree))]
 
 
-def takes(tree: list[Any], f: Any) -> list[bool]:
-    return [part == 0 for part in which(tree, f)]
+def takes(tree: list[Any], f: Any, **options: Any) -> list[bool]:
+    return [part == 0 for part in which(tree, f, **options)]
 
 
 # --- cases

@@ -178,9 +178,10 @@ def nothing(cls: type, x: Any) -> None:
     pass
 
 
-CHANGES = st.sampled_from(
-    [*(nothing, set_on_class, set_on_base, set_on_instance, remove, register, mark, hook, another_base, lying_base)]
-)
+EVERY_CHANGE = [
+    *(nothing, set_on_class, set_on_base, set_on_instance, remove, register, mark, hook, another_base, lying_base)
+]
+CHANGES = st.sampled_from(EVERY_CHANGE)
 
 # What users give, beside what Python says of a leaf.
 FILTERS: list[tuple[Any, Callable[[Any], bool]]] = [
@@ -226,6 +227,41 @@ ORDINARY = [
 ]
 
 
+Change = tuple[int, int, Callable[[type, Any], None]]  # at which leaf, of which class, what
+
+
+def changing(tree: list[Any], kinds: list[type], changes: list[Change]) -> Callable[[Any], bool]:
+    """For `is_leaf`, which is asked about each leaf right before the filters, and keeps no answer from being known."""
+    asked = iter(range(len(tree)))
+
+    def change(x: Any) -> bool:
+        place = -1 if x is tree else next(asked)
+        for when, which_class, what in changes:
+            if when == place:
+                what(kinds[which_class % len(kinds)], x)
+        return False
+
+    return change
+
+
+@pytest.mark.parametrize("chosen", range(len(FILTERS)))
+def test_a_class_changed_between_two_leaves_of_it(chosen: int) -> None:
+    f, says = FILTERS[chosen]
+    for what in EVERY_CHANGE:
+        for base in (Target, Abstract):
+            found: list[list[bool]] = []
+            for by_partax in (True, False):
+                _forget()
+                kind = make_class(base, type, False, "")
+                tree: list[Any] = [kind() for _ in range(6)]
+                change = changing(tree, [kind], [(3, 0, what)])
+                if by_partax:
+                    found.append(takes(tree, f, is_leaf=change))
+                else:
+                    found.append([bool(change(x) or says(x)) for x in tree])
+            assert found[0] == found[1], (what, base)
+
+
 @thorough
 @given(
     classes=st.lists(CLASSES, min_size=1, max_size=4),
@@ -233,24 +269,12 @@ ORDINARY = [
     chosen=st.integers(0, len(FILTERS) - 1),
 )
 def test_each_leaf_is_taken_as_python_says_at_that_moment(
-    classes: list[type], changes: list[tuple[int, int, Any]], chosen: int
+    classes: list[type], changes: list[Change], chosen: int
 ) -> None:
     f, says = FILTERS[chosen]
 
     def instances(cls: type) -> list[Any]:
         return [cls(), cls(), cls()]
-
-    def changing(tree: list[Any], kinds: list[type]) -> Callable[[Any], bool]:
-        asked = iter(range(len(tree)))
-
-        def change(x: Any) -> bool:
-            place = next(asked)
-            for when, which_class, what in changes:
-                if when == place:
-                    what(kinds[which_class % len(kinds)], x)
-            return False
-
-        return change
 
     def made() -> tuple[list[type], list[Any]]:
         _forget()
@@ -259,14 +283,12 @@ def test_each_leaf_is_taken_as_python_says_at_that_moment(
         return kinds, [x for pair in zip(objects, ORDINARY * 2, strict=False) for x in pair] + objects
 
     kinds, tree = made()
-    change = changing(tree, kinds)
-    expected = []
+    change, expected = changing(tree, kinds, changes), []
     for x in tree:
         change(x)
-        expected.append(1 if says(x) else 2)
+        expected.append(bool(says(x)))
     kinds, tree = made()
-    got = which(tree, changing(tree, kinds), f)
-    assert got == expected
+    assert takes(tree, f, is_leaf=changing(tree, kinds, changes)) == expected
     after = [says(x) for x in tree]  # the changes stay
     assert takes(tree, f) == after
     _forget()
