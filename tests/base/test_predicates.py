@@ -286,3 +286,20 @@ def test_an_error_of_looking_the_protocol_up_is_the_user_s(name):
         getattr(partax, name)(Raises())
     with pytest.raises(OSError, match="no array today"):
         partax.partition([1, Raises()], getattr(partax, name))
+
+
+def test_a_class_is_as_like_an_array_as_hasattr_says():
+    class Meta(type):
+        @property
+        def __jax_array__(cls):
+            return lambda: jnp.ones(2)
+
+    class OfMeta(metaclass=Meta):
+        pass
+
+    class Protocol:
+        def __jax_array__(self):
+            return jnp.ones(2)
+
+    tree = [int, Protocol, fractions.Fraction, OfMeta, type, Meta, eqx.nn.Linear, Protocol, int]
+    assert [partax.is_array_like(x) for x in tree] == [hasattr(x, "__jax_array__") for x in tree]

@@ -339,23 +339,6 @@ def test_code_of_users_that_looks_attributes_up_runs_once_for_each_leaf() -> Non
             assert asked == ["__jax_array__"] * 5
 
 
-def test_a_class_is_as_like_an_array_as_hasattr_says() -> None:
-    class Meta(type):
-        @property
-        def __jax_array__(cls) -> Any:
-            return convert
-
-    class OfMeta(metaclass=Meta):
-        pass
-
-    class Protocol:
-        def __jax_array__(self) -> Any:
-            return jnp.ones(2)
-
-    tree = [int, Protocol, Target, OfMeta, type, Meta, eqx.nn.Linear, Protocol, int]
-    assert takes(tree, is_array_like) == [hasattr(x, "__jax_array__") for x in tree]
-
-
 def test_a_class_registered_between_two_partitions() -> None:
     class Shape(metaclass=abc.ABCMeta):  # noqa: B024
         pass
