@@ -1,4 +1,4 @@
-"""Guards every promise: eight CPU devices, warnings as errors, and one way to count traces."""
+"""Guards every promise: eight CPU devices, warnings as errors, one way to count traces, and which tests round."""
 
 from __future__ import annotations
 
@@ -10,16 +10,55 @@ if _DEVICES not in os.environ.get("XLA_FLAGS", ""):
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import gc
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 
 import jax
 import pytest
 
+# What compares numbers that two programs have rounded.
+COMPARE = {"assert_close", "assert_allclose", "allclose"}
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and _rounds(item.function, set()):
+            item.add_marker("rounds")
+
+
+def _rounds(function: FunctionType, seen: set[FunctionType]) -> bool:
+    """Whether the code of a test, or of a function of its file that it names, names one of `COMPARE`."""
+    seen.add(function)
+    names = _names(function.__code__)
+    helpers = [function.__globals__.get(name) for name in names]
+    return not COMPARE.isdisjoint(names) or any(
+        _rounds(helper, seen)
+        for helper in helpers
+        if isinstance(helper, FunctionType) and helper.__module__ == function.__module__ and helper not in seen
+    )
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+_tests = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _what_is_here_stays() -> None:
+    """What earlier tests have left is not walked again by each collection, of which many tests make some."""
+    if next(_tests) % 20 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 class _Ticks(logging.Filter):

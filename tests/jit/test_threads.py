@@ -15,6 +15,7 @@ import sysconfig
 import threading
 import time
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +28,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from growth import Witness
 from partax import filter_jit
 from partax._explain.value_parts import ValueParts
 from trees import array, assert_close
@@ -633,7 +635,7 @@ def test_the_callable_changes_while_others_call_it() -> None:
         return x * factors[0]()
 
     wrapped = filter_jit(f)
-    stop = threading.Event()
+    stop, seen = threading.Event(), Counter[int]()
 
     def changes() -> None:
         for n in (*((3, 2) * 12), 5):
@@ -647,7 +649,8 @@ def test_the_callable_changes_while_others_call_it() -> None:
             except RuntimeError as error:
                 assert "changed" in str(error)
                 continue
-            assert any(np.array_equal(result, array(2) * n) for n in (2, 3, 5))
+            (factor,) = (n for n in (2, 3, 5) if np.array_equal(result, array(2) * n))
+            seen[factor] += 1
 
     def changes_and_stops() -> None:
         try:
@@ -656,6 +659,7 @@ def test_the_callable_changes_while_others_call_it() -> None:
             stop.set()
 
     all_right(together(work, work, changes_and_stops))
+    assert seen, "no call got through"
     work_done = [filter_jit(lambda x, n=n: x * n)(array(2)) for n in (2, 3, 5)]
     assert any(np.array_equal(wrapped(array(2)), result) for result in work_done)
 
@@ -705,6 +709,36 @@ def test_a_callable_that_another_thread_changes_while_it_is_traced_is_known_by_i
         assert_equal(wrapped(array(2)), array(2) * 2)
     factors[0] = 3
     assert_equal(wrapped(array(5)), array(5) * 3)
+
+
+def test_an_idle_thread_keeps_nothing_of_its_calls_alive(collect: Callable[[], None]) -> None:
+    dead: list[weakref.ref[Any]] = []
+    called, stop = threading.Event(), threading.Event()
+
+    def calls() -> None:
+        def f(x: jax.Array, witness: Any) -> Any:
+            return x + 1, witness
+
+        x, witness = array(2), Witness()
+        result, _ = filter_jit(f)(x, witness)
+        with pytest.raises(TypeError, match="witness"):
+            filter_jit(f)(x)
+        dead.extend(map(weakref.ref, (f, x, witness, result)))
+
+    def calls_and_idles() -> None:
+        calls()
+        called.set()
+        stop.wait()
+
+    thread = threading.Thread(target=calls_and_idles, daemon=True)
+    thread.start()
+    try:
+        assert called.wait(HANGS_AFTER)
+        collect()
+        assert [ref() for ref in dead] == [None] * 4
+    finally:
+        stop.set()
+        thread.join()
 
 
 # --- limits, records, switches

@@ -254,7 +254,7 @@ def test_what_a_dead_function_captured_is_gone(make: Any, use: Any, collect: Col
     use(fun)
     del fun, held
     others = []
-    for i in range(200):  # made after it, half of them kept
+    for i in range(60):  # made after it, half of them kept
         other = filter_jit(eval(f"lambda x: x + {i}"))
         if i % 20 == 0:
             other(1.0)
