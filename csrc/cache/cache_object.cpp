@@ -151,7 +151,7 @@ Ref make_cache(PyObject* function, PyObject* options) {
   if (PyErr_Occurred() != nullptr) throw PythonError{};
   const Ref rule = attribute(options, "trace");
   auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
-                                           TraceRule(rule.get()));
+                                           DynamicRule(rule.get()));
   Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
   reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
   return object;

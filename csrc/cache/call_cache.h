@@ -11,7 +11,7 @@ namespace partax {
 
 // What all wrappers of equal callables with equal options share.
 struct CallCache {
-  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, TraceRule traced)
+  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, DynamicRule traced)
       : parameters(std::move(named)),
         options(std::move(of)),
         table(max_size, [](const EntryPtr& entry, bool) { return may_wait(*entry); }),
@@ -22,7 +22,7 @@ struct CallCache {
   Ref options;
   EntryTable table;
   Callables callables;
-  TraceRule rule;
+  DynamicRule rule;
   std::weak_ptr<Entry> root;  // where wrappers find this cache
   std::size_t hits = 0;
   std::size_t misses = 0;

@@ -8,7 +8,7 @@
 
 #include "base/python_api.h"
 #include "cache/bound_call.h"
-#include "cache/trace_output.h"
+#include "cache/traced_result.h"
 #include "tree/tree_spec.h"
 
 namespace partax {

@@ -1,10 +1,10 @@
 #include "call/compiled_call.h"
 
 #include "cache/cache_object.h"
-#include "cache/trace_output.h"
 #include "call/call_frame.h"
+#include "call/find_cache.h"
 #include "call/forwarded.h"
-#include "call/jit_function.h"
+#include "call/user_result.h"
 #include "tree/match.h"
 
 namespace partax {

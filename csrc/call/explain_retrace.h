@@ -3,6 +3,7 @@
 
 #include "base/python_api.h"
 #include "call/call_frame.h"
+#include "tree/leaf_buffer.h"
 
 namespace partax {
 

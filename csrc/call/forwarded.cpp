@@ -1,6 +1,7 @@
 #include "call/forwarded.h"
 
 #include "base/type_table.h"
+#include "call/user_result.h"
 
 namespace partax {
 namespace {

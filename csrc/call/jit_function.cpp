@@ -2,79 +2,20 @@
 
 #include <structmember.h>
 
-#include "cache/cache_object.h"
-#include "cache/shared_caches.h"
-#include "cache/trace_output.h"
-#include "call/explain_failure.h"
-#include "call/find_entry.h"
-#include "call/forwarded.h"
-#include "tree/spec_data.h"
+#include "call/find_cache.h"
+#include "call/run_call.h"
 
 namespace partax {
 namespace {
 
 PyTypeObject* jit_type = nullptr;
 
-void release(SeenCallable* seen) noexcept {
-  if (seen != nullptr && --seen->uses == 0) delete seen;
-}
-
-// Whether the callable is as it was when the cache was found.
-bool is_as_seen(const JitFunction& jit) {
-  if (jit.seen == nullptr) return true;
-  struct Used {
-    SeenCallable* seen;
-    ~Used() { release(seen); }
-  } const used{jit.seen};
-  ++used.seen->uses;
-  return used.seen->value.is_still(jit.function) || is_self_changing(jit.function);
-}
-
-// Both at once, and only then lets go of what was there, which may run Python.
-void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
-  const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
-  release(std::exchange(jit.seen, seen));
-}
-
-Ref run(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
-  const Ref keep_cache = ready_cache(jit);
-  CallCache& cache = cache_in(keep_cache.get());
-  const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
-                       num_args, keyword_names);
-  LeafBuffer leaves;
-  CallFrame frame(jit.function, cache, call, false);
-  bool is_new = false;
-  EntryPtr entry;
-  Ref returned;
-  try {
-    entry = find_entry(frame, leaves, is_new);
-    frame.entry = entry.get();
-    if (may_lose_forwarded(*entry, leaves)) refuse_lost_forwarded(*entry, leaves);
-    const Ref target = entry->value;
-    returned = Ref::checked(
-        PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-    frame.in_user_code = true;
-  } catch (const PythonError&) {
-    frame.in_user_code = true;
-    if (entry) {
-      cache.table.erase_untraced(*entry);
-      explain_failure(frame);
-    }
-    throw;
-  }
-  check_forwarded(*entry, returned.get(), leaves, !frame.traced);
-  Ref result = user_result(returned.get(), leaves);
-  ++entry->calls;
-  ++(frame.traced || is_new ? cache.misses : cache.hits);
-  return result;
-}
-
 // ---- Slots of the wrapper.
 
 PyObject* jit_vectorcall(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* keyword_names) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    return run(as_jit(self), args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), keyword_names).release();
+    return run_call(as_jit(self), args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), keyword_names).release();
   });
 }
 
@@ -156,7 +97,7 @@ PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
 }
 
 PyObject* released(PyObject*) noexcept {
-  PyErr_SetString(PyExc_ReferenceError, "the wrapper is being deleted");
+  set_released();
   return nullptr;
 }
 
@@ -246,58 +187,6 @@ PyMethodDef unflatten_method = {"unflatten_jit",
                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
                                 METH_FASTCALL, nullptr};
 
-// What a wrapper remembers of its callable, or null of one that is matched with the arguments.
-SeenCallable* see_callable(const JitFunction& jit) {
-  TypeTable::instance().epoch();  // classes may have been registered since
-  if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
-  const bool by_identity = callables_of(jit.options) == Callables::kByIdentity;
-  const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  return new SeenCallable{value.sealed(nullptr, by_identity ? Callables::kByIdentity : Callables::kWrapped, false)};
-}
-
-// Finds the cache of an equal callable with equal options, or makes one.
-Ref find_cache(JitFunction& jit) {
-  // Seen first: a change from here on, by another thread, is noticed in the next call.
-  struct Seen {
-    SeenCallable* callable = nullptr;
-    ~Seen() { release(callable); }
-  } seen;
-  TreeSpec spec;
-  try {
-    seen.callable = see_callable(jit);
-    spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-    SharedCaches& caches = SharedCaches::instance();
-    EntryPtr entry = caches.find(spec);
-    const bool is_new = !entry || !entry->value;
-    if (is_new) {
-      Ref made = make_cache(jit.function, jit.options);
-      cache_in(made.get()).difference = caches.difference(spec);
-      if (!entry) entry = caches.find_or_insert(spec);
-      if (!entry->value) entry->value = std::move(made);  // else another thread was first
-    }
-    Ref cache = entry->value;
-    const bool is_tree = spec.nodes[1].kind != Kind::kStaticLeaf;
-    cache_in(cache.get()).root = entry;
-    try {
-      if (!is_tree && entry->key.statics[0].is_callable()) caches.attach(entry, jit.function);
-    } catch (...) {
-      // Nothing would tell when the callable goes.
-      if (is_new && entry->owners.empty()) caches.erase(entry);
-      throw;
-    }
-    jit.callable_is_tree = is_tree;
-    // Where another thread has changed the callable since it was seen, the next call looks again.
-    const bool is_seen = seen.callable == nullptr || seen.callable->value.is_still(jit.function);
-    if (!is_seen && !is_self_changing(jit.function)) return cache;
-    set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
-    return cache;
-  } catch (const WalkError& error) {
-    // Where the callable could not be looked at, the walk over it and the options says why.
-    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-    raise_at_static(error, spec, root_names());
-  }
-}
-
 }  // namespace
 
 Ref register_jit_function_types() {
@@ -314,22 +203,6 @@ Ref register_jit_function_types() {
 bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type; }
 
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
-
-Ref ready_cache(JitFunction& jit) {
-  if (jit.function == nullptr) {
-    released(nullptr);
-    throw PythonError{};
-  }
-  Ref cache = Ref::borrow(jit.cache);
-  if (cache && is_as_seen(jit)) return cache;
-  return find_cache(jit);
-}
-
-Ref renewed_cache(JitFunction& jit) {
-  Ref cache = ready_cache(jit);
-  if (is_known(jit.function, cache_in(cache.get()))) return cache;
-  return find_cache(jit);
-}
 
 Ref make_jit_function(PyObject* function, PyObject* options) {
   // A bound method is its function with the instance as first argument.

@@ -1,4 +1,4 @@
-// The wrapper that filter_jit returns: a vectorcall type that runs the stages of a call in order.
+// The wrapper that filter_jit returns, as a Python type.
 #pragma once
 
 #include "base/python_api.h"
@@ -33,9 +33,7 @@ bool is_jit_function(PyObject* object) noexcept;
 
 // The caller must hold the wrapper.
 JitFunction& as_jit(PyObject* object) noexcept;
-// The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
-Ref ready_cache(JitFunction& jit);
-// The same, but another one if the callable has changed since the cache was found.
-Ref renewed_cache(JitFunction& jit);
+// Sets the exception of a wrapper that the garbage collector has cleared.
+inline void set_released() noexcept { PyErr_SetString(PyExc_ReferenceError, "the wrapper is being deleted"); }
 
 }  // namespace partax

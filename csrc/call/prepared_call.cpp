@@ -2,10 +2,11 @@
 
 #include "cache/cache_object.h"
 #include "cache/flatten_call.h"
-#include "cache/trace_output.h"
 #include "call/compiled_call.h"
 #include "call/explain_failure.h"
+#include "call/find_cache.h"
 #include "call/find_entry.h"
+#include "call/user_result.h"
 #include "tree/match.h"
 
 namespace partax {

@@ -1,12 +1,12 @@
 #include "call/register_call.h"
 
 #include "base/binding.h"
-#include "cache/trace_output.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
 #include "call/jit_function.h"
 #include "call/prepared_call.h"
 #include "call/trace.h"
+#include "call/user_result.h"
 
 namespace py = pybind11;
 

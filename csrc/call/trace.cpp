@@ -4,9 +4,9 @@
 
 #include "cache/flatten_call.h"
 #include "cache/shared_caches.h"
-#include "cache/trace_output.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
+#include "call/user_result.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
 #include "tree/static_node.h"

@@ -4,7 +4,7 @@
 
 namespace partax {
 
-TraceRule::TraceRule(PyObject* option) {
+DynamicRule::DynamicRule(PyObject* option) {
   if (option == Py_None) return;
   if (PyTuple_Check(option)) {
     kind_ = Kind::kNative;
@@ -17,7 +17,7 @@ TraceRule::TraceRule(PyObject* option) {
   predicate_ = Ref::borrow(option);
 }
 
-bool TraceRule::holds(PyObject* leaf) const {
+bool DynamicRule::holds(PyObject* leaf) const {
   switch (kind_) {
     case Kind::kArrays:
       return false;

@@ -7,11 +7,11 @@
 
 namespace partax {
 
-class TraceRule {
+class DynamicRule {
  public:
-  TraceRule() noexcept = default;  // arrays alone
+  DynamicRule() noexcept = default;  // arrays alone
   // From None, a predicate on leaves, or a tuple of names of arguments.
-  explicit TraceRule(PyObject* option);
+  explicit DynamicRule(PyObject* option);
 
   bool any() const noexcept { return kind_ != Kind::kArrays; }
   // For each of `count` values of a call, whether the rule applies to it; `shape()` gives their `shape_data`.

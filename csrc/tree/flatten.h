@@ -15,12 +15,12 @@ namespace partax {
 struct FlattenOptions {
   bool abstract = false;  // jax.ShapeDtypeStruct is a dynamic leaf
   Callables callables = Callables::kByStructure;
-  const TraceRule* rule = nullptr;  // leaves beside arrays that are dynamic,
-  std::vector<bool> rule_values;    // in these values of the call
-  bool hashed = true;               // compute the hash; refuses values that cannot be static
-  bool rebuildable = false;         // make the treedefs that `rebuild` needs for registered nodes
-  bool keyed = false;               // store the path segments of the children of registered nodes
-  bool every_leaf = false;          // every leaf counts as dynamic (jax.tree.flatten)
+  const DynamicRule* rule = nullptr;  // leaves beside arrays that are dynamic,
+  std::vector<bool> rule_values;      // in these values of the call
+  bool hashed = true;                 // compute the hash; refuses values that cannot be static
+  bool rebuildable = false;           // make the treedefs that `rebuild` needs for registered nodes
+  bool keyed = false;                 // store the path segments of the children of registered nodes
+  bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
   bool one_level = false;       // the children of the root are leaves, whatever they are
   bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node

@@ -15,7 +15,7 @@ namespace {
 // user code does to its parent meanwhile.
 class Matcher {
  public:
-  Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const TraceRule* rule)
+  Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const DynamicRule* rule)
       : spec_(spec),
         nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
@@ -350,7 +350,7 @@ class Matcher {
   LeafBuffer& leaves_;
   PyTypeObject* array_type_;
   bool abstract_;
-  const TraceRule* rule_;
+  const DynamicRule* rule_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
 };
@@ -377,7 +377,7 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 }  // namespace
 
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
-                const TraceRule* rule) {
+                const DynamicRule* rule) {
   leaves.reserve(leaves.size() + spec.num_dynamic);
   return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule).call(values, count); });
 }

@@ -12,7 +12,7 @@ namespace partax {
 // code only for registered nodes, for static values that are not the identical object, and for `rule` (may be null);
 // allocates nothing per leaf. The caller must keep `spec`, whatever that code does to its entry. Raises PythonError.
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
-                const TraceRule* rule);
+                const DynamicRule* rule);
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);
 
 }  // namespace partax

@@ -1,0 +1,45 @@
+#include "call/run_call.h"
+
+#include "cache/cache_object.h"
+#include "call/explain_failure.h"
+#include "call/find_cache.h"
+#include "call/find_entry.h"
+#include "call/forwarded.h"
+#include "call/user_result.h"
+
+namespace partax {
+
+Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+  const Ref keep_cache = ready_cache(jit);
+  CallCache& cache = cache_in(keep_cache.get());
+  const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
+                       num_args, keyword_names);
+  LeafBuffer leaves;
+  CallFrame frame(jit.function, cache, call, false);
+  bool is_new = false;
+  EntryPtr entry;
+  Ref returned;
+  try {
+    entry = find_entry(frame, leaves, is_new);
+    frame.entry = entry.get();
+    if (may_lose_forwarded(*entry, leaves)) refuse_lost_forwarded(*entry, leaves);
+    const Ref target = entry->value;
+    returned = Ref::checked(
+        PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    frame.in_user_code = true;
+  } catch (const PythonError&) {
+    frame.in_user_code = true;
+    if (entry) {
+      cache.table.erase_untraced(*entry);
+      explain_failure(frame);
+    }
+    throw;
+  }
+  check_forwarded(*entry, returned.get(), leaves, !frame.traced);
+  Ref result = user_result(returned.get(), leaves);
+  ++entry->calls;
+  ++(frame.traced || is_new ? cache.misses : cache.hits);
+  return result;
+}
+
+}  // namespace partax

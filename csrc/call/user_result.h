@@ -1,0 +1,25 @@
+// What a target returns to jax, and the user's result made of it.
+#pragma once
+
+#include <memory>
+
+#include "cache/traced_result.h"
+#include "tree/leaf_buffer.h"
+
+namespace partax {
+
+// Creates the opaque node types and returns (handle type, node type, flatten, unflatten) for jax's registry.
+Ref register_trace_output_types();
+
+// The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
+Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
+bool is_output_node(PyObject* object) noexcept;
+// Raises if the entry of the trace is gone.
+std::shared_ptr<const TraceOutput> output_of(PyObject* node);
+// A node of the same structure with other children, for jax.jit's out_shardings.
+Ref with_children(PyObject* node, Ref children);
+
+// The user's result from what a target returned for these input leaves.
+Ref user_result(PyObject* returned, const LeafBuffer& inputs);
+
+}  // namespace partax
