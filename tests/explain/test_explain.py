@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gc
 import logging
@@ -11,7 +10,6 @@ import re
 import subprocess
 import sys
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -54,12 +52,6 @@ class Pair(NamedTuple):
     right: Any
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    depth: int
-    name: str = "c"
-
-
 class Opaque:
     """Compared by identity, with a text that must be asked for."""
 
@@ -95,80 +87,22 @@ one, two = Opaque("<one>"), Opaque("<two>")
 double, triple = scale(2), scale(3)
 keyed_class = [type("Twin", (), {"__hash__": object.__hash__}) for _ in range(2)]
 
-# (before, now, the line): of one argument `a`, beside an array that stays.
+# (before, now, the line): of one argument `a`, beside an array that stays. What tests/retraces has is not here again.
 CHANGES: dict[str, tuple[Any, Any, str]] = {
-    "shape": (jnp.ones((32, 64)), jnp.ones((17, 64)), "a: float32[32,64] -> float32[17,64]"),
-    "rank": (jnp.ones(3), jnp.ones(()), "a: float32[3] -> float32"),
-    "dtype": (jnp.ones(3), jnp.ones(3, jnp.int32), "a: float32[3] -> int32[3]"),
     "numpy dtype": (np.ones(3, np.float32), np.ones(3, np.int8), "a: float32[3] -> int8[3]"),
-    "weak type": (jnp.asarray(1.0), jnp.float32(1), "a: weak float32 -> float32"),
-    "key type": (jax.random.key(0), jax.random.PRNGKey(0), "a: key<fry> -> uint32[2]"),
     "below": ({"b": [jnp.ones(3)]}, {"b": [jnp.ones(4)]}, "a['b'][0]: float32[3] -> float32[4]"),
-    "field": (Net(jnp.ones(3)), Net(jnp.ones(4)), "a.weight: float32[3] -> float32[4]"),
-    "int": (7, 8, "a: static int 7 -> 8 (2 traces so far: pass jnp.asarray(a), or trace it)"),
-    "float": (0.0, -0.0, "a: static float 0.0 -> -0.0 (2 traces so far: pass jnp.asarray(a), or trace it)"),
-    "number type": (1, 1.0, "a: static int 1 -> static float 1.0"),
-    "bool": (1, True, "a: static int 1 -> static bool True"),
-    "flag": (False, True, "a: static bool False -> True"),
-    "text": ("train", "eval", "a: static str 'train' -> 'eval'"),
     "array and number": (jnp.ones(()), 1.0, "a: float32 -> static float 1.0"),
-    "none": (None, jnp.ones(3), "a: None -> float32[3]"),
-    "static field": (
-        Net(X, width=3),
-        Net(X, width=4),
-        "a.width: static int 3 -> 4 (2 traces so far: pass jnp.asarray(width), or trace it)",
-    ),
-    "longer list": ([X], [X, X], "a: list of 1 -> list of 2"),
-    "shorter list": ([X, 1, X], [X], "a: list of 3 -> list of 1"),
-    "tuple": ([X, 1], (X, 1), "a: list of 2 -> tuple of 2"),
-    "empty": ([], {}, "a: list of 0 -> dict of 0"),
-    "new key": ({"b": 1}, {"b": 1, "c": X}, "a['c']: float32[2,3], which was not there"),
-    "new subtree": ({"b": 1}, {"b": 1, "c": [X, 2]}, "a['c']: list of 2, which was not there"),
-    "lost key": ({"b": 1, "c": [X, 2]}, {"b": 1}, "a['c']: list of 2, which is there no more"),
-    "order": (
-        OrderedDict(b=1, c=2),
-        OrderedDict(c=2, b=1),
-        "a: OrderedDict in the order 'b', 'c' -> OrderedDict in the order 'c', 'b'",
-    ),
     "type": (Pair(X, 1), Net(X), "a: Pair -> Net"),
-    "long run": (
-        list(range(100)),
-        [*range(57), -1, *range(58, 100)],
-        "a[57]: static int 57 -> -1 (2 traces so far: pass jnp.asarray(a[57]), or trace it)",
-    ),
     "runs of two": (
         list(range(100)),
         [*range(57), -1, -2, *range(59, 100)],
         "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)",
     ),
     "named tuple": (Pair(1, 2), Pair(1, "2"), "a.right: static int 2 -> static str '2'"),
-    "frozen dataclass": (
-        Config(3),
-        Config(4),
-        "a.depth: static int 3 -> 4 (2 traces so far: pass jnp.asarray(depth), or trace it)",
-    ),
-    "aux data": (Bag(X, label="b"), Bag(X, label="c"), "a.<aux data>: static str 'b' -> 'c'"),
     "aux tuple": (
         Bag(X, label=("b", 1)),
         Bag(X, label=("b", 2)),
         "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: pass jnp.asarray(<aux data>[1]), or trace it)",
-    ),
-    "closure cell": (
-        Net(X, scale(0.1)),
-        Net(X, scale(0.2)),
-        f"a.activation: <lambda> at {HERE}:LINE is new (same code, closure cell 'alpha' 0.1 -> 0.2)",
-    ),
-    "default": (
-        shift(1, by=1),
-        shift(1, by=2),
-        f"a: shifted at {HERE}:LINE is new (same code, default of 'by' 1 -> 2)",
-    ),
-    "other function": (scale(1), shift(1), f"a: <lambda> at {HERE}:LINE -> shifted at {HERE}:LINE"),
-    "array in a cell": (
-        scale(X),
-        scale(X + 1),
-        f"a: <lambda> at {HERE}:LINE is new (same code, closure cell 'alpha' holds another array, "
-        "float32[2,3])",
     ),
     "partial": (
         functools.partial(double, 1),
@@ -178,7 +112,6 @@ CHANGES: dict[str, tuple[Any, Any, str]] = {
     "library function": (jnp.sin, np.cos, "a: PjitFunction of sin at jax/FILE:LINE -> function numpy.cos"),
     "identity": (one, two, "a: static <one> -> <two>"),
     "value": (ByValue("v"), ByValue("w"), "a: static v -> w"),
-    "class": (int, float, "a: class int -> float"),
     "class of one name": (keyed_class[0], keyed_class[1], f"a: another class {__name__}.Twin with the same text"),
     "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
     "static node or leaf": (partax.Static("b"), "b", "a: static Static('b') -> static str 'b'"),
@@ -189,12 +122,6 @@ CHANGES: dict[str, tuple[Any, Any, str]] = {
         f"a.activation: shifted at {HERE}:LINE is new (same code, closure cell 'alpha' <lambda> at {HERE}:LINE is new "
         "(same code, closure cell 'alpha' 1 -> 2))",
     ),
-    "tuple in a cell": (
-        scale((1, ("b", 2))),
-        scale((1, ("c", 2))),
-        f"a: <lambda> at {HERE}:LINE is new (same code, closure cell 'alpha'[1][0] 'b' -> 'c')",
-    ),
-    "dtype as value": (np.dtype("float32"), np.dtype("int8"), "a: static dtype('float32') -> dtype('int8')"),
 }  # fmt: skip
 
 
