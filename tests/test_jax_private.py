@@ -1,4 +1,4 @@
-"""Guards that partax works, if slower, where a name of jax that is not public is gone: each one alone, and all at once."""
+"""Guards that partax works, if slower, where a name of jax that is not public is gone: each alone, and all at once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _uses(source: str) -> Iterator[str]:
         for name in names:
             first, *others = name.split(".")
             if first in _MODULES_OF_THEIRS and (
-                first == "jaxlib" and others or any(part.startswith("_") and part[1:2] != "_" for part in others)
+                (first == "jaxlib" and others) or any(part.startswith("_") and part[1:2] != "_" for part in others)
             ):
                 yield name
 

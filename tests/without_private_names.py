@@ -431,7 +431,7 @@ def explanations() -> None:
     assert "n: " in lines[2] and "1 -> 2" in lines[2].replace("static int ", ""), lines
     assert len(lines) == 4 and "compiled again" in lines[3], lines
     report = partax.report()
-    own = [function for function in report.functions if function.name.endswith("step")][0]
+    own = next(function for function in report.functions if function.name.endswith("step"))
     assert sum(len(key.traces) for key in own.keys) == 3
     assert all(trace.trace_seconds > 0 for trace in own.traces) and sum(trace.executables for trace in own.traces) >= 3
     assert "Box" in str(report)

@@ -68,7 +68,10 @@ flatten_one_level: Callable[[Any], Any] = _attribute(_registry, "flatten_one_lev
 
 
 def flatten_one_level_with_keys(node: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
-    """The same with pairs of a key and a child. (jax's registry gives each field of a NamedTuple the first one's key.)"""
+    """The same with pairs of a key and a child.
+
+    Not by jax's registry, which gives each field of a NamedTuple the key of the first one.
+    """
     if not jax.tree_util.is_tree_node(type(node)):
         return None
     pairs, treedef = jax.tree_util.tree_flatten_with_path(node, is_leaf=_first_only())

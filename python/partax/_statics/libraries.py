@@ -90,7 +90,9 @@ def is_of_library(value: Any) -> bool:
 
 def reads_outside(value: Any) -> bool:
     """Whether what a function of Python gives depends on more than its arguments."""
-    if any(value is callback for callback in (*_CALLBACKS, read(sys.modules.get("equinox"), "filter_pure_callback", _CALLBACKS))):
+    equinox = sys.modules.get("equinox")
+    callbacks = _CALLBACKS if equinox is None else (*_CALLBACKS, read(equinox, "filter_pure_callback"))
+    if value is not None and any(value is callback for callback in callbacks):
         return True
     module = read(value, "__module__")
     return isinstance(module, str) and read(value, "__name__") in _OUTSIDE.get(module, "").split()

@@ -30,7 +30,6 @@ _CONSTANT_CLASSES = {
     ("types", "UnionType"),
     ("typing", "Union"),
     ("jax", "ShapeDtypeStruct"),
-    ("jax._src.core", "ShapeDtypeStruct"),
 }
 _CONSTANT_JAX_CLASSES = {"Sharding", "PartitionSpec", "Mesh", "AbstractMesh", "Device", "PyTreeDef", "UnspecifiedValue"}
 
