@@ -6,15 +6,14 @@ import contextlib
 import contextvars
 import functools
 import importlib
-import io
 import logging
 import operator
-import pickle
-import weakref
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import jax
+
+from partax._compat.treedef_forms import from_form, keep_form
 
 
 def _name(name: str) -> Any:
@@ -82,7 +81,7 @@ def one_level(node: Any) -> Any:
     """The treedef of a node whose children are leaves, by which the node is rebuilt."""
     treedef = jax.tree.structure(node, is_leaf=_first_only())
     if _new_treedef is None:
-        _keep_form(treedef)
+        keep_form(treedef)
     return treedef
 
 
@@ -92,50 +91,13 @@ def treedef_of(cls: type, aux: Any, num_children: int) -> Any:
     The fallback makes it from the pickled treedef of another such node that `one_level` has seen: some 20 microseconds.
     """
     if _new_treedef is None:
-        return _from_form(cls, aux, num_children)
+        return from_form(cls, aux, num_children)
     return _new_treedef(_registry, (cls, aux), [jax.tree.structure(0)] * num_children)
 
 
 _new_treedef: Callable[..., Any] | None = (
     _attribute(jax.tree_util.PyTreeDef, "from_node_data_and_children") if _registry is not None else None
 )
-
-# For a class and a number of children, the pickled treedef, in which the class, the aux data and what else is no part
-# of it stand by name: so it keeps nothing alive.
-_forms: weakref.WeakKeyDictionary[type, dict[int, bytes]] = weakref.WeakKeyDictionary()
-_parts: dict[str, Any] = {}  # by type; jax's registry, which is one
-
-
-def _keep_form(treedef: Any) -> None:
-    cls, aux = treedef.node_data()
-    forms = _forms.setdefault(cls, {})
-    if treedef.num_leaves in forms:
-        return
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, obj: Any) -> Any:
-            if obj is None or isinstance(obj, int):
-                return None
-            if obj is aux or obj is cls:
-                return "aux" if obj is aux else "class"
-            kind = type(obj)
-            if kind.__module__.startswith("jaxlib") and obj is not treedef:
-                _parts[kind.__qualname__] = obj
-                return kind.__qualname__
-            return None
-
-    data = io.BytesIO()
-    Pickler(data, pickle.HIGHEST_PROTOCOL).dump(treedef)
-    forms[treedef.num_leaves] = data.getvalue()
-
-
-def _from_form(cls: type, aux: Any, num_children: int) -> Any:
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, pid: Any) -> Any:
-            return _parts[pid] if pid in _parts else {"aux": aux, "class": cls}[pid]
-
-    return Unpickler(io.BytesIO(_forms[cls][num_children])).load()
-
 
 # --- arrays
 

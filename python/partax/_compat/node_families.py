@@ -115,9 +115,9 @@ def _missing() -> Any:
     empty = object.__new__(Probe)
     wrapper = tuple(object() for _ in _WRAPPER_NAMES)
     try:
-        (missing,), _ = flatten_one_level(empty)
+        missing: Any = flatten_one_level(empty)[0][0]
         empty.__dict__.update(zip(_WRAPPER_NAMES, wrapper, strict=True))
-        _, (kept, *_) = flatten_one_level(empty)
+        kept: Any = flatten_one_level(empty)[1][0]
     except Exception:
         return None
     return missing if type(kept) is tuple and _identical(kept, wrapper) else None
