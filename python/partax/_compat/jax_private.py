@@ -66,7 +66,7 @@ _registry = _name("jax.tree_util.default_registry")
 flatten_one_level: Callable[[Any], Any] = _attribute(_registry, "flatten_one_level") or _flattened
 
 
-def flatten_one_level_with_keys(node: Any) -> tuple[list[tuple[Any, Any]], Any] | None:
+def flatten_one_level_with_keys(node: Any) -> Any:
     """The same with pairs of a key and a child.
 
     Not by jax's registry, which gives each field of a NamedTuple the key of the first one.
