@@ -186,6 +186,20 @@ inline Ref exact_unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
 }
 
+// A name that is interned once: a static where it stands, for what a hit asks for.
+class Name {
+ public:
+  explicit constexpr Name(const char* text) noexcept : text_(text) {}
+  PyObject* get() {
+    if (interned_ == nullptr) interned_ = Ref::checked(PyUnicode_InternFromString(text_)).release();
+    return interned_;
+  }
+
+ private:
+  const char* text_;
+  PyObject* interned_ = nullptr;
+};
+
 // An attribute, or null where that raises. The name is interned, unlike with PyObject_GetAttrString: CPython's cache of
 // attributes would keep each other string, in the place of something useful.
 inline Ref maybe_attribute(PyObject* object, const char* name) {
@@ -197,6 +211,8 @@ inline Ref attribute(PyObject* object, const char* name) {
   if (!found) throw PythonError{};
   return found;
 }
+
+inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
 
 // A function that a module of partax defines for what is rare; the module is imported when that comes.
 inline Ref python_function(const char* module, const char* function) {
@@ -231,6 +247,10 @@ Value& in_capsule(PyObject* capsule) noexcept {
 inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
   const Ref method = Ref::checked(PyUnicode_InternFromString(name));
   return PyObject_CallMethodOneArg(object, method.get(), argument);
+}
+
+inline PyObject* call_method(PyObject* object, Name& name, PyObject* argument) {
+  return PyObject_CallMethodOneArg(object, name.get(), argument);
 }
 
 // The end of a `tp_dealloc`.

@@ -18,7 +18,8 @@ Ref defaults_holder(const Parameters& parameters, PyObject* function) {
   if (parameters.defaults == Parameters::Defaults::kOfFunction) {
     holder = Ref::borrow(function);
   } else if (parameters.defaults == Parameters::Defaults::kOfCallMethod) {
-    holder = attribute(reinterpret_cast<PyObject*>(Py_TYPE(function)), "__call__");
+    static Name method("__call__");
+    holder = attribute(reinterpret_cast<PyObject*>(Py_TYPE(function)), method);
   }
   return holder && PyFunction_Check(holder.get()) ? holder : Ref();
 }

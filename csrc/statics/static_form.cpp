@@ -38,8 +38,9 @@ bool has_state(PyObject* value, const TypeInfo& info) noexcept {
 
 // True for the treedef of a leaf, which has no aux data.
 bool is_one_leaf(PyObject* treedef) {
-  for (const char* count : {"num_nodes", "num_leaves"}) {
-    const Ref number = attribute(treedef, count);
+  static Name nodes("num_nodes"), leaves("num_leaves");
+  for (Name* count : {&nodes, &leaves}) {
+    const Ref number = attribute(treedef, *count);
     if (PyLong_AsLong(number.get()) != 1) return false;
   }
   return true;
@@ -107,7 +108,8 @@ Form form_of(PyObject* value) {
 
 Ref items_of_dict(PyObject* dict) {
   if (!PyODict_CheckExact(dict)) return Ref::checked(PyDict_Items(dict));
-  return Ref::checked(PySequence_List(Ref::checked(PyObject_CallNoArgs(attribute(dict, "items").get())).get()));
+  static Name method("items");
+  return Ref::checked(PySequence_List(Ref::checked(PyObject_CallNoArgs(attribute(dict, method).get())).get()));
 }
 
 Ref items_of_set(PyObject* set) {
@@ -157,7 +159,10 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
                                  "`__eq__` (static); give the type a hash, or make it a pytree node");
 }
 
-Ref numpy_bytes(PyObject* scalar) { return Ref::checked(PyObject_CallNoArgs(attribute(scalar, "tobytes").get())); }
+Ref numpy_bytes(PyObject* scalar) {
+  static Name method("tobytes");
+  return Ref::checked(PyObject_CallNoArgs(attribute(scalar, method).get()));
+}
 
 Ref field(PyObject* value, PyObject* name) {
   Ref found = Ref::steal(PyObject_GenericGetAttr(value, name));
@@ -181,8 +186,9 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       return std::memcmp(&a, &b, sizeof a) == 0;
     }
     case Form::kNumpyScalar: {
-      Ref left_dtype = attribute(left, "dtype");
-      Ref right_dtype = attribute(right, "dtype");
+      static Name dtype("dtype");
+      Ref left_dtype = attribute(left, dtype);
+      Ref right_dtype = attribute(right, dtype);
       if (checked_int(PyObject_RichCompareBool(left_dtype.get(), right_dtype.get(), Py_EQ)) == 0) return false;
       return checked_int(PyObject_RichCompareBool(numpy_bytes(left).get(), numpy_bytes(right).get(), Py_EQ)) == 1;
     }

@@ -115,7 +115,8 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       break;
     case Form::kDict: {
       if (hooks().default_dict.is(Py_TYPE(value))) {
-        located(attribute(value, "default_factory"), [] { return std::string(".default_factory"); });
+        static Name factory("default_factory");
+        located(attribute(value, factory), [] { return std::string(".default_factory"); });
       }
       const auto pair = [&](const Ref& key, const Ref& item) {
         const auto segment = [&] { return key_segment(key.get()); };

@@ -248,7 +248,8 @@ class Rebuilder {
       treedef = call_python("partax._compat.jax_private", "treedef_of", type(node), aux, arity);
     }
     const Ref children = tuple(node);
-    return Ref::checked(call_method(treedef.get(), "unflatten", children.get()));
+    static Name method("unflatten");
+    return Ref::checked(call_method(treedef.get(), method, children.get()));
   }
 
   const TreeSpec& spec_;
