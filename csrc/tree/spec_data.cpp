@@ -1,5 +1,7 @@
 #include "tree/spec_data.h"
 
+#include <map>
+
 #include "tree/equinox.h"
 
 namespace partax {
@@ -15,18 +17,21 @@ std::vector<Ref> field_names(const Node& node) {
   return names;
 }
 
-Ref node_data(const Node& node, const std::vector<std::string>* segments) {
-  std::vector<Ref> children;
-  if (segments != nullptr) {
-    for (const std::string& segment : *segments) children.push_back(exact_unicode(segment));
-  } else if (node.info != nullptr) {
-    children = node.info->child_names;
-  }
+// What all nodes of one type have in common, so that a model of thousands of modules makes it once.
+struct Names {
+  Ref children, fields;
+};
+
+Names names_of(const Node& node) {
+  return {tuple_of(node.info == nullptr ? std::vector<Ref>() : node.info->child_names), tuple_of(field_names(node))};
+}
+
+Ref node_data(const Node& node, const Names& names) {
   PyObject* type = node.info == nullptr ? Py_None : reinterpret_cast<PyObject*>(node.info->type);
   return Ref::checked(Py_BuildValue("(sOsnnOO)", kind_name(node.kind), type,
                                     node.info == nullptr ? "None" : node.info->type->tp_name,
                                     static_cast<Py_ssize_t>(node.arity), static_cast<Py_ssize_t>(node.first_static),
-                                    tuple_of(std::move(children)).get(), tuple_of(field_names(node)).get()));
+                                    names.children.get(), names.fields.get()));
 }
 
 // () where the field is absent, None where the value is gone.
@@ -40,10 +45,26 @@ Ref static_data(const StaticValue& held) {
 
 Ref spec_data(const TreeSpec& spec, const Ref& roots) {
   std::vector<Ref> nodes, statics;
+  nodes.reserve(spec.nodes.size());
+  statics.reserve(spec.statics.size());
   std::size_t registered = 0;
+  std::map<std::pair<const TypeInfo*, bool>, Names> known;
+  Ref leaf;  // one dynamic leaf is like another
   for (const Node& node : spec.nodes) {
-    const bool keyed = node.kind == Kind::kRegistered && registered < spec.segments.size();
-    nodes.push_back(node_data(node, keyed ? &spec.segments[registered++] : nullptr));
+    if (node.kind == Kind::kDynamicLeaf && leaf) {
+      nodes.push_back(leaf);
+      continue;
+    }
+    Names& names = known[{node.info, node.has_wrapper_fields}];
+    if (!names.fields) names = names_of(node);
+    if (node.kind == Kind::kRegistered && registered < spec.segments.size()) {
+      std::vector<Ref> segments;
+      for (const std::string& segment : spec.segments[registered++]) segments.push_back(exact_unicode(segment));
+      nodes.push_back(node_data(node, Names{tuple_of(std::move(segments)), names.fields}));
+      continue;
+    }
+    nodes.push_back(node_data(node, names));
+    if (node.kind == Kind::kDynamicLeaf) leaf = nodes.back();
   }
   for (const StaticValue& held : spec.statics) statics.push_back(static_data(held));
   return Ref::checked(

@@ -2,12 +2,12 @@
 
 import time
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 
 from partax._compat.jax_private import flatten_one_level
-from partax._tree.key_details import NODE, Detail
 
 _flatten_costs: weakref.WeakKeyDictionary[type, float] = weakref.WeakKeyDictionary()
 
@@ -17,14 +17,13 @@ def flatten_microseconds(kind: type) -> float:
     return _flatten_costs.get(kind, 0.0)
 
 
-def time_flatten_functions(described: list[Detail], arguments: tuple[Any, ...]) -> None:
+def time_flatten_functions(kinds: Iterable[type], arguments: tuple[Any, ...]) -> None:
     """Measures those of the types in a call that are new.
 
     Args:
-      described: the details of the call.
+      kinds: the types in the call that have a registered function.
       arguments: its values.
     """
-    kinds = {value[1] for _, kind, value in described if kind == NODE and value[0] == "registered"}
     for kind in [kind for kind in kinds if kind not in _flatten_costs]:  # not by iterating over what others may add to
         nodes = jax.tree.leaves(arguments, is_leaf=lambda node, kind=kind: type(node) is kind)
         node = next((node for node in nodes if type(node) is kind), None)

@@ -73,22 +73,37 @@ def _aval_text(aval: Any) -> str:
     return f"weak {text}" if getattr(aval, "weak_type", False) else text
 
 
-def array_part(value: Any, traced: Any) -> Part:
-    """An array leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
-    try:
-        aval = jax.typeof(traced)
-    except Exception:  # jax cannot trace it, and will say so
-        aval, text = None, f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
-    else:
-        text = _aval_text(aval)
-    mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
-    place = None
-    sharding = getattr(value, "sharding", None)
+def _sharding(value: Any) -> Any:
+    """Where an array is: None if it has no place, as under a trace, and empty if jax chooses."""
     if isinstance(value, jax.Array) and not isinstance(value, Tracer):
-        place = sharding_text(value.sharding) if value.committed else ""
-    elif sharding is not None and isinstance(value, jax.ShapeDtypeStruct):
-        place = sharding_text(sharding)
+        return value.sharding if value.committed else ""
+    return getattr(value, "sharding", None) if isinstance(value, jax.ShapeDtypeStruct) else None
+
+
+def _array_part(text: str, aval: Any, sharding: Any) -> Part:
+    mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
+    place = sharding_text(sharding) if sharding else sharding
     return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)
+
+
+class ArrayParts:
+    """Makes parts of array leaves: one for all that are alike, since a model has thousands of arrays of few shapes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Part] = {}
+
+    def part(self, value: Any, traced: Any) -> Part:
+        """Of a leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
+        sharding = _sharding(value)
+        try:
+            aval = jax.typeof(traced)
+        except Exception:  # jax cannot trace it, and will say so
+            text = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+            return _array_part(text, None, sharding)
+        known = self._known.get((aval, sharding))
+        if known is None:
+            known = self._known[aval, sharding] = _array_part(_aval_text(aval), aval, sharding)
+        return known
 
 
 def atom_key(value: Any) -> tuple[type, Any]:

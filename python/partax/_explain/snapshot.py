@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from partax._compat.jax_private import configuration
-from partax._explain.part import ATOMS, Part, array_part, atom_key, cut, short_name, weak_refs
+from partax._explain.part import ATOMS, ArrayParts, Part, atom_key, cut, short_name, weak_refs
 from partax._explain.placement import context_text
 from partax._explain.value_parts import ValueParts
 from partax._tree.key_details import ARRAY, NODE, VALUE, Detail
@@ -45,17 +45,21 @@ def take_snapshot(
       The snapshot.
     """
     arrays = iter(zip(values, traced, strict=True))
+    alike = ArrayParts()
+    nodes: dict[Any, Part] = {}
     paths: list[str] = []
     parts: list[Part] = []
     for path, kind, value in described:
         if kind == ARRAY:
             leaf, seen = next(arrays)
-            parts.append(array_part(leaf, seen))
+            parts.append(alike.part(leaf, seen))
         elif kind == VALUE:
             parts.append(statics.value(value))
         elif kind == NODE:
-            family, node_type, children = value
-            parts.append(_node(family, node_type, children))
+            known = nodes.get(value) if type(value[2]) is int else None  # keys of users are not looked up
+            parts.append(known if known is not None else _node(*value))
+            if type(value[2]) is int:
+                nodes[value] = parts[-1]
         else:
             first, run = value
             _run(path, first, run, statics, paths, parts)

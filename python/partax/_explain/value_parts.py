@@ -12,7 +12,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._compat.jax_private import jit_options
 from partax._explain.call_site import file_text
-from partax._explain.part import ATOMS, MAX_TEXT, Part, array_part, atom_key, class_text, cut, short_name, weak_refs
+from partax._explain.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
 from partax._statics.bytecode import written_cells
 from partax._statics.user_objects import read
 
@@ -34,15 +34,14 @@ class ValueParts:
         self._verbose = verbose
         self._open: list[int] = []  # the values that are being read, outermost first
         self._met: dict[int, tuple[int, Any]] = {}  # the callables of one static value, by address, and which each is
+        self._atoms: dict[Any, Part] = {}  # one part for all that are equal
         self._functions = 0  # that are open: what they hold need not be a static value
 
     def value(self, value: Any) -> Part:
         """A static value."""
         kind = type(value)
         if kind in ATOMS:
-            return Part(
-                atom_key(value), f"static {kind.__name__}" if value is not None else "static", self._repr(value)
-            )
+            return self._atom(value, kind)
         if id(value) in self._met:  # told where it came first, so that functions may call each other
             return Part(("met", self._met[id(value)][0]), "function", self._callable_text(value))
         if id(value) in self._open:
@@ -57,6 +56,14 @@ class ValueParts:
             self._open.pop()
             if not self._open:
                 self._met.clear()
+
+    def _atom(self, value: Any, kind: type) -> Part:
+        key = atom_key(value)
+        known = self._atoms.get(key)
+        if known is None:
+            label = f"static {kind.__name__}" if value is not None else "static"
+            known = self._atoms[key] = Part(key, label, self._repr(value))
+        return known
 
     def _too_deep(self, value: Any, kind: type) -> Part:
         label = "function" if callable(value) else "static"
@@ -86,7 +93,7 @@ class ValueParts:
         if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
         if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
-            return Part(("address", id(value)), "array", array_part(value, value).text, weak_refs(value))
+            return Part(("address", id(value)), "array", ArrayParts().part(value, value).text, weak_refs(value))
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)

@@ -2,6 +2,7 @@
 
 import inspect
 import types
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,13 +31,25 @@ def names_of(fun: Any) -> tuple[str, str]:
     return named.__name__, read(named, "__qualname__", named.__name__)
 
 
-class _Path(str):
-    """A path as the name of a parameter, which `inspect` would else refuse."""
+_LEAF = inspect.Parameter("leaf", inspect.Parameter.POSITIONAL_ONLY)
 
-    __slots__ = ()
 
-    def isidentifier(self) -> bool:
-        return True
+class _LeafSignature(inspect.Signature):
+    """A parameter for each leaf, named by its path, which is no identifier; one object stands for them all."""
+
+    def __init__(self, names: Sequence[str]):
+        super().__init__()
+        self._by_name = dict.fromkeys(names, _LEAF)
+
+    @property
+    def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
+        return types.MappingProxyType(self._by_name)
+
+    def bind(self, *leaves: Any) -> inspect.BoundArguments:
+        return inspect.BoundArguments(self, OrderedDict(zip(self._by_name, leaves, strict=True)))
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 def _source_of(fun: Any) -> Callable[..., Any] | None:
@@ -58,12 +71,10 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callab
     # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
-    only = inspect.Parameter.POSITIONAL_ONLY
-    counts: dict[str, int] = {}  # `x` may be a parameter by position only and a keyword of **kwargs too
-    for path in paths:
-        counts[path] = counts.get(path, 0) + 1
-    names = [path if counts[path] == 1 else f"{path} (array {i})" for i, path in enumerate(paths)]
-    target.__signature__ = inspect.Signature([inspect.Parameter(_Path(name), only) for name in names])  # type: ignore[attr-defined]
+    counts = Counter(paths)  # `x` may be a parameter by position only and a keyword of **kwargs too
+    if len(counts) < len(paths):
+        paths = [path if counts[path] == 1 else f"{path} (array {i})" for i, path in enumerate(paths)]
+    target.__signature__ = _LeafSignature(paths)  # type: ignore[attr-defined]
     source = _source_of(fun)
     if source is not None:
         target.__wrapped__ = source  # type: ignore[attr-defined]
@@ -130,7 +141,7 @@ def traced_function(
         for i, sharding in enumerate(shardings):
             sharded[i] = sharding is not None
     donated_values = options.donated_values(of_values, has_callable)
-    owners = leaf_owners(described)[: len(leaves)]
+    owners = leaf_owners(described)[: len(leaves)] if donated_values else []
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
     return TracedFunction(function, keywords, donatable), bytes(sharded)

@@ -24,8 +24,11 @@ def details(data: SpecData) -> Iterator[Detail]:
 
     for level, index, _, node in walk(data):
         if node is None:
-            fields = enumerate(level.node.fields, level.node.first)
-            yield from ((f"{level.path}.{name}", VALUE, value(i)) for i, name in fields if statics[i] != ())
+            for i, name in enumerate(level.node.fields, level.node.first):
+                if statics[i] != ():
+                    yield f"{level.path}.{name}", VALUE, value(i)
+        elif node.kind == "dynamic_leaf" and node.arity == 0:
+            yield level.child(statics, index), ARRAY, None
         elif node.kind == "dynamic_leaf":
             yield from ((level.child(statics, index + i), ARRAY, None) for i in range(node.size))
         elif node.kind == "static_leaf" and node.size >= _LONG_RUN and level.node.kind in ("tuple", "list"):

@@ -18,7 +18,7 @@ def leaf_paths(data: SpecData) -> list[str]:
 
 def leaf_owners(data: SpecData) -> list[int]:
     """For each array leaf of a call, the index of the value that it is in."""
-    return [place.root for place in walk(data) if place.node is not None and place.node.kind == "dynamic_leaf"]
+    return [root for _, _, root, node in walk(data) if node is not None and node.kind == "dynamic_leaf"]
 
 
 def _statics(data: SpecData) -> Iterator[tuple[str, int]]:

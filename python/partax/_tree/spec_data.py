@@ -81,29 +81,33 @@ class _Level:
         return self._roots[i] if i < len(self._roots) else f"arguments[{i}]"
 
 
-class Place(NamedTuple):
-    """Where a walk is: at a child of `level`, whose root has a number; or at the end of what is below `level`."""
-
-    level: _Level
-    at: int
-    root: int
-    node: Node | None
+Place = tuple[_Level, int, int, Node | None]
+"""Where a walk is: (level, the child of it, the number of its root, the child's node); or at the end of what is below a
+level, without a node. A plain tuple, as a first call makes one for each node of a model."""
 
 
 def walk(data: SpecData) -> Iterator[Place]:
     """Visits the nodes in pre-order, and each node that is no leaf once more at its end."""
-    nodes, _, roots = data
-    levels = [_Level("", Node("call", None, "", 1, 0, (), ()), roots)]
+    nodes, statics, roots = data
+    level = _Level("", Node("call", None, "", 1, 0, (), ()), roots)
+    levels = [level]
     for fields in nodes:
-        node = Node(*fields)
-        if node.kind == "call":
-            levels = [_Level("", node, roots)]
+        node = Node._make(fields)
+        kind = node.kind
+        if kind == "call":
+            level = _Level("", node, roots)
+            levels = [level]
             continue
-        level = levels[-1]
-        place = Place(level, level.at, levels[0].at - (len(levels) > 1), node)
-        level.at += node.size
-        yield place
-        if not node.is_leaf:
-            levels.append(_Level(level.child(data[1], place.at), node))
-        while len(levels) > 1 and levels[-1].at >= levels[-1].node.arity:
-            yield Place(levels.pop(), 0, 0, None)
+        at = level.at
+        root = levels[0].at - (len(levels) > 1)
+        if kind in _LEAVES:
+            level.at = at + (node.arity or 1)
+            yield level, at, root, node
+        else:
+            level.at = at + 1
+            yield level, at, root, node
+            level = _Level(level.child(statics, at), node)
+            levels.append(level)
+        while level.at >= level.node.arity and len(levels) > 1:
+            yield levels.pop(), 0, 0, None
+            level = levels[-1]

@@ -101,13 +101,12 @@ def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) 
     Returns:
       The path below the tree, and the message.
     """
-    for place, other in zip(walk(found), walk(expected), strict=True):
-        node = place.node
+    for (level, at, _, node), (_, _, _, other) in zip(walk(found), walk(expected), strict=True):
         if node is None or node.kind not in DICTS or not 0 <= index - node.first_key < node.arity:
             continue
-        assert other.node is not None  # the trees are alike
+        assert other is not None  # the trees are alike
         texts = [_node_words(node, found[1], True), _node_words(other.node, expected[1], True)]
-        path = place.level.child(found[1], place.at)
+        path = level.child(found[1], at)
         return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
     texts = [_cut(*held) if (held := data[1][index]) else "no value" for data in (found, expected)]
     alike = " (they look alike, but are not equal)" if texts[0] == texts[1] else ""
