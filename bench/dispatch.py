@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     import equinox as eqx
@@ -42,6 +42,8 @@ except ImportError as error:
 
 
 OVER_FLOOR = f"x {FLOOR}"
+TUPLES = "tuples"
+"""partax on the same arrays in tuples, for the rows that compare with those."""
 
 
 def same_value(out: Any) -> Any:
@@ -82,6 +84,50 @@ def scalar_out(effort: Effort, name: str, budget: float) -> Row:
     forms = work.four_forms(lambda _: work.scalar_of_little, model, opt_state)
     x = jnp.ones((8, 16))
     loops = {form: repeated(f.fn, *f.state, x, wait_for=same_value) for form, f in forms.items()}
+    return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
+
+
+def scalar_out_warm(effort: Effort, name: str, budget: float) -> Row:
+    """The same in a plain loop: long blocks of calls of one form, whose arrays and code stay in the caches."""
+    model = work.mlp(depth=64, width=16)
+    forms = work.four_forms(lambda _: work.scalar_of_little, model, work.adam_state(optax.adam(1e-3), model))
+    x = jnp.ones((8, 16))
+    loops = {form: repeated(f.fn, *f.state, x, wait_for=same_value) for form, f in forms.items()}
+    calls = 100 if effort.quick else 1_000
+
+    def block(loop: Loop) -> float:
+        loop(calls // 10)
+        begin = time.perf_counter()
+        loop(calls)
+        return (time.perf_counter() - begin) / calls
+
+    timings = take_turns({form: partial(block, loop) for form, loop in loops.items()}, effort.slow_rounds(11))
+    return as_row(name, timings, budget, OVER_FLOOR)
+
+
+class Pair(NamedTuple):
+    """Two arrays."""
+
+    weight: jax.Array
+    bias: jax.Array
+
+
+def dicts(effort: Effort, name: str, budget: float) -> Row:
+    """Beside the same arrays in tuples; the keys are not in sorted order."""
+    arrays = [jnp.full((16,), float(i)) for i in range(200)]
+    pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
+    forms = work.four_forms(lambda _: work.first_leaf, [{"weight": weight, "bias": bias} for weight, bias in pairs])
+    of_tuples = work.four_forms(lambda _: work.first_leaf, pairs)[PARTAX]
+    loops = {form: repeated(f.fn, *f.state, wait_for=same_value) for form, f in forms.items()}
+    loops[TUPLES] = repeated(of_tuples.fn, *of_tuples.state, wait_for=same_value)
+    return as_row(name, effort.timings(loops), budget, f"x {TUPLES}")
+
+
+def named_tuples(effort: Effort, name: str, budget: float) -> Row:
+    arrays = [jnp.full((16,), float(i)) for i in range(200)]
+    model = [Pair(*pair) for pair in zip(arrays[::2], arrays[1::2], strict=True)]
+    forms = work.four_forms(lambda _: work.first_leaf, model)
+    loops = {form: repeated(f.fn, *f.state, wait_for=same_value) for form, f in forms.items()}
     return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
 
 
@@ -183,6 +229,24 @@ def first_call(effort: Effort, name: str, budget: float) -> Row:
     return as_row(name, timings, budget, OVER_FLOOR, "trace + compile + run")
 
 
+def first_call_of_many(effort: Effort, name: str, budget: float) -> Row:
+    """Of a function that does next to nothing, so that it is the arrays that cost."""
+    model = [work.Affine(jnp.ones(()), jnp.ones(())) for _ in range(5_000)]
+
+    def fresh(form: str) -> float:
+        built = work.four_forms(lambda _: work.first_leaf, model)[form]
+        jax.clear_caches()
+        gc.collect()
+        begin = time.perf_counter()
+        jax.block_until_ready(built.fn(*built.state))
+        return time.perf_counter() - begin
+
+    for form in FORMS:
+        fresh(form)
+    timings = take_turns({form: partial(fresh, form) for form in FORMS}, effort.slow_rounds(9))
+    return as_row(name, timings, budget, OVER_FLOOR, "trace + compile + run")
+
+
 def import_time(effort: Effort, name: str, budget: float) -> Row:
     def importing(module: str) -> float:
         # Timed in the child, after jax: the start of a process is far noisier than the difference.
@@ -225,12 +289,16 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("identity, module of one array", 1.06, identity_of_module),
     ("forward, 8-layer MLP, width 32 (19 arrays)", 1.06, partial(forward, depth=8)),
     ("forward, 32-layer MLP (67 arrays)", 1.06, partial(forward, depth=32)),
-    ("scalar out of a 64-layer MLP and its Adam state (392 arrays)", 1.12, scalar_out),
+    ("scalar out of a 64-layer MLP and its Adam state (392 arrays)", 1.10, scalar_out),
+    ("the same in a plain loop of calls", 1.10, scalar_out_warm),
+    ("100 dicts of two arrays", 1.05, dicts),
+    ("100 NamedTuples of two arrays", 1.06, named_tuples),
     ("Adam train step of that MLP (392 in, 391 out)", 1.05, partial(train_step, frozen=False)),
     ("the same, first half frozen and returned", 0.92, partial(train_step, frozen=True)),
     ("list of 1 array and 100,000 static leaves", 0.15, static_leaves),
     ("1,000 static keys cycled through one wrapper", 2.0, static_keys),
     ("first call, 16-layer train step", 1.03, first_call),
+    ("first call, 10,000 arrays in 5,000 modules", 1.25, first_call_of_many),
     ("import", 20.0, import_time),
     ("a long computation", 1.0, long_computation),
 )

@@ -111,6 +111,14 @@ class Scale(eqx.Module):
     factor: jax.Array
 
 
+class Affine(eqx.Module):
+    """A module of two arrays and a static field."""
+
+    weight: jax.Array
+    bias: jax.Array
+    size: int = eqx.field(static=True, default=1)
+
+
 def mlp(
     *,
     depth: int,
@@ -144,6 +152,11 @@ def mean_square(model: eqx.nn.MLP, x: jax.Array) -> jax.Array:
 def scalar_of_little(model: Any, opt_state: Any, x: jax.Array) -> jax.Array:
     """Takes every array and computes next to nothing, so that the call itself is what is timed."""
     return jnp.sum(x) + opt_state[0].count
+
+
+def first_leaf(model: Any) -> jax.Array:
+    """Computes next to nothing of the first of many arrays."""
+    return jax.tree.leaves(model)[0] + 1
 
 
 def train_step(library: Library, optimizer: optax.GradientTransformation) -> Callable[..., tuple[Any, Any]]:

@@ -192,7 +192,7 @@ def test_a_key_in_an_instance_that_pops_a_field_when_compared(wrapper: bool) -> 
     for name in ("weight", "bias", "__module__", "__doc__"):
         for ours_first in (False, True):
             layer = Layer(array(2, 2), array(2))
-            state = layer.__dict__
+            state: Any = layer.__dict__
             key = Key(name, lambda state=state: state.pop("weight", None))
             fields = dict(state)
             state.clear()
