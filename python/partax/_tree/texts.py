@@ -105,7 +105,7 @@ def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) 
         if node is None or node.kind not in DICTS or not 0 <= index - node.first_key < node.arity:
             continue
         assert other is not None  # the trees are alike
-        texts = [_node_words(node, found[1], True), _node_words(other.node, expected[1], True)]
+        texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
         path = level.child(found[1], at)
         return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
     texts = [_cut(*held) if (held := data[1][index]) else "no value" for data in (found, expected)]
