@@ -44,6 +44,7 @@ except ImportError as error:
 OVER_FLOOR = f"x {FLOOR}"
 TUPLES = "tuples"
 """partax on the same arrays in tuples, for the rows that compare with those."""
+FUNCTION = "function"
 
 
 def same_value(out: Any) -> Any:
@@ -69,6 +70,31 @@ def identity_of_module(effort: Effort, name: str, budget: float) -> Row:
         for form, f in forms.items()
     }
     return as_row(name, effort.timings(loops), budget, OVER_FLOOR)
+
+
+class Doubler:
+    """A static object with a method."""
+
+    @partax.filter_jit
+    def double(self, x: jax.Array) -> jax.Array:
+        return x * 2
+
+
+def method(effort: Effort, name: str, budget: float) -> Row:
+    doubler, function, x = Doubler(), Doubler.double, jnp.ones(())
+
+    def methods(count: int) -> None:
+        for _ in repeat(None, count):
+            doubler.double(x)
+        jax.block_until_ready(doubler.double(x))
+
+    def functions(count: int) -> None:
+        for _ in repeat(None, count):
+            function(doubler, x)
+        jax.block_until_ready(function(doubler, x))
+
+    timings = effort.timings({FUNCTION: functions, PARTAX: methods})
+    return as_row(name, timings, budget, f"x {FUNCTION}", "`obj.method(x)`, over `function(obj, x)`")
 
 
 def forward(effort: Effort, name: str, budget: float, *, depth: int) -> Row:
@@ -287,6 +313,7 @@ def long_computation(effort: Effort, name: str, budget: float) -> Row:
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("identity, one array", 1.06, identity),
     ("identity, module of one array", 1.06, identity_of_module),
+    ("a method", 1.02, method),
     ("forward, 8-layer MLP, width 32 (19 arrays)", 1.06, partial(forward, depth=8)),
     ("forward, 32-layer MLP (67 arrays)", 1.06, partial(forward, depth=32)),
     ("scalar out of a 64-layer MLP and its Adam state (392 arrays)", 1.10, scalar_out),

@@ -9,6 +9,7 @@ namespace partax {
 namespace {
 
 PyTypeObject* jit_type = nullptr;
+PyTypeObject* bound_type = nullptr;  // of wrappers with their first argument bound
 
 // ---- Slots of the wrapper.
 
@@ -50,7 +51,8 @@ void jit_dealloc(PyObject* self) noexcept {
 }
 
 Ref new_jit(PyObject* function, PyObject* self, PyObject* options) {
-  Ref object = Ref::checked(jit_type->tp_alloc(jit_type, 0));
+  PyTypeObject* const type = self == nullptr ? jit_type : bound_type;
+  Ref object = Ref::checked(type->tp_alloc(type, 0));
   JitFunction& jit = as_jit(object.get());
   jit.vectorcall = jit_vectorcall;
   jit.function = Py_NewRef(function);
@@ -153,14 +155,18 @@ PyType_Slot jit_slots[] = {{Py_tp_doc, const_cast<char*>(kJitDoc)},
                            {Py_tp_members, jit_members},
                            {0, nullptr}};
 
-PyType_Spec jit_spec = {
-    "partax._core.JitFunction", sizeof(JitFunction), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    jit_slots};
+constexpr unsigned int kJitFlags =
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+
+// As a function: for `obj.method(x)` the interpreter calls the wrapper with `obj` and `x`, and makes no bound one.
+PyType_Spec jit_spec = {"partax._core.JitFunction", sizeof(JitFunction), 0,
+                        kJitFlags | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_BASETYPE, jit_slots};
+// Not one that is bound already: found on a class, it is called without the instance.
+PyType_Spec bound_spec = {"partax._core.BoundJitFunction", sizeof(JitFunction), 0, kJitFlags, jit_slots};
 
 // As a pytree: the children are the callable and the bound instance, the aux data the options.
 PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
-  if (Py_TYPE(object) != jit_type || as_jit(object).function == nullptr) {
+  if (!is_jit_function(object) || as_jit(object).function == nullptr) {
     PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
     return nullptr;
   }
@@ -192,15 +198,19 @@ PyMethodDef unflatten_method = {"unflatten_jit",
 Ref register_jit_function_types() {
   const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
   for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
-  jit_type = reinterpret_cast<PyTypeObject*>(Ref::checked(PyType_FromSpec(&jit_spec)).release());
+  Ref type = Ref::checked(PyType_FromSpec(&jit_spec));
+  Ref bound = Ref::checked(PyType_FromSpecWithBases(&bound_spec, type.get()));
+  jit_type = reinterpret_cast<PyTypeObject*>(type.release());
+  bound_type = reinterpret_cast<PyTypeObject*>(bound.release());
+  jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
   taken_apart().wrapped = [](PyObject* wrapper) { return Ref::checked(get_function(wrapper, nullptr)); };
   const Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
   const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
-  return Ref::checked(PyTuple_Pack(3, jit_type, flatten.get(), unflatten.get()));
+  return Ref::checked(PyTuple_Pack(4, jit_type, bound_type, flatten.get(), unflatten.get()));
 }
 
-bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type; }
+bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type || Py_TYPE(object) == bound_type; }
 
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 

@@ -25,7 +25,7 @@ struct JitFunction {
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };
 
-// Creates the Python types; returns (wrapper type, flatten, unflatten) for jax's registry.
+// Creates the Python types; returns (wrapper type, that of bound ones, flatten, unflatten) for jax's registry.
 Ref register_jit_function_types();
 // A wrapper of `function`; finds the cache of an equal earlier one.
 Ref make_jit_function(PyObject* function, PyObject* options);

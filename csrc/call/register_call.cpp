@@ -65,8 +65,9 @@ namespace {
 void register_wrapper(py::module_& module) {
   const py::object jit = give(register_jit_function_types());
   module.attr("JitFunction") = jit[py::int_(0)];
-  module.attr("_flatten_jit") = jit[py::int_(1)];
-  module.attr("_unflatten_jit") = jit[py::int_(2)];
+  module.attr("BoundJitFunction") = jit[py::int_(1)];
+  module.attr("_flatten_jit") = jit[py::int_(2)];
+  module.attr("_unflatten_jit") = jit[py::int_(3)];
   module.def(
       "make_jit_function",
       [](const py::object& function, const py::object& options) {

@@ -28,7 +28,7 @@ CallableSort callable_sort(PyObject* value) noexcept {
   if (type == &PyFunction_Type) return CallableSort::kFunction;
   const TakenApart& known = taken_apart();
   if (known.jitted.is(type)) return CallableSort::kJitted;
-  if (known.wrapper.is(type)) return CallableSort::kWrapper;
+  if (known.wrapper.is(type) || (known.wrapper && known.wrapper.is(type->tp_base))) return CallableSort::kWrapper;
   PyTypeObject* partial = known.partial.type();
   if (partial != nullptr && PyType_IsSubtype(type, partial) && type->tp_hash == partial->tp_hash &&
       type->tp_richcompare == partial->tp_richcompare) {

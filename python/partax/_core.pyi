@@ -19,7 +19,6 @@ _T = TypeVar("_T")
 
 # ---- The wrapper.
 
-@final
 class JitFunction(Generic[_P, _R_co]):
     """What `filter_jit` returns: called as the wrapped callable is."""
 
@@ -51,6 +50,10 @@ class JitFunction(Generic[_P, _R_co]):
     def trace(self, /, *args: Any, **kwargs: Any) -> Traced: ...
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered: ...
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any: ...
+
+@final
+class BoundJitFunction(JitFunction[_P, _R_co]):
+    """A wrapper whose first argument is bound: `obj.method`, taken as a value."""
 
 def make_jit_function(function: Callable[..., Any], options: object) -> JitFunction[..., Any]: ...
 def _flatten_jit(object: JitFunction[..., Any], /) -> tuple[tuple[Any, ...], Any]: ...

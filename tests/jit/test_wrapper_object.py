@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import doctest
 import functools
+import gc
 import inspect
 import pickle
 import weakref
@@ -20,7 +21,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
-from partax import filter_jit
+from partax import _core, filter_jit
 from trees import Layer, Model, array, assert_close, assert_same, double, make_model
 
 
@@ -155,6 +156,117 @@ def test_methods_of_subclasses_and_super() -> None:
     child = Child(array(2))
     assert_same(child.method(array(2), 3), array(2) ** 2 * 3 + 1)
     assert_same(Module.method(child, array(2)), array(2) ** 2)
+
+
+def scaled(self: Any, x: jax.Array, n: int = 1) -> jax.Array:
+    return self.factor * x * n
+
+
+def with_method(method: Any) -> Any:
+    """Classes that find `method` in every way in which Python does."""
+
+    class Base:
+        factor = 2
+        on_class = method
+        __call__ = method
+        __mul__ = method
+        of_class = classmethod(method)
+        of_none = staticmethod(method)
+
+        @property
+        def from_property(self) -> Any:
+            return method.__get__(self)
+
+    class Meta(type):
+        factor = 3
+        on_class = method
+
+    class Derived(Base):
+        def on_class(self, x: Any, n: int = 1) -> Any:
+            return super().on_class(x, n) + 1
+
+    class Looked(Base):
+        def __getattribute__(self, name: str) -> Any:
+            return object.__getattribute__(self, name)
+
+    class Slots:
+        __slots__ = ("factor",)
+        on_class = method
+
+    shadowed, slots, asked = Base(), Slots(), Base()
+    shadowed.on_class = lambda x: x + 100  # type: ignore[method-assign]
+    slots.factor = 4
+    x = array(2, start=1)
+    return [
+        Base().on_class(x),
+        Base().on_class(x, n=3),
+        Base.on_class(Base(), x),
+        Base()(x, 2),
+        Base() * x,
+        Base.of_class(x),
+        Base.of_none(asked, x),
+        asked.from_property(x),
+        Meta("Made", (), {}).on_class(x),
+        Derived().on_class(x),
+        Looked().on_class(x, 2),
+        shadowed.on_class(x),
+        slots.on_class(x),
+        [each(x) for each in (Base().on_class, Base().on_class)],
+        getattr(Base(), "on_class")(x),  # noqa: B009
+        list(map(Base().on_class, [x, x + 1])),
+    ]
+
+
+def test_it_is_found_on_classes_as_a_function_is() -> None:
+    for _ in range(2):
+        assert_same(with_method(filter_jit(scaled)), with_method(scaled))
+
+
+def test_one_that_is_bound_already_is_called_without_the_instance_that_it_is_found_on() -> None:
+    class Holder:
+        factor = 5
+
+    holder = Holder()
+    for method in (scaled.__get__(holder), filter_jit(scaled).__get__(holder), filter_jit(scaled.__get__(holder))):
+
+        class Finder:
+            factor = 7
+            bound = method
+            plain = scaled
+
+        assert_same(Finder().bound(array(2)), array(2) * 5)
+        assert_same(Finder().plain(array(2)), array(2) * 7)
+        assert_same([each(array(2)) for each in [Finder().bound]], [array(2) * 5])
+    bound = filter_jit(scaled).__get__(holder)
+    assert bound.__get__(Finder()) is bound and bound.__self__ is holder
+
+
+def test_a_call_of_a_method_makes_no_bound_wrapper() -> None:
+    seen: list[int] = []
+
+    class Counting:
+        @filter_jit
+        def method(self, x: jax.Array) -> jax.Array:
+            bound = [it for it in gc.get_objects() if type(it) is _core.BoundJitFunction]
+            seen.append(sum(it.__self__ is self for it in bound))
+            return x
+
+    counting = Counting()
+    kept = counting.method
+    counting.method(array(2))
+    kept(array(3))
+    assert type(kept) is _core.BoundJitFunction and isinstance(kept, type(Counting.method))
+    del kept
+    counting.method(array(4))
+    assert seen == [1, 1, 0]
+
+
+def test_nobody_derives_from_its_types() -> None:
+    for cls in (_core.JitFunction, _core.BoundJitFunction):
+        with pytest.raises(TypeError, match="is not an acceptable base type"):
+            type("Derived", (cls,), {})
+        with pytest.raises(TypeError, match="cannot create"):
+            cls()
 
 
 # --- a pytree

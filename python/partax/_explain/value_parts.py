@@ -127,7 +127,7 @@ class ValueParts:
         self._meet(value)
         inner = self.value(wrapped)
         text = f"of {inner.text if inner.label == 'function' else inner}"
-        options = {"options": value._options} if type(value) is _core.JitFunction else jit_options(value)
+        options = {"options": value._options} if isinstance(value, _core.JitFunction) else jit_options(value)
         items = [("function", inner)]
         items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
         if self._by_structure and options is not None:

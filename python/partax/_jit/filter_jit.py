@@ -205,9 +205,7 @@ def filter_jit(
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
     parts = operator.attrgetter("_function", "__self__", "_options.key")
-    read_by(JitFunction, parts, (".__wrapped__", ".__self__", ".<options>"))
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
-    jax.tree_util.register_pytree_node(JitFunction, _core._flatten_jit, _core._unflatten_jit)
     for name, method in (
         ("lower", ahead_of_time.lower),
         ("trace", ahead_of_time.trace),
@@ -217,4 +215,7 @@ def install() -> None:
         ("__repr__", _text),
     ):
         setattr(JitFunction, name, method)
-    copyreg.pickle(JitFunction, _reduce)
+    for cls in (JitFunction, _core.BoundJitFunction):
+        read_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
+        jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
+        copyreg.pickle(cls, _reduce)
