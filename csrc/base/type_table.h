@@ -70,6 +70,9 @@ struct TypeInfo {
   bool is_installed = false;  // Python or an installed library defines it
   bool is_constant = false;   // instances never change, and == tells them apart
   bool is_enum = false;       // instances are the members of an enumeration
+  // kNamedTuple: the __new__ that was found to make only tuples, and the type's version then.
+  mutable Ref plain_new;
+  mutable unsigned int plain_version = 0;
   // The two orders that dictionaries of instances with all fields and nothing else had last, often that of `__init__`
   // and of rebuilding: a guess that makes reading one pass.
   mutable std::vector<PlacedField> orders[2];

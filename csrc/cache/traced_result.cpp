@@ -46,6 +46,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     const bool is_held = source >= 0 && spec.statics[node.first_static].identity() != nullptr;
     if (source != kStored && !is_held) treedef.reset();
   }
+  for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
   spec.weaken_types(key);
 }
 

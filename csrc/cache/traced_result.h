@@ -15,10 +15,19 @@ struct OwnStatic {
   StaticValue known;               // the key's value, as far as the key holds it
 };
 
+// A node of the result that is a node of an argument: no field of it can change, and all that is in it came in with it.
+struct GivenBack {
+  std::uint32_t node;        // in the key
+  std::uint32_t first_leaf;  // of the call's leaves
+  std::uint32_t leaf_count;
+};
+
 struct TraceOutput {
   TreeSpec spec;  // every array is a dynamic leaf
   // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
   std::vector<std::int32_t> source;
+  // The nodes that come back as they came, in order; none of them is in another.
+  std::vector<GivenBack> given_back;
   // What of the static values each call gives its own objects for.
   std::vector<OwnStatic> own;
   // For each static value of the spec: its index in `own`, kStored for one that stays as it is, or kTemplate for one

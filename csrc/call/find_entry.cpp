@@ -1,5 +1,7 @@
 #include "call/find_entry.h"
 
+#include <algorithm>
+
 #include "cache/flatten_call.h"
 #include "call/build_target.h"
 #include "tree/match.h"
@@ -64,6 +66,15 @@ EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   entry = look_up(frame, leaves, is_new);
   latest->successor = entry;
   return entry;
+}
+
+void keep_nodes(const CallFrame& frame, const Entry& entry, LeafBuffer& leaves) {
+  if (leaves.num_nodes() == entry.key.num_coming_back) return;
+  LeafBuffer again;
+  const bool matches =
+      match_call(entry.key, frame.call.values(), frame.call.size(), again, frame.abstract, &frame.cache.rule);
+  if (!matches || !std::equal(leaves.arguments(), leaves.arguments() + leaves.size(), again.arguments())) return;
+  leaves.take_nodes_of(again);
 }
 
 }  // namespace partax

@@ -10,4 +10,7 @@ namespace partax {
 // must be the innermost. Threads that miss at once get one entry, and one function for jax to trace.
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
+// Keeps the nodes of the call that some trace gives back as they came, where its values were read before that trace.
+void keep_nodes(const CallFrame& frame, const Entry& entry, LeafBuffer& leaves);
+
 }  // namespace partax

@@ -8,13 +8,16 @@ namespace {
 
 // Whether a leaf is an array of jax that has been deleted or given away.
 bool is_deleted(PyObject* leaf) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(leaf)) != hooks().jax_array_type.get() &&
-      TypeTable::instance().find(leaf).sort != LeafSort::kJaxArray) {
-    return false;
-  }
   static PyObject* const name = Ref::checked(PyUnicode_InternFromString("is_deleted")).release();
-  const Ref answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name));
-  return checked_int(PyObject_IsTrue(answer.get())) == 1;
+  Ref answer;
+  if (hooks().jax_array_type.is(Py_TYPE(leaf))) {
+    static PyObject* const of_arrays = Ref::checked(PyObject_GetAttr(hooks().jax_array_type.get(), name)).release();
+    answer = Ref::checked(PyObject_Vectorcall(of_arrays, &leaf, 1, nullptr));
+  } else {
+    if (TypeTable::instance().find(leaf).sort != LeafSort::kJaxArray) return false;
+    answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name));
+  }
+  return answer.get() != Py_False && (answer.get() == Py_True || checked_int(PyObject_IsTrue(answer.get())) == 1);
 }
 
 Ref bytes_of(const std::vector<std::uint8_t>& flags) {

@@ -36,6 +36,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     throw;
   }
   check_forwarded(*entry, returned.get(), leaves, !frame.traced);
+  keep_nodes(frame, *entry, leaves);
   Ref result = user_result(returned.get(), leaves);
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "cache/flatten_call.h"
+#include "cache/given_back.h"
 #include "cache/shared_caches.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
@@ -41,6 +42,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   FlattenOptions flatten_options;
   flatten_options.hashed = false;
   flatten_options.rebuildable = true;
+  flatten_options.dynamic_runs = true;
   with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
 
   auto output = std::make_shared<TraceOutput>();
@@ -72,6 +74,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   if (bare && !output->shardings) return results[0];
 
   output->spec = std::move(spec);
+  find_given_back(*output, arguments);
   output->find_own_statics(arguments, entry.key);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
@@ -84,6 +87,11 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   }
   packed = output;
   entry.add_output(slot);
+  for (const GivenBack& given : output->given_back) {
+    Node& node = entry.key.nodes[given.node];
+    entry.key.num_coming_back += node.comes_back ? 0 : 1;
+    node.comes_back = true;
+  }
   return node;
 }
 

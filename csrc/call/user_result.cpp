@@ -97,15 +97,32 @@ class CallLeaves final : public LeafSource {
     const std::int32_t source = output_.source[index];
     if (source >= 0) return Ref::borrow(PyTuple_GET_ITEM(results_, source));
     PyObject* input = inputs_[~static_cast<std::size_t>(source)];
-    if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return Ref::borrow(input);
-    const LeafSort sort = TypeTable::instance().find(input).sort;
-    if (sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract)
-      return Ref::borrow(input);
+    if (comes_back_itself(input)) return Ref::borrow(input);
     const Ref inputs = inputs_.tuple();
     return call_python("partax._jit.forwarded_arrays", "to_device", input, inputs);
   }
 
+  Ref whole(std::size_t& next_leaf) override {
+    const GivenBack& given = output_.given_back[next_given_++];
+    PyObject* node = inputs_.node(given.node, node_hint_);
+    if (node == nullptr) return {};
+    for (std::size_t i = 0; i < given.leaf_count; ++i) {
+      if (!comes_back_itself(inputs_[given.first_leaf + i])) return {};
+    }
+    next_leaf += given.leaf_count;
+    return Ref::borrow(node);
+  }
+
   bool gives_static(std::size_t index) const override { return source_of(index) >= 0; }
+
+  void fill(PyObject** items, std::size_t index, std::size_t count) override {
+    const std::int32_t* sources = &output_.source[index];
+    for (std::size_t i = 0; i < count; ++i) {
+      items[i] = sources[i] >= 0 ? Py_NewRef(PyTuple_GET_ITEM(results_, sources[i])) : leaf(index + i).release();
+    }
+  }
+
+  bool all_stored() const override { return are_stored_; }
 
   bool is_stored(std::size_t index) const override {
     return are_stored_ || source_of(index) == TraceOutput::kStored ||
@@ -126,6 +143,13 @@ class CallLeaves final : public LeafSource {
   }
 
  private:
+  // Unlike a NumPy array or a number, of which a jax array is made.
+  static bool comes_back_itself(PyObject* input) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(input)) == hooks().jax_array_type.get()) return true;
+    const LeafSort sort = TypeTable::instance().find(input).sort;
+    return sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
+  }
+
   std::int32_t source_of(std::size_t index) const noexcept {
     return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
   }
@@ -147,6 +171,8 @@ class CallLeaves final : public LeafSource {
   PyObject* results_;
   const LeafBuffer& inputs_;
   const bool are_stored_;  // all static values are those of the spec
+  std::size_t next_given_ = 0;
+  std::size_t node_hint_ = 0;
 };
 
 }  // namespace

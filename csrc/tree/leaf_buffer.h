@@ -34,6 +34,7 @@ class LeafBuffer {
   void clear() noexcept {
     while (size_ > 0) Py_DECREF(data_[size_--]);
     own_statics_.clear();
+    nodes_.clear();
   }
 
   // A static value of the call that is another object than the equal one of its key: by static index.
@@ -56,6 +57,23 @@ class LeafBuffer {
     };
     const auto found = std::lower_bound(own_statics_.begin(), own_statics_.end(), index, before);
     return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
+  }
+
+  // A node of the call that comes back as it came: by its index in the key, in order.
+  void reserve_nodes(std::size_t count) { nodes_.reserve(count); }
+  void keep_node(std::size_t index, PyObject* node) { nodes_.emplace_back(index, Ref::borrow(node)); }
+  void take_nodes_of(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }
+  std::size_t num_nodes() const noexcept { return nodes_.size(); }
+  // Null where it has not been kept. `hint` is the place where it may be; then where the next one may be.
+  PyObject* node(std::size_t index, std::size_t& hint) const noexcept {
+    if (hint >= nodes_.size() || nodes_[hint].first != index) {
+      const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) {
+        return known.first < wanted;
+      };
+      const auto found = std::lower_bound(nodes_.begin(), nodes_.end(), index, before);
+      hint = static_cast<std::size_t>(found - nodes_.begin());
+    }
+    return hint < nodes_.size() && nodes_[hint].first == index ? nodes_[hint++].second.get() : nullptr;
   }
 
   std::size_t size() const noexcept { return size_; }
@@ -81,6 +99,7 @@ class LeafBuffer {
   std::size_t size_ = 0;
   std::size_t capacity_ = kInline;
   std::vector<std::pair<std::size_t, Ref>> own_statics_;
+  std::vector<std::pair<std::size_t, Ref>> nodes_;
 };
 
 }  // namespace partax

@@ -98,6 +98,7 @@ class Matcher {
       return true;
     }
     const Ref owned = Ref::borrow(object);
+    if (node.comes_back) leaves_.keep_node(at_, object);
     if (node.only_leaves && children_are_leaves(node, object)) {
       ++at_;
       return took_leaves(node);
@@ -379,6 +380,7 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
                 const DynamicRule* rule) {
   leaves.reserve(leaves.size() + spec.num_dynamic);
+  leaves.reserve_nodes(spec.num_coming_back);
   return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule).call(values, count); });
 }
 

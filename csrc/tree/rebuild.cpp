@@ -7,8 +7,9 @@
 namespace partax {
 namespace {
 
-// No garbage collection starts in here: for allocations that run nobody's code. A rebuilt model counts for hundreds of
-// allocations, and most often replaces one of the same size next, which takes them all back.
+// No garbage collection starts in here. A rebuilt model counts for hundreds of allocations, and most often replaces one
+// of the same size next, which takes them all back. Only around single allocations, which run nobody's code and keep
+// the GIL: so nobody can see the switch meanwhile, nor set it.
 class CollectionPause {
  public:
   CollectionPause() noexcept : enabled_(PyGC_Disable() != 0) {}
@@ -30,32 +31,48 @@ Ref allocated(Make&& make) {
 }
 
 // The value of a name; borrowed, null where there is none.
-PyObject* named(PyObject* names, const char* name) {
-  const Ref key = Ref::checked(PyUnicode_InternFromString(name));
-  PyObject* value = PyDict_GetItemWithError(names, key.get());
+PyObject* named(PyObject* names, PyObject* name) {
+  PyObject* value = PyDict_GetItemWithError(names, name);
   if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
   return value;
 }
 
-// Whether calling the class with its fields only makes the tuple: its __new__ is what collections.namedtuple wrote, a
-// function that sees tuple's __new__ and no built-in name.
-bool is_plain_named_tuple(PyTypeObject* type, std::size_t arity) {
-  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
-  const Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
-  if (!PyFunction_Check(make.get())) return false;
-  PyObject* names = PyFunction_GetGlobals(make.get());
-  PyObject* builtins = named(names, "__builtins__");
+// Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
+// no built-in name.
+bool only_makes_tuples(PyObject* make, std::size_t arity) {
+  static PyObject* const builtins_name = Ref::checked(PyUnicode_InternFromString("__builtins__")).release();
+  static PyObject* const tuple_new_name = Ref::checked(PyUnicode_InternFromString("_tuple_new")).release();
+  PyObject* names = PyFunction_GET_GLOBALS(make);
+  PyObject* builtins = named(names, builtins_name);
   if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
-  PyObject* tuple_new = named(names, "_tuple_new");
+  PyObject* tuple_new = named(names, tuple_new_name);
   if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
-  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(make.get()));
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(make));
   return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
          static_cast<std::size_t>(code->co_argcount) == arity + 1;
 }
 
+// Whether calling the class with its fields only makes the tuple. What the class says is asked once for each of its
+// versions; what its __new__ sees, each time.
+bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
+  PyTypeObject* type = info.type;
+  if (type->tp_version_tag != 0 && type->tp_version_tag == info.plain_version) {
+    return only_makes_tuples(info.plain_new.get(), arity);
+  }
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
+  if (!PyFunction_Check(make.get()) || !only_makes_tuples(make.get(), arity)) return false;
+  info.plain_new = std::move(make);
+  info.plain_version = type->tp_version_tag;
+  return true;
+}
+
 class Rebuilder {
  public:
-  Rebuilder(const TreeSpec& spec, LeafSource& leaves) : spec_(spec), leaves_(leaves) {}
+  Rebuilder(const TreeSpec& spec, LeafSource& leaves)
+      : spec_(spec),
+        leaves_(leaves),
+        stored_(!spec.identity.empty() && leaves.all_stored() ? spec.identity.data() : nullptr) {}
 
   std::vector<Ref> call() {
     const std::uint32_t arity = spec_.nodes[at_++].arity;
@@ -67,7 +84,8 @@ class Rebuilder {
   }
 
   Ref build() {
-    const Node& node = spec_.nodes[at_++];
+    const std::size_t index = at_++;
+    const Node& node = spec_.nodes[index];
     switch (node.kind) {
       case Kind::kDynamicLeaf:
         return leaves_.leaf(next_leaf_++);
@@ -77,6 +95,13 @@ class Rebuilder {
         return Ref::borrow(Py_None);
       default:
         break;
+    }
+    if (node.comes_back) {
+      Ref whole = leaves_.whole(next_leaf_);
+      if (whole) {
+        at_ = index + node.extent;
+        return whole;
+      }
     }
     if (!stack_.is_free()) {
       PyErr_SetString(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
@@ -117,6 +142,7 @@ class Rebuilder {
   bool has_static(std::size_t index) const { return !spec_.statics[index].absent() || leaves_.gives_static(index); }
 
   Ref static_value(std::size_t index) const {
+    if (stored_ != nullptr && stored_[index] != nullptr) return Ref::borrow(stored_[index]);
     Ref value = leaves_.static_value(spec_, index);
     if (!value) {
       PyErr_SetString(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
@@ -164,7 +190,7 @@ class Rebuilder {
 
   Ref named_tuple(const Node& node) {
     PyTypeObject* cls = node.info->type;
-    if (is_plain_named_tuple(cls, node.arity)) {
+    if (is_plain_named_tuple(*node.info, node.arity)) {
       const auto size = static_cast<Py_ssize_t>(node.arity);
       return filled_tuple(allocated([&] { return cls->tp_alloc(cls, size); }), node.arity);
     }
@@ -194,13 +220,12 @@ class Rebuilder {
   // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
   Ref module(const Node& node) {
     const TypeInfo& info = *node.info;
-    Ref object, dict;
-    {
-      const CollectionPause pause;
-      object = Ref::checked(PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr));
-      // Filled in place, so that instances of one class share the keys of their dictionaries.
-      dict = Ref::checked(PyObject_GenericGetDict(object.get(), nullptr));
-    }
+    const auto make = [&] { return PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr); };
+    // An abstract class raises, and runs Python to say why.
+    const bool is_abstract = (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0;
+    const Ref object = is_abstract ? Ref::checked(make()) : allocated(make);
+    // Filled in place, so that instances of one class share the keys of their dictionaries.
+    const Ref dict = allocated([&] { return PyObject_GenericGetDict(object.get(), nullptr); });
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
       if (child.get() == equinox().missing.get()) continue;
@@ -254,6 +279,7 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   LeafSource& leaves_;
+  PyObject* const* const stored_;  // per static value, the object that it is in every result, or null; or null
   const StackReserve stack_ = stack_reserve();
   const Ref empty_ = Ref::checked(PyTuple_New(0));
   std::size_t at_ = 0;

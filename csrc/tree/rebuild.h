@@ -19,10 +19,17 @@ class LeafSource {
     (void)index;
     return false;
   }
+  // Whether all that the spec holds are to be taken as they are.
+  virtual bool all_stored() const { return true; }
   // Whether it is the one that the spec holds.
   virtual bool is_stored(std::size_t index) const {
     (void)index;
     return true;
+  }
+  // Where a node `comes_back`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
+  virtual Ref whole(std::size_t& next_leaf) {
+    (void)next_leaf;
+    return {};
   }
   // New references to `count` leaves from `index` on.
   virtual void fill(PyObject** items, std::size_t index, std::size_t count) {

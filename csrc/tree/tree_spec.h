@@ -16,6 +16,7 @@ struct Node {
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
   bool only_leaves : 1;         // if sealed: all its children are dynamic leaves
+  bool comes_back : 1;          // of a key: some trace gives this node back as it came; of a result: it is such a one
   std::uint32_t arity;          // children; for runs the number of leaves
   std::uint32_t extent;         // nodes of this subtree, this one included
   std::uint32_t first_static;   // its own static values: keys, aux data, or the leaf itself
@@ -28,11 +29,12 @@ struct Node {
 struct TreeSpec {
   std::vector<Node> nodes;
   std::vector<StaticValue> statics;
-  std::vector<PyObject*> identity;  // if sealed, per static: the pointer that is surely this value, or null
+  std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
   mutable KeyOrder key_order;       // if sealed: of its dictionaries
   std::vector<TypeInfoPtr> infos;   // keeps every Node::info alive
   std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
+  std::size_t num_coming_back = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
   std::size_t hash = 0;
   std::vector<std::vector<std::string>> segments;  // if made keyed: the paths of the children of each kRegistered node

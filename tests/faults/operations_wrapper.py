@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import gc
 import pickle
@@ -78,6 +79,44 @@ def _() -> Case:
 @operation("hit: many leaves")
 def _() -> Case:
     return hit_case(lambda: [trees.array(1) for _ in range(200)])
+
+
+def parts_case(f: Any, prepare: Callable[[], object] = lambda: None) -> Case:
+    """Each call gives parts of its arguments back, and makes the others anew."""
+    tree = trees.Pair(trees.make_model(), [trees.Layer(trees.array(2)), (trees.array(1), "s")])
+    f(tree)
+
+    def run() -> Any:
+        model, layer, pair, parts = f(tree)
+        given = [layer is tree.right[0], pair is tree.right[1], parts[1] is tree.right[0]]
+        return given, model is tree.left, to_jax(model)
+
+    expected = ([True, True, False], False, to_jax(tree.left))
+    return Case(run, exactly(expected), prepare=prepare, watched=(tree, *tree.right, f))
+
+
+def parts_of(tree: Any) -> Any:
+    return tree.left, tree.right[0], tree.right[1], [1, tree.right[0]]
+
+
+@operation("hit: parts of arguments")
+def _() -> Case:
+    return parts_case(filter_jit(parts_of))
+
+
+@operation("miss: parts of arguments")
+def _() -> Case:
+    f = filter_jit(lambda tree: parts_of(tree))
+    return parts_case(f, f.clear_cache)
+
+
+@operation("hit: named tuples, some of a class that makes others")
+def _() -> Case:
+    class Swapped(collections.namedtuple("Swapped", "left right")):
+        def __new__(cls, left: Any, right: Any) -> Any:
+            return super().__new__(cls, right, left)
+
+    return hit_case(lambda: [trees.Pair(trees.array(1), trees.array(2)), Swapped(trees.array(1), 3)])
 
 
 @operation("hit: forwarded NumPy arrays")

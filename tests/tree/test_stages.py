@@ -8,6 +8,9 @@ import contextlib
 import functools
 import gc
 import itertools
+import sys
+import threading
+import time
 import weakref
 from collections import OrderedDict, defaultdict
 from typing import Any
@@ -355,6 +358,35 @@ def test_rebuild_leaves_the_garbage_collector_as_it_was(
         assert gc.isenabled() is enabled and seen == [enabled]
     finally:
         (gc.enable if was else gc.disable)()
+
+
+def test_what_others_set_of_the_garbage_collector_while_rebuild_runs_stays() -> None:
+    leaves, spec = _core.flatten([Pair(Layer(array(1)), (i, [Bag(i)])) for i in range(50)])
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def set_and_look() -> None:
+        for _ in range(300):
+            for switch, wanted in ((gc.disable, False), (gc.enable, True)):
+                switch()
+                for _ in range(3):
+                    time.sleep(0)  # the other thread rebuilds
+                    if gc.isenabled() is not wanted:
+                        wrong.append(f"after {switch.__name__}")
+        done.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=set_and_look)
+    try:
+        thread.start()
+        while not done.is_set():
+            spec.rebuild(leaves)
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+        gc.enable()
+    assert not wrong
 
 
 def test_replacing_a_model_by_its_like_collects_no_garbage() -> None:

@@ -161,6 +161,17 @@ def _is_native_dataclass(cls: type) -> bool:
     return "register_dataclass" in getattr(flatten, "__qualname__", "") and _calls_dataclasses()
 
 
+def is_frozen(cls: type) -> bool:
+    """Whether tuples, modules or dataclasses of this type never change, and hold nothing but what a tree has."""
+    if issubclass(cls, tuple):
+        return cls.__dictoffset__ == 0
+    owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
+    if owner is getattr(_equinox(), "Module", None):
+        return True
+    params: Any = owner.__dict__.get("__dataclass_params__")
+    return params is not None and params.frozen and all(field.init for field in dataclasses.fields(cls))
+
+
 @functools.cache
 def _calls_dataclasses() -> bool:
     """Whether jax rebuilds such a class by calling it, and does not set the fields of an empty instance."""

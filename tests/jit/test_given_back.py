@@ -1,0 +1,514 @@
+"""A part of an argument that comes back as it came is that part itself, and nothing else is."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import filter_jit
+from trees import Bag, Cell, Layer, Pair, array, assert_same
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    weight: Any
+    mode: Any = dataclasses.field(default="same", metadata={"static": True})
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """It has a field that is made anew with each instance."""
+
+    weight: Any
+    made: Any = dataclasses.field(default_factory=list, init=False)
+
+
+class Thawed(Frozen):
+    """Anybody may set its fields."""
+
+    __setattr__ = object.__setattr__
+
+
+jax.tree_util.register_dataclass(Counted, ["weight"], [])
+jax.tree_util.register_dataclass(Thawed, ["weight"], ["mode"])
+
+
+class Noted(Pair):
+    """A named tuple whose instances have a dictionary."""
+
+
+class Two(eqx.Module):
+    first: Any
+    second: Any
+    rate: Any = eqx.field(static=True, default=0.5)
+
+
+def linear(start: float = 0.0) -> Layer:
+    return Layer(array(2, 2, start=start), array(2, start=start))
+
+
+IMMUTABLE: dict[str, Callable[[], Any]] = {
+    "module": linear,
+    "module in module": lambda: Two(linear(), linear(4)),
+    "tuple": lambda: (array(2), "s", None, 3),
+    "named tuple": lambda: Pair(array(2), 1.5),
+    "frozen dataclass": lambda: Frozen(array(2), mode=("a", 1)),
+    "nested": lambda: Two(Pair((array(1), 1), Frozen(linear())), (None, (array(2), ("x", jnp.tanh)))),
+    "leaves in a row": lambda: (*(array(1, start=i) for i in range(9)), *range(1000, 1009), array(2)),
+    "optax state": lambda: optax.adam(1e-3).init({"w": array(2)})[1:],
+    "no arrays": lambda: Two("a", (1, None, "b")),
+    "no fields": lambda: optax.EmptyState(),
+    "key": lambda: Pair(jax.random.key(0), jnp.ones((), jnp.bfloat16)),
+}
+CHANGEABLE: dict[str, Callable[[], Any]] = {
+    "list": lambda: [array(2)],
+    "dict": lambda: {"a": array(2)},
+    "ordered dict": lambda: OrderedDict(a=array(2)),
+    "dataclass": lambda: Cell(array(2)),
+    "frozen dataclass that thaws": lambda: Thawed(array(2)),
+    "dataclass with a field made anew": lambda: Counted(array(2)),
+    "named tuple with attributes": lambda: Noted(array(2), 1),
+    "registered": lambda: Bag(array(2)),
+    "list in a tuple": lambda: (array(2), [array(1)]),
+    "dict in a module": lambda: Two({"a": array(1)}, array(2)),
+    "list in a module's statics": lambda: Two(array(1), array(2), rate=[1, 2]),
+    "list in a tuple of a module's statics": lambda: Two(array(1), array(2), rate=(1, [2])),
+    "wrapped module": lambda: eqx.filter_jit(linear()),
+}
+
+
+def families(made: dict[str, Callable[[], Any]]) -> Any:
+    return pytest.mark.parametrize("make", made.values(), ids=made)
+
+
+# --- which parts
+
+
+@families(IMMUTABLE)
+def test_what_cannot_change_is_the_argument_itself(make: Callable[[], Any], traces: TraceCounter) -> None:
+    @filter_jit
+    def f(tree: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return x + 1, {"a": [tree]}
+
+    for i in range(4):
+        tree, x = make(), array(2)
+        plain = f.__wrapped__(tree, x)
+        traces.count -= 1
+        found = f(tree, x)
+        assert_same(found, plain)
+        assert plain[1]["a"][0] is tree
+        assert found[1]["a"][0] is tree, i
+    assert traces.count == 1
+
+
+@families(IMMUTABLE)
+def test_what_the_body_makes_anew_of_the_same_parts_is_it_too(make: Callable[[], Any]) -> None:
+    f = filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf, tree))
+    for _ in range(3):
+        tree = make()
+        assert f(tree) is tree
+
+
+@families(CHANGEABLE)
+def test_what_may_change_is_made_anew(make: Callable[[], Any]) -> None:
+    f = filter_jit(lambda tree, x: (tree, x + 1))
+    for _ in range(3):
+        tree = make()
+        found = f(tree, array(2))[0]
+        assert found is not tree and type(found) is type(tree)
+        olds, news = jax.tree.leaves(tree), jax.tree.leaves(found)
+        assert all(a is b for a, b in zip(olds, news, strict=True))
+
+
+def test_parts_of_what_may_change() -> None:
+    f = filter_jit(lambda tree: tree)
+    for _ in range(3):
+        tree = {"a": [linear(), Cell((array(1), 2))], "b": Bag(Pair(array(3), 4))}
+        found = f(tree)
+        assert found is not tree and found["a"] is not tree["a"] and found["a"][1] is not tree["a"][1]
+        assert found["a"][0] is tree["a"][0]
+        assert found["a"][1].weight is tree["a"][1].weight
+        assert found["b"].items[0] is tree["b"].items[0]
+
+
+def test_only_whole_parts_in_their_order() -> None:
+    f = filter_jit(
+        lambda tree: {
+            "half": Two(tree.first, array(2)),
+            "swapped": (tree.second[1], tree.second[0]),
+        }
+    )
+    for _ in range(3):
+        tree = Two(linear(), (array(2), array(3)))
+        found = f(tree)
+        assert found["half"] is not tree and found["half"].first is tree.first
+        assert found["swapped"] is not tree.second
+        assert found["swapped"][0] is tree.second[1] and found["swapped"][1] is tree.second[0]
+
+
+def test_a_part_that_comes_back_twice() -> None:
+    f = filter_jit(lambda tree: (tree.first, tree, tree.first))
+    for _ in range(3):
+        tree = Two(linear(), linear(4))
+        found = f(tree)
+        assert found[0] is tree.first
+        assert found[1] is not tree and found[1].second is tree.second
+        assert found[1].first is not tree.first and found[2] is not tree.first
+        assert_same(found, (tree.first, tree, tree.first))
+        # As with jax.jit, no two leaves of a result are one array.
+        leaves = [leaf for leaf in jax.tree.leaves(found) if isinstance(leaf, jax.Array)]
+        assert len({id(leaf) for leaf in leaves}) == len(leaves)
+
+
+def test_an_argument_that_is_passed_twice() -> None:
+    f = filter_jit(lambda a, b: [b, a])
+    for _ in range(3):
+        tree, other = linear(), linear(3)
+        assert [part is tree for part in f(tree, tree)] == [True, True]
+        found = f(tree, other)
+        assert found[0] is other and found[1] is tree
+
+
+def test_parts_without_arrays_come_back_where_they_came_from() -> None:
+    f = filter_jit(lambda a, b, x: (x + 1, a, [b], a))
+    for _ in range(3):
+        a, b = Two(1, (2,)), Two(1, (2,))
+        found = f(a, b, array(2))
+        assert found[1] is a and found[2][0] is b
+        assert type(found[3]) is Two and found[3].second == (2,)
+
+
+def test_other_types_and_other_statics_are_other_parts() -> None:
+    f = filter_jit(lambda t: [Pair(*t), (t[0], t[1]), Two(t[0], t[1])])
+    for _ in range(2):
+        tree = (array(2), 3)
+        found = f(tree)
+        assert type(found[0]) is Pair and type(found[2]) is Two
+    g = filter_jit(lambda layer: Layer(layer.weight, layer.bias, rate=layer.rate, scale=7))
+    for _ in range(2):
+        layer = linear()
+        assert g(layer) is not layer and g(layer).scale == 7 and g(layer).weight is layer.weight
+    h = filter_jit(lambda pair: Pair(pair.left, True))
+    for _ in range(2):
+        pair = Pair(array(2), 1)
+        assert h(pair) is not pair and h(pair).right is True
+
+
+def test_the_frozen_layers_of_a_training_step(traces: TraceCounter) -> None:
+    optimizer = optax.adam(1e-2)
+
+    @filter_jit
+    def step(model: Any, state: Any, x: jax.Array) -> Any:
+        traces.tick()
+        trained, frozen = partax.partition(model, spec)
+        grads = partax.filter_grad(lambda t: jnp.sum(partax.combine(t, frozen)(x) ** 2))(trained)
+        updates, state = optimizer.update(grads, state)
+        return partax.combine(partax.apply_updates(trained, updates), frozen), state
+
+    model = eqx.nn.MLP(3, 3, 4, 3, key=jax.random.key(0))
+    nothing, trained = jax.tree.map(lambda _: False, model), jax.tree.map(eqx.is_array, model.layers[2:])
+    spec = eqx.tree_at(lambda m: m.layers[2:], nothing, trained)
+    state = optimizer.init(partax.filter(model, spec))
+    for _ in range(3):
+        new, new_state = step(model, state, array(3, start=1))
+        assert [a is b for a, b in zip(new.layers, model.layers, strict=True)] == [True, True, False, False]
+        assert not np.array_equal(new.layers[3].weight, model.layers[3].weight)
+        model, state = new, new_state
+    assert traces.count == 1
+
+
+def test_the_wrapped_callable_itself() -> None:
+    class Same(eqx.Module):
+        weight: Any
+
+        def __call__(self, x: jax.Array) -> Any:
+            return self, self.weight * x
+
+    model = Same(array(3))
+    wrapper = filter_jit(model)
+    for _ in range(3):
+        assert wrapper(array(3))[0] is model
+
+
+def test_a_method_that_returns_its_instance() -> None:
+    class Same(eqx.Module):
+        weight: Any
+
+        @filter_jit
+        def both(self, x: jax.Array) -> Any:
+            return self, self.weight * x
+
+    for _ in range(3):
+        model = Same(array(3))
+        assert model.both(array(3))[0] is model
+
+
+# --- which calls
+
+
+def test_the_arrays_of_numpy_come_back_as_those_of_jax() -> None:
+    f = filter_jit(lambda tree, x: (tree, x + 1))
+    for make in (array, np.ones, array, lambda n: np.float32(n)):
+        tree = Pair(make(2), (array(1), "s"))
+        found, _ = f(tree, array(2))
+        is_of_jax = isinstance(tree.left, jax.Array)
+        assert (found is tree) == is_of_jax
+        assert isinstance(found.left, jax.Array) and found.right[0] is tree.right[0]
+        np.testing.assert_array_equal(found.left, tree.left)
+
+
+def test_numbers_that_are_traced() -> None:
+    f = filter_jit(lambda tree: tree, trace=("tree",))
+    for number in (1.5, array(2), 2.5):
+        tree = (array(1), number)
+        found = f(tree)
+        assert isinstance(found[1], jax.Array)
+        assert (found is tree) == isinstance(number, jax.Array)
+
+
+def test_other_shapes_and_other_results_of_one_key(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(tree: Any) -> Any:
+        traces.tick()
+        return [tree.first, tree] if tree.first.weight.shape[0] == 2 else [tree, tree.second]
+
+    big = Two(Layer(array(3, 3), array(3)), linear())
+    for tree in (Two(linear(), linear(4)), big) * 3:
+        found = f(tree)
+        if tree is big:
+            assert found[0] is tree and found[1] is not tree.second
+        else:
+            assert found[0] is tree.first and found[1] is not tree and found[1].second is tree.second
+    assert traces.count == 2
+
+
+def test_each_call_gives_back_its_own(traces: TraceCounter) -> None:
+    class Name:
+        """Equal to all of its like."""
+
+        def __eq__(self, other: object) -> bool:
+            return type(other) is Name
+
+        def __hash__(self) -> int:
+            return 1
+
+    @filter_jit
+    def f(tree: Any, x: jax.Array) -> Any:
+        traces.tick()
+        return [tree, x + 1, Pair(tree.left, tree.right)]
+
+    for _ in range(3):
+        tree = Pair(array(2), (Name(), "a"))
+        found = f(tree, array(1))
+        assert found[0] is tree
+        assert found[2].right[0] is tree.right[0]
+    assert traces.count == 1
+
+
+def test_many_keys_in_turn() -> None:
+    f = filter_jit(lambda tree, n: (tree, n))
+    layers = [linear(i) for i in range(5)]
+    for _ in range(3):
+        for i, layer in enumerate(layers):
+            assert f(layer, i)[0] is layer
+            assert f((layer, i), i)[0] == (layer, i)
+
+
+@pytest.mark.parametrize("donate", ["all", ("model",)])
+def test_donated_arrays_do_not_come_back(donate: Any) -> None:
+    f = filter_jit(lambda model, state: (jax.tree.map(lambda x: x, model), state), donate=donate)
+    g = filter_jit(lambda model, state: (model.first, Two(model.second.weight + 1, state)), donate=donate)
+    for _ in range(3):
+        model, state = Two(linear(), linear(4)), Pair(array(3), 1)
+        found = f(model, state)
+        assert found[0] is model and found[1] is state  # nothing is given away that comes back
+        first, second = g(model, state)
+        assert first is model.first and second.second is state
+        assert model.second.weight.is_deleted() and not model.first.weight.is_deleted()
+
+
+def test_a_deleted_array_raises_as_with_jax_jit() -> None:
+    f = filter_jit(lambda tree: tree)
+    tree = Two(linear(), Pair(array(2), "s"))
+    assert f(tree) is tree
+    tree.second.left.delete()
+    with pytest.raises(RuntimeError, match=r"Array has been deleted") as caught:
+        f(tree)
+    assert "tree.second.left" in "".join(caught.value.__notes__)
+    with pytest.raises(RuntimeError, match=r"deleted"):
+        jax.jit(lambda x: x)(tree.second.left)
+
+
+def test_shardings_of_their_own() -> None:
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[1])
+    tree = Pair(array(2), array(3))
+    into = filter_jit(lambda tree: tree, in_shardings=sharding)
+    out = filter_jit(lambda tree: tree, out_shardings=sharding)
+    for _ in range(2):
+        for f in (into, out):
+            found = f(tree)
+            assert found is not tree and found.left.sharding == found.right.sharding == sharding
+
+
+# --- within transformations, and without
+
+
+def test_under_transformations() -> None:
+    same = filter_jit(lambda tree: tree)
+    tree = Pair(array(2, 3), array(2))
+    seen: list[bool] = []
+
+    def f(tree: Any) -> Any:
+        found = same(tree)
+        seen.append(found is tree)
+        return found
+
+    assert_same(jax.vmap(f)(tree), tree)
+    assert_same(jax.jit(f)(tree), tree)
+    assert_same(jax.jvp(f, (tree,), (tree,))[1], tree)
+    assert_same(jax.grad(lambda t: jnp.sum(f(t).left))(tree), Pair(jnp.ones((2, 3)), jnp.zeros(2)))
+    assert seen == [True] * 4
+
+
+def test_wrappers_in_wrappers() -> None:
+    inner = filter_jit(lambda tree, x: (tree, x + 1))
+    outer = filter_jit(lambda tree, x: inner(tree, x * 2))
+    for _ in range(3):
+        tree = Two(linear(), Pair(array(1), "s"))
+        found, x = outer(tree, array(2))
+        assert found is tree
+        assert_same(x, array(2) * 2 + 1)
+
+
+def test_without_jit() -> None:
+    f = filter_jit(lambda tree: tree)
+    tree = linear()
+    with jax.disable_jit():
+        assert f(tree) is tree and f(tree) is tree
+
+
+def test_compiled_ahead_of_time() -> None:
+    f = filter_jit(lambda tree, x: (tree, x + 1))
+    tree = linear()
+    compiled = f.lower(tree, array(2)).compile()
+    for _ in range(2):
+        again = linear(2)
+        assert compiled(again, array(2))[0] is again
+    abstract = f.eval_shape(tree, array(2))[0]
+    assert abstract is not tree and abstract.weight.shape == (2, 2)
+
+
+# --- what the body does to what it gets
+
+
+def test_what_the_body_changes_is_not_given_back() -> None:
+    def change(tree: Any) -> Any:
+        object.__setattr__(tree.first, "weight", tree.first.bias)
+        return tree, tree.second
+
+    def swap(tree: Any) -> Any:
+        first, second = tree.first, tree.second
+        object.__setattr__(tree, "first", second)
+        object.__setattr__(tree, "second", first)
+        return tree
+
+    def rename(tree: Any) -> Any:
+        object.__setattr__(tree.first, "scale", 9)
+        return tree
+
+    for body in (change, swap, rename):
+        f = filter_jit(body)
+        for _ in range(3):
+            tree = Two(linear(), linear(4))
+            weight = tree.first.weight
+            want = body(jax.tree.map(lambda x: x, tree))
+            found = f(tree)
+            assert found is not tree
+            assert_same(found, want)
+            assert tree.first.weight is weight and tree.first.scale == 2
+
+
+def test_lists_that_the_body_empties_and_fills() -> None:
+    def body(tree: Any) -> Any:
+        kept = tree[0]
+        del tree[:]
+        made = [linear(i) for i in range(20)]  # at addresses that have become free
+        return [kept, made]
+
+    f = filter_jit(body)
+    for _ in range(3):
+        tree = [linear(), linear(4)]
+        found = f(tree)
+        assert found[0] is tree[0] and len(tree) == 2
+        assert all(layer is not part for layer in found[1] for part in tree)
+
+
+def test_arguments_that_change_between_calls() -> None:
+    f = filter_jit(lambda tree: (tree["a"], tree["b"]))
+    tree = {"a": linear(), "b": (array(1), 2)}
+    for i in range(4):
+        tree["a"], tree["b"] = linear(i), (array(1), 2)
+        found = f(tree)
+        assert found[0] is tree["a"] and found[1] is tree["b"]
+
+
+# --- memory and threads
+
+
+def test_nothing_is_kept_after_the_call() -> None:
+    f = filter_jit(lambda tree, x: ([tree], x + 1))
+    gc.collect()
+    gc.disable()
+    try:
+        for i in range(4):
+            tree = Two(linear(), linear(4))
+            found = f(tree, array(2))
+            assert found[0][0] is tree
+            alive = [weakref.ref(tree), weakref.ref(tree.first), weakref.ref(tree.first.weight)]
+            del tree, found
+            if i > 0:  # jax's own trace keeps some for the first call
+                assert [ref() for ref in alive] == [None] * 3
+    finally:
+        gc.enable()
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * 3
+
+
+def test_threads_that_trace_at_once() -> None:
+    def body(tree: Any, x: jax.Array) -> Any:
+        return [tree.second, x + 1, tree.first]
+
+    for _ in range(3):
+        f = filter_jit(body)
+        barrier = threading.Barrier(4)
+        found: list[bool] = []
+
+        def call(f: Any = f, barrier: threading.Barrier = barrier, found: list[bool] = found) -> None:
+            barrier.wait()
+            for size in (2, 3):
+                tree = Two(Layer(array(size, size)), Pair(array(size), 1))
+                second, _, first = f(tree, array(2))
+                found.append(first is tree.first and second is tree.second)
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [True] * 8
