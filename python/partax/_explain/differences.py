@@ -1,5 +1,6 @@
 """What differs between two calls, leaf by leaf, in words."""
 
+import operator
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -61,6 +62,12 @@ def distance(old: Snapshot, new: Snapshot) -> int:
 
 def differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     """What differs between an earlier call and this one, outermost places only, in the order of the arguments."""
+    if old.paths is not new.paths or not all(map(operator.is_, old.parts, new.parts)):
+        yield from _differences(old, new)
+    yield from _configuration(old, new)
+
+
+def _differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     before = dict(zip(old.paths, old.parts, strict=True))
     now = dict(zip(new.paths, new.parts, strict=True))
     covered: str | None = None  # below it everything differs with it
@@ -92,7 +99,6 @@ def differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         hidden = any(_below(path, list_path) for list_path in resized)
         if not hidden and not _replaced(path, before, now):
             yield Difference(path, f"{part}, which is there no more")
-    yield from _configuration(old, new)
 
 
 def _replaced(path: str, before: dict[str, Part], now: dict[str, Part]) -> bool:

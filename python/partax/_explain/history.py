@@ -5,7 +5,7 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from partax import _core
@@ -15,13 +15,12 @@ from partax._explain.explain import explaining, report_line
 from partax._explain.flatten_costs import time_flatten_functions
 from partax._explain.limits import RetraceError, counters, forbidden
 from partax._explain.opaque_arrays import warn_of_arrays
-from partax._explain.part import ATOMS
 from partax._explain.reasons import Occasion, Reasons, first_reason
 from partax._explain.record import Record
-from partax._explain.snapshot import Snapshot, take_snapshot
+from partax._explain.snapshot import Noted, Snapshot, take_snapshot
 from partax._explain.value_parts import ValueParts
 from partax._statics.user_objects import read, unwrapped
-from partax._tree.key_details import NODE, VALUE, Detail, details
+from partax._tree.key_details import Detail, details
 from partax._tree.spec_data import SpecData
 
 _KEPT = 256  # records of one function that are kept in full
@@ -67,11 +66,17 @@ class History:
         self.reasons.cleared_at = self.count
         self.live = 0
 
-    def take(self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any]) -> Snapshot:
-        """The snapshot of a call."""
+    def take(
+        self,
+        described: Iterable[Detail],
+        values: Sequence[Any],
+        traced: Sequence[Any],
+        noted: Noted | None = None,
+    ) -> Snapshot:
+        """The snapshot of a call; see `take_snapshot`."""
         like = self.records[-1].snapshot if self.records else None
         verbose = explaining() or self.max_traces is not None or forbidden.get()
-        return take_snapshot(described, values, traced, ValueParts(self.by_structure, verbose), like)
+        return take_snapshot(described, values, traced, ValueParts(self.by_structure, verbose), like, noted or Noted())
 
     def nearest(self, snapshot: Snapshot) -> Record:
         """The record that differs least; the latest one of those."""
@@ -223,17 +228,6 @@ def new_history(fun: Any, options: Any, difference: str) -> History:
     return history
 
 
-def _noting(described: Iterable[Detail], objects: list[Detail], registered: set[type]) -> Iterator[Detail]:
-    """The same details; notes static values that are no plain ones, and the types that have a registered function."""
-    for detail in described:
-        _, kind, value = detail
-        if kind == VALUE and type(value) not in ATOMS:
-            objects.append(detail)
-        elif kind == NODE and value[0] == "registered":
-            registered.add(value[1])
-        yield detail
-
-
 def begin_trace(
     history: History,
     described: SpecData,
@@ -246,11 +240,10 @@ def begin_trace(
     difference: str,
 ) -> Record:
     """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
-    objects: list[Detail] = []  # not all of the details, which a model has in tens of thousands
-    registered: set[type] = set()
-    snapshot = history.take(_noting(details(described), objects, registered), values, tracers)
-    warn_of_arrays(objects)
-    time_flatten_functions(registered, arguments)
+    noted = Noted()
+    snapshot = history.take(details(described), values, tracers, noted)
+    warn_of_arrays(noted.objects)
+    time_flatten_functions(noted.registered, arguments)
     if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False

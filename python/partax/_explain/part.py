@@ -73,13 +73,6 @@ def _aval_text(aval: Any) -> str:
     return f"weak {text}" if getattr(aval, "weak_type", False) else text
 
 
-def _sharding(value: Any) -> Any:
-    """Where an array is: None if it has no place, as under a trace, and empty if jax chooses."""
-    if isinstance(value, jax.Array) and not isinstance(value, Tracer):
-        return value.sharding if value.committed else ""
-    return getattr(value, "sharding", None) if isinstance(value, jax.ShapeDtypeStruct) else None
-
-
 def _array_part(text: str, aval: Any, sharding: Any) -> Part:
     mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
     place = sharding_text(sharding) if sharding else sharding
@@ -91,10 +84,17 @@ class ArrayParts:
 
     def __init__(self) -> None:
         self._known: dict[Any, Part] = {}
+        self._concrete: dict[type, bool] = {}
 
     def part(self, value: Any, traced: Any) -> Part:
         """Of a leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
-        sharding = _sharding(value)
+        kind = type(value)
+        if kind not in self._concrete:
+            self._concrete[kind] = isinstance(value, jax.Array) and not isinstance(value, Tracer)
+        if self._concrete[kind]:
+            sharding = value.sharding if value.committed else ""
+        else:
+            sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
         try:
             aval = jax.typeof(traced)
         except Exception:  # jax cannot trace it, and will say so

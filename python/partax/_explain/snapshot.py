@@ -1,6 +1,7 @@
 """A small description of all that one trace depends on: it compares, it prints, and keeps nothing alive."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from partax._compat.jax_private import configuration
@@ -25,12 +26,26 @@ class Snapshot(NamedTuple):
         return hash((self.paths, tuple(part.key for part in self.parts), tuple(self.configuration.items())))
 
 
+@dataclass
+class Noted:
+    """What a trace asks for beside its snapshot, of the same details.
+
+    Attributes:
+      objects: the static values that are no plain ones.
+      registered: the types that have a registered function.
+    """
+
+    objects: list[Detail] = field(default_factory=list[Detail])
+    registered: set[type] = field(default_factory=set[type])
+
+
 def take_snapshot(
     described: Iterable[Detail],
     values: Sequence[Any],
     traced: Sequence[Any],
     statics: ValueParts,
     like: Snapshot | None,
+    noted: Noted,
 ) -> Snapshot:
     """The snapshot of one call.
 
@@ -40,26 +55,33 @@ def take_snapshot(
       traced: what the program sees of them.
       statics: makes parts of its static values.
       like: an earlier snapshot, if there is one, whose equal parts are used again.
+      noted: gets what else is asked of the details.
 
     Returns:
       The snapshot.
     """
     arrays = iter(zip(values, traced, strict=True))
-    alike = ArrayParts()
+    array_part = ArrayParts().part
     nodes: dict[Any, Part] = {}
     paths: list[str] = []
     parts: list[Part] = []
     for path, kind, value in described:
         if kind == ARRAY:
-            leaf, seen = next(arrays)
-            parts.append(alike.part(leaf, seen))
+            parts.append(array_part(*next(arrays)))
         elif kind == VALUE:
             parts.append(statics.value(value))
+            if type(value) not in ATOMS:
+                noted.objects.append((path, kind, value))
         elif kind == NODE:
-            known = nodes.get(value) if type(value[2]) is int else None  # keys of users are not looked up
-            parts.append(known if known is not None else _node(*value))
-            if type(value[2]) is int:
-                nodes[value] = parts[-1]
+            is_plain = type(value[2]) is int  # keys of users are not looked up
+            part = nodes.get(value) if is_plain else None
+            if part is None:
+                part = _node(*value)
+                if is_plain:
+                    nodes[value] = part
+                if value[0] == "registered":
+                    noted.registered.add(value[1])
+            parts.append(part)
         else:
             first, run = value
             _run(path, first, run, statics, paths, parts)
@@ -68,10 +90,18 @@ def take_snapshot(
     known_paths = tuple(paths)
     if like is not None and like.paths == known_paths:
         known_paths = like.paths
-        for i, (new, old) in enumerate(zip(parts, like.parts, strict=True)):
-            if old.place == new.place and old.text == new.text and old.same(new):
-                parts[i] = old
+        _use_again(like.parts, parts)
     return Snapshot(known_paths, tuple(parts), configuration(), context_text())
+
+
+def _use_again(known: tuple[Part, ...], parts: list[Part]) -> None:
+    """Puts known parts in the place of equal new ones."""
+    equal: dict[Part, Part] = {}  # most parts are one object many times
+    for i, (new, old) in enumerate(zip(parts, known, strict=True)):
+        if equal.get(new) is old:
+            parts[i] = old
+        elif old.place == new.place and old.text == new.text and old.same(new):
+            parts[i] = equal[new] = old
 
 
 def _run(

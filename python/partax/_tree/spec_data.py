@@ -1,6 +1,7 @@
 """The plain data that the native stages give of the static part of a tree, and a walk over its nodes."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[str, ...]]
@@ -8,6 +9,7 @@ SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | Non
 absent, or None where it is gone."""
 
 _LEAVES = ("dynamic_leaf", "static_leaf")
+_WITH_FIELDS = ("module", "dataclass", "named_tuple")
 DICTS = ("dict", "ordered_dict", "default_dict")
 
 
@@ -46,6 +48,9 @@ class Node(NamedTuple):
         return self.first + (self.kind == "default_dict")
 
 
+_named = partial(tuple.__new__, Node)  # Node._make without its check, for thousands of nodes
+
+
 def shown(value: Any, otherwise: str = "<{}>") -> str:
     """The repr of a value; of one that has none the name of its type."""
     try:
@@ -69,13 +74,24 @@ def segment(node: Node, statics: tuple[Any, ...], i: int) -> str:
 class _Level:
     """The children of a node, of which `at` is the next one."""
 
+    __slots__ = ("_fields", "_latest", "_roots", "at", "node", "path")
+
     def __init__(self, path: str, node: Node, roots: tuple[str, ...] | None = None):
         self.path = path
         self.node = node
         self.at = 0
         self._roots = roots
+        self._fields = node.children if node.kind in _WITH_FIELDS else ()
+        self._latest: tuple[int, str] = (-1, "")
 
     def child(self, statics: tuple[Any, ...], i: int) -> str:
+        if i < len(self._fields):
+            return f"{self.path}.{self._fields[i]}"
+        if self._latest[0] != i:  # asked for when a child is met, and again for what is below it
+            self._latest = (i, self._made(statics, i))
+        return self._latest[1]
+
+    def _made(self, statics: tuple[Any, ...], i: int) -> str:
         if self._roots is None:
             return self.path + segment(self.node, statics, i)
         return self._roots[i] if i < len(self._roots) else f"arguments[{i}]"
@@ -91,8 +107,7 @@ def walk(data: SpecData) -> Iterator[Place]:
     nodes, statics, roots = data
     level = _Level("", Node("call", None, "", 1, 0, (), ()), roots)
     levels = [level]
-    for fields in nodes:
-        node = Node._make(fields)
+    for node in map(_named, nodes):
         kind = node.kind
         if kind == "call":
             level = _Level("", node, roots)
