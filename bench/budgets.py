@@ -7,8 +7,9 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 try:
@@ -26,6 +27,14 @@ except ImportError as error:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A budget that is missed: how far at most, and why."""
+
+    limit: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class Row:
     """One measured line of the budgets table."""
 
@@ -40,10 +49,17 @@ class Row:
     budget: float
     unit: str
     """Of `measured` and `budget`."""
+    known: Known | None = None
+    """Why the budget is missed, if that is known."""
 
     @property
     def met(self) -> bool:
         return self.measured <= self.budget
+
+    @property
+    def held(self) -> bool:
+        """Whether it is met, or missed by no more than is known."""
+        return self.met or (self.known is not None and self.measured <= self.known.limit)
 
     @property
     def base(self) -> str | None:
@@ -110,7 +126,7 @@ def as_table(rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str]
                 cell += f"\n{row.seconds[form] / row.seconds[row.base]:.2f} x"
             cells.append(cell)
         work = row.work if row.quantity == "a call" else f"{row.work}\n({row.quantity})"
-        met = "[green]yes" if row.met else "[red]no"
+        met = "[green]yes" if row.met else f"no, ≤ {row.known.limit:g}" if row.held and row.known else "[red]no"
         digits = 2 if row.base is None else 3
         measured, budget = f"{row.measured:.{digits}f} {row.unit}", f"≤ {row.budget:g} {row.unit}"
         # The noisier of the two that are compared: a ratio is no better known than this.
@@ -127,7 +143,7 @@ def as_json(rows: Sequence[Row], quick: bool) -> dict[str, Any]:
         "device": jax.devices()[0].platform,
         "machine": platform.platform(),
         "quick": quick,
-        "rows": [asdict(row) | {"met": row.met} for row in rows],
+        "rows": [asdict(row) | {"met": row.met, "held": row.held} for row in rows],
     }
 
 
@@ -136,13 +152,17 @@ def run(
     forms: Sequence[str],
     ratios_of: Sequence[str],
     description: str,
+    known: Mapping[str, Known] = MappingProxyType({}),
 ) -> int:
-    """Measures the rows that the command line asks for; the exit status is 1 if it asks for a check that fails."""
+    """Measures the rows that the command line asks for; the exit status is 1 if it asks for a check that fails.
+
+    A check measures what is missed again: noise may spoil one run, not three. `known`: rows that are missed, by name.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions of every row")
     parser.add_argument("--rows", metavar="SUBSTRING", default="", help="only rows that contain it")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the results here")
-    parser.add_argument("--check", action="store_true", help="exit 1 if a budget is missed")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a budget is missed three times")
     options = parser.parse_args()
     chosen = [row for row in rows if options.rows.lower() in row[0].lower()]
     if not chosen:
@@ -154,7 +174,11 @@ def run(
     with tqdm.tqdm(chosen, unit="row", leave=False, disable=None) as bar:
         for name, budget, measure in bar:
             bar.set_postfix_str(name)
-            done.append(measure(Effort(options.quick), name, budget))
+            for _ in range(3 if options.check else 1):
+                row = replace(measure(Effort(options.quick), name, budget), known=known.get(name))
+                if row.held:
+                    break
+            done.append(row)
 
     # Wide enough for the table also where the output is a file.
     console = rich.console.Console()
@@ -163,7 +187,10 @@ def run(
     console.print(as_table(done, forms, ratios_of))
     if options.json:
         options.json.write_text(json.dumps(as_json(done, options.quick), indent=2) + "\n")
-    missed = [row.work for row in done if not row.met]
+    for row in done:
+        if row.known is not None and not row.met:
+            console.print(f"{row.work}: {row.known.reason}", highlight=False)
+    missed = [row.work for row in done if not row.held]
     if missed:
         console.print(f"{len(missed)} of {len(done)} budgets missed: " + "; ".join(missed))
     return 1 if missed and options.check else 0
