@@ -30,8 +30,9 @@ struct Entry {
   CallShape shape;
   std::size_t hash = 0;
   std::uint64_t epoch = 0;
-  Ref value;               // the jitted target; empty while it is being made
-  std::string difference;  // what made it another key than the latest of the same form, where that is a callable's
+  Ref value;                 // the jitted target; empty while it is being made
+  bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
+  std::string difference;    // what made it another key than the latest of the same form, where that is a callable's
   Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread

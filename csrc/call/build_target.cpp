@@ -48,6 +48,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     }
     auto [target, donated] = with_flags(call_python("partax._jit.build_target", "build_target", frame.cache.options,
                                                     function, tuple, tuple_of(std::move(kept))));
+    const Ref takes_tuple = attribute(function.get(), "takes_tuple");
     // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
     if (entry.value) break;
     if (forwards_any(entry, donated)) continue;
@@ -55,6 +56,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     if (std::count(donated.begin(), donated.end(), 0) != static_cast<std::ptrdiff_t>(donated.size())) {
       entry.donated = std::move(donated);
     }
+    entry.takes_tuple = takes_tuple.get() == Py_True;
     entry.value = std::move(target);
     const Ref done = std::move(entry.function);
     return true;

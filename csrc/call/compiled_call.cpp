@@ -2,6 +2,7 @@
 
 #include "cache/cache_object.h"
 #include "call/call_frame.h"
+#include "call/call_target.h"
 #include "call/find_cache.h"
 #include "call/forwarded.h"
 #include "call/user_result.h"
@@ -27,8 +28,7 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
     frame.entry = entry.get();
     refuse_lost_forwarded(*entry, leaves);
   }
-  const Ref returned = Ref::checked(
-      PyObject_Vectorcall(executable, leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  const Ref returned = call_target(executable, *entry, leaves);
   check_forwarded(*entry, returned.get(), leaves, true);
   return user_result(returned.get(), leaves);
 }

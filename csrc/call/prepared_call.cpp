@@ -62,7 +62,8 @@ Ref PreparedCall::run(PyObject* callable) const {
   CallCache& cache = cache_in(cache_.get());
   CallFrame frame(as_jit(jit_.get()).function, cache, *call_, abstract_);
   frame.entry = entry_.get();
-  Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, target(), leaf_tuple_.get(), nullptr));
+  const Ref arguments = entry_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaf_tuple_.get())) : leaf_tuple_;
+  Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, target(), arguments.get(), nullptr));
   frame.in_user_code = true;
   record_ = frame.record;
   if (!returned) {

@@ -1,6 +1,7 @@
 #include "call/run_call.h"
 
 #include "cache/cache_object.h"
+#include "call/call_target.h"
 #include "call/explain_failure.h"
 #include "call/find_cache.h"
 #include "call/find_entry.h"
@@ -24,8 +25,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     frame.entry = entry.get();
     if (may_lose_forwarded(*entry, leaves)) refuse_lost_forwarded(*entry, leaves);
     const Ref target = entry->value;
-    returned = Ref::checked(
-        PyObject_Vectorcall(target.get(), leaves.arguments(), leaves.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    returned = call_target(target.get(), *entry, leaves);
     frame.in_user_code = true;
   } catch (const PythonError&) {
     frame.in_user_code = true;

@@ -200,7 +200,7 @@ class Compiled:
 
     def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:
         """Says which array has another shape or dtype than the compiled one."""
-        compiled_for, _ = self._compiled.args_info
+        compiled_for = jax.tree.leaves(self._compiled.args_info)
         for path, info, leaf in zip(self._program.paths, compiled_for, leaves, strict=True):
             now = jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf))
             if (now.shape, now.dtype) != (info.shape, info.dtype):
@@ -251,7 +251,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
     """
     with _quiet(self):
         call = _core.PreparedCall(self, args, kwargs, True)
-        traced = call.run(lambda target, leaves: target.trace(*leaves))
+        traced = call.run(lambda target, arguments: target.trace(*arguments))
     out_info = _abstract_result(call, traced.out_info)
     program = _Program(self, call)
     call.detach()

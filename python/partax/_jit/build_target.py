@@ -31,21 +31,25 @@ def names_of(fun: Any) -> tuple[str, str]:
     return named.__name__, read(named, "__qualname__", named.__name__)
 
 
+_MANY = 1000
+"""More leaves than this go to jax as one tuple: jax traces it sooner, as it works for each argument."""
 _LEAF = inspect.Parameter("leaf", inspect.Parameter.POSITIONAL_ONLY)
 
 
 class _LeafSignature(inspect.Signature):
     """A parameter for each leaf, named by its path, which is no identifier; one object stands for them all."""
 
-    def __init__(self, names: Sequence[str]):
+    def __init__(self, names: Sequence[str], takes_tuple: bool):
         super().__init__()
         self._by_name = dict.fromkeys(names, _LEAF)
+        self._takes_tuple = takes_tuple
 
     @property
     def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
         return types.MappingProxyType(self._by_name)
 
-    def bind(self, *leaves: Any) -> inspect.BoundArguments:
+    def bind(self, *arguments: Any) -> inspect.BoundArguments:
+        leaves = arguments[0] if self._takes_tuple else arguments
         return inspect.BoundArguments(self, OrderedDict(zip(self._by_name, leaves, strict=True)))
 
     def __eq__(self, other: object) -> bool:
@@ -65,19 +69,24 @@ def _source_of(fun: Any) -> Callable[..., Any] | None:
     return types.FunctionType(code, {}, names_of(fun)[0], None, closure)
 
 
-def _new_target_function(fun: Any, silent: bool, paths: Sequence[str]) -> Callable[..., Any]:
-    def target(*leaves: Any) -> Any:
+def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
+    def of_each(*leaves: Any) -> Any:
         if silent:
             _silence_donation_warnings()
         return _core.trace(*leaves)
 
+    def of_tuple(leaves: tuple[Any, ...]) -> Any:
+        return of_each(*leaves)
+
+    target: Callable[..., Any] = of_tuple if takes_tuple else of_each
     # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
     counts = Counter(paths)  # `x` may be a parameter by position only and a keyword of **kwargs too
     if len(counts) < len(paths):
         paths = [path if counts[path] == 1 else f"{path} (array {i})" for i, path in enumerate(paths)]
-    target.__signature__ = _LeafSignature(paths)  # type: ignore[attr-defined]
+    target.paths = paths  # type: ignore[attr-defined]  # for errors
+    target.__signature__ = _LeafSignature(paths, takes_tuple)  # type: ignore[attr-defined]
     source = _source_of(fun)
     if source is not None:
         target.__wrapped__ = source  # type: ignore[attr-defined]
@@ -104,11 +113,13 @@ class TracedFunction(NamedTuple):
       function: of the array leaves.
       keywords: options of its jax.jit.
       donatable: the leaves that the options donate, if they do not come back as they are.
+      takes_tuple: whether the function takes the leaves as one tuple.
     """
 
     function: Callable[..., Any]
     keywords: dict[str, Any]
     donatable: frozenset[int]
+    takes_tuple: bool
 
 
 def traced_function(
@@ -129,7 +140,11 @@ def traced_function(
     of_values = option_names(_core.call_shape())
     _check_names(options, fun, of_values)
     described, _ = _core.describe_call()
-    function = _new_target_function(fun, options.silences_warnings, leaf_paths(described))
+    donated_values = options.donated_values(of_values, has_callable)
+    # Nothing is asked of single leaves then.
+    alike = not donated_values and options.in_shardings is None and options.out_shardings is None
+    takes_tuple = alike and len(leaves) > _MANY
+    function = _new_target_function(fun, options.silences_warnings, leaf_paths(described), takes_tuple)
     keywords: dict[str, Any] = {}
     if options.inline:
         keywords["inline"] = True
@@ -143,11 +158,10 @@ def traced_function(
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
             sharded[i] = sharding is not None
-    donated_values = options.donated_values(of_values, has_callable)
     owners = leaf_owners(described)[: len(leaves)] if donated_values else []
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
-    return TracedFunction(function, keywords, donatable), bytes(sharded)
+    return TracedFunction(function, keywords, donatable, takes_tuple), bytes(sharded)
 
 
 def build_target(
@@ -162,7 +176,7 @@ def build_target(
       kept: the leaves that some thread has traced to come back as they are.
 
     Returns:
-      The jitted function of the leaves, and for each leaf a byte that is 1 where it is donated.
+      The jitted function, and for each leaf a byte that is 1 where it is donated.
     """
     function, keywords = traced.function, dict(traced.keywords)
     given = bytearray(len(leaves))
