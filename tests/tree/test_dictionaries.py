@@ -164,6 +164,21 @@ class Key:
         return bool(self.like < other.like)
 
 
+def once_at_a_time(act: Callable[[], object]) -> Callable[[], None]:
+    """It may be what `act` does that has it called again."""
+    busy: list[bool] = []
+
+    def guarded() -> None:
+        if not busy:
+            busy.append(True)
+            try:
+                act()
+            finally:
+                busy.clear()
+
+    return guarded
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("nested", [False, True])
 def test_keys_that_empty_the_dictionary_while_they_are_compared(family: str, nested: bool) -> None:
@@ -193,7 +208,7 @@ def test_a_key_in_an_instance_that_pops_a_field_when_compared(wrapper: bool) -> 
         for ours_first in (False, True):
             layer = Layer(array(2, 2), array(2))
             state: Any = layer.__dict__
-            key = Key(name, lambda state=state: state.pop("weight", None))
+            key = Key(name, once_at_a_time(lambda state=state: state.pop("weight", None)))
             fields = dict(state)
             state.clear()
             state.update({key: 1, **fields} if ours_first else {**fields, key: 1})
