@@ -1,6 +1,7 @@
 #include "tree/spec_data.h"
 
 #include <map>
+#include <tuple>
 
 #include "tree/equinox.h"
 
@@ -17,21 +18,19 @@ std::vector<Ref> field_names(const Node& node) {
   return names;
 }
 
-// What all nodes of one type have in common, so that a model of thousands of modules makes it once.
-struct Names {
+// What nodes of one kind and type have in common, so that a model of thousands of modules makes it once.
+struct Family {
   Ref children, fields;
+  Ref segments;  // of the paths of its children, as far as they have names
+  Ref latest;    // the data of the latest node, for all that have its arity and its first static value
+  std::uint32_t arity = 0, first_static = 0;
 };
 
-Names names_of(const Node& node) {
-  return {tuple_of(node.info == nullptr ? std::vector<Ref>() : node.info->child_names), tuple_of(field_names(node))};
-}
-
-Ref node_data(const Node& node, const Names& names) {
+Ref node_data(const Node& node, const Family& family, const char* kind) {
   PyObject* type = node.info == nullptr ? Py_None : reinterpret_cast<PyObject*>(node.info->type);
-  return Ref::checked(Py_BuildValue("(sOsnnOO)", kind_name(node.kind), type,
-                                    node.info == nullptr ? "None" : node.info->type->tp_name,
+  return Ref::checked(Py_BuildValue("(sOsnnOO)", kind, type, node.info == nullptr ? "None" : node.info->type->tp_name,
                                     static_cast<Py_ssize_t>(node.arity), static_cast<Py_ssize_t>(node.first_static),
-                                    names.children.get(), names.fields.get()));
+                                    family.children.get(), family.fields.get()));
 }
 
 // () where the field is absent, None where the value is gone.
@@ -41,35 +40,143 @@ Ref static_data(const StaticValue& held) {
   return value ? Ref::checked(PyTuple_Pack(1, value.get())) : Ref::borrow(Py_None);
 }
 
+// The step to the value of a key. Runs its `repr`.
+Ref key_step(const StaticValue& held) {
+  const Ref key = held.value();
+  if (!key) return unicode("[<dropped>]");
+  const Ref text = Ref::steal(PyObject_Repr(key.get()));
+  if (text) return Ref::checked(PyUnicode_FromFormat("[%U]", text.get()));
+  forgive();
+  const Ref name = attribute(reinterpret_cast<PyObject*>(Py_TYPE(key.get())), "__name__");
+  return Ref::checked(PyUnicode_FromFormat("[<%S>]", name.get()));
+}
+
+Ref joined(const Ref& path, PyObject* step) { return Ref::checked(PyUnicode_Concat(path.get(), step)); }
+
+class Describer {
+ public:
+  Describer(const TreeSpec& spec, const Ref& roots) : spec_(spec), roots_(roots) {}
+
+  Ref describe() {
+    nodes_.reserve(spec_.nodes.size());
+    paths_.reserve(spec_.nodes.size());
+    for (const Node& node : spec_.nodes) {
+      add(node);
+      while (!levels_.empty() && levels_.back().at >= levels_.back().node->arity) close();
+    }
+    std::vector<Ref> statics;
+    statics.reserve(spec_.statics.size());
+    for (const StaticValue& held : spec_.statics) statics.push_back(static_data(held));
+    return Ref::checked(PyTuple_Pack(3, tuple_of(std::move(nodes_)).get(), tuple_of(std::move(statics)).get(),
+                                     tuple_of(std::move(paths_)).get()));
+  }
+
+ private:
+  // A node whose children are being described.
+  struct Level {
+    const Node* node;
+    const Family* family;
+    Ref path;
+    Ref segments;
+    std::size_t at;  // the child that is next
+  };
+
+  void add(const Node& node) {
+    const bool is_run = node.kind == Kind::kStaticRun || node.kind == Kind::kDynamicRun;
+    const bool is_leaf = is_run || node.kind == Kind::kStaticLeaf || node.kind == Kind::kDynamicLeaf;
+    Family& family = family_of(node);
+    const bool same_statics = family.first_static == node.first_static || node.kind == Kind::kDynamicLeaf;
+    if (!family.latest || family.arity != node.arity || !same_statics) {
+      family.latest = node_data(node, family, kind_name(node.kind));
+      family.arity = node.arity;
+      family.first_static = node.first_static;
+    }
+    nodes_.push_back(family.latest);
+    paths_.push_back(is_run ? run_place() : node.kind == Kind::kCall ? unicode("") : next_path());
+    if (!levels_.empty()) levels_.back().at += is_run ? node.arity : 1;
+    if (is_leaf) return;
+    const Ref segments = node.kind == Kind::kRegistered ? registered_names(node.arity) : family.segments;
+    levels_.push_back(Level{&node, &family, paths_.back(), segments, 0});
+  }
+
+  void close() {
+    const Level level = std::move(levels_.back());
+    levels_.pop_back();
+    if (PyTuple_GET_SIZE(level.family->fields.get()) == 0) return;
+    nodes_.push_back(node_data(*level.node, *level.family, "end"));
+    paths_.push_back(level.path);
+  }
+
+  Family& family_of(const Node& node) {
+    Family& family = families_[{node.kind, node.info, node.has_wrapper_fields}];
+    if (family.segments) return family;
+    const std::vector<Ref> names = node.info == nullptr ? std::vector<Ref>() : node.info->child_names;
+    std::vector<Ref> segments;
+    segments.reserve(names.size());
+    for (const Ref& name : names) segments.push_back(Ref::checked(PyUnicode_FromFormat(".%U", name.get())));
+    family.children = tuple_of(names);
+    family.fields = tuple_of(field_names(node));
+    family.segments = tuple_of(std::move(segments));
+    return family;
+  }
+
+  Ref registered_names(std::size_t count) {
+    std::vector<Ref> names;
+    names.reserve(count);
+    const bool known = registered_ < spec_.segments.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      names.push_back(known ? exact_unicode(spec_.segments[registered_][i])
+                            : Ref::checked(PyUnicode_FromFormat("[<flat index %zu>]", i)));
+    }
+    ++registered_;
+    return tuple_of(std::move(names));
+  }
+
+  // The path of the node that is next.
+  Ref next_path() {
+    if (levels_.empty()) return root_path(0);
+    const Level& level = levels_.back();
+    const std::size_t i = level.at;
+    switch (level.node->kind) {
+      case Kind::kCall:
+        return root_path(i);
+      case Kind::kDict:
+      case Kind::kOrderedDict:
+      case Kind::kDefaultDict:
+        return joined(level.path, key_step(spec_.statics[first_key(*level.node) + i]).get());
+      default:
+        if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(level.segments.get()))) {
+          return Ref::checked(PyUnicode_FromFormat("%U[%zu]", level.path.get(), i));
+        }
+        return joined(level.path, PyTuple_GET_ITEM(level.segments.get(), static_cast<Py_ssize_t>(i)));
+    }
+  }
+
+  Ref root_path(std::size_t i) {
+    if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(roots_.get()))) {
+      return Ref::checked(PyUnicode_FromFormat("arguments[%zu]", i));
+    }
+    return Ref::borrow(PyTuple_GET_ITEM(roots_.get(), static_cast<Py_ssize_t>(i)));
+  }
+
+  // Where a run is: its leaves may be millions, most of them not asked for.
+  Ref run_place() {
+    const Level& level = levels_.back();
+    return Ref::checked(
+        Py_BuildValue("(OnO)", level.path.get(), static_cast<Py_ssize_t>(level.at), level.segments.get()));
+  }
+
+  const TreeSpec& spec_;
+  const Ref& roots_;
+  std::vector<Ref> nodes_, paths_;
+  std::vector<Level> levels_;
+  std::map<std::tuple<Kind, const TypeInfo*, bool>, Family> families_;
+  std::size_t registered_ = 0;  // how many of these nodes there were
+};
+
 }  // namespace
 
-Ref spec_data(const TreeSpec& spec, const Ref& roots) {
-  std::vector<Ref> nodes, statics;
-  nodes.reserve(spec.nodes.size());
-  statics.reserve(spec.statics.size());
-  std::size_t registered = 0;
-  std::map<std::pair<const TypeInfo*, bool>, Names> known;
-  Ref leaf;  // one dynamic leaf is like another
-  for (const Node& node : spec.nodes) {
-    if (node.kind == Kind::kDynamicLeaf && leaf) {
-      nodes.push_back(leaf);
-      continue;
-    }
-    Names& names = known[{node.info, node.has_wrapper_fields}];
-    if (!names.fields) names = names_of(node);
-    if (node.kind == Kind::kRegistered && registered < spec.segments.size()) {
-      std::vector<Ref> segments;
-      for (const std::string& segment : spec.segments[registered++]) segments.push_back(exact_unicode(segment));
-      nodes.push_back(node_data(node, Names{tuple_of(std::move(segments)), names.fields}));
-      continue;
-    }
-    nodes.push_back(node_data(node, names));
-    if (node.kind == Kind::kDynamicLeaf) leaf = nodes.back();
-  }
-  for (const StaticValue& held : spec.statics) statics.push_back(static_data(held));
-  return Ref::checked(
-      PyTuple_Pack(3, tuple_of(std::move(nodes)).get(), tuple_of(std::move(statics)).get(), roots.get()));
-}
+Ref spec_data(const TreeSpec& spec, const Ref& roots) { return Describer(spec, roots).describe(); }
 
 Ref root_of(const std::string& name) { return Ref::checked(PyTuple_Pack(1, exact_unicode(name).get())); }
 

@@ -1,4 +1,4 @@
-// A spec as plain Python data: paths and texts of it are made in Python, where nobody is in a hurry.
+// A spec as plain Python data with paths, of which Python makes texts.
 #pragma once
 
 #include "base/python_api.h"
@@ -6,8 +6,8 @@
 
 namespace partax {
 
-// (nodes, static values, roots) as partax._tree.spec_data takes it. `roots`: a tuple with the name of the tree, or with
-// one for each value of a call.
+// (nodes, static values, paths) as partax._tree.spec_data takes it. `roots`: a tuple with the name of the tree, or with
+// one for each value of a call. Runs the `repr` of keys.
 Ref spec_data(const TreeSpec& spec, const Ref& roots);
 // The tuple of one root.
 Ref root_of(const std::string& name);

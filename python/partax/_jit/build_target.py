@@ -33,24 +33,19 @@ def names_of(fun: Any) -> tuple[str, str]:
 
 _MANY = 1000
 """More leaves than this go to jax as one tuple: jax traces it sooner, as it works for each argument."""
-_LEAF = inspect.Parameter("leaf", inspect.Parameter.POSITIONAL_ONLY)
 
 
 class _LeafSignature(inspect.Signature):
-    """A parameter for each leaf, named by its path, which is no identifier; one object stands for them all."""
+    """Of `*leaves`, or of a tuple of them, each of which is bound to its path, which is no identifier."""
 
     def __init__(self, names: Sequence[str], takes_tuple: bool):
-        super().__init__()
-        self._by_name = dict.fromkeys(names, _LEAF)
+        super().__init__([inspect.Parameter("leaves", inspect.Parameter.VAR_POSITIONAL)])
+        self.names = names
         self._takes_tuple = takes_tuple
-
-    @property
-    def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
-        return types.MappingProxyType(self._by_name)
 
     def bind(self, *arguments: Any) -> inspect.BoundArguments:
         leaves = arguments[0] if self._takes_tuple else arguments
-        return inspect.BoundArguments(self, OrderedDict(zip(self._by_name, leaves, strict=True)))
+        return inspect.BoundArguments(self, OrderedDict(zip(self.names, leaves, strict=True)))
 
     def __eq__(self, other: object) -> bool:
         return self is other  # the parameters of two are alike
@@ -82,10 +77,9 @@ def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tup
     # It keeps nothing of the user's: the arguments and the function come from the call that is under way.
     target.__name__, target.__qualname__ = names_of(fun)
     # jax's errors name the arguments by the signature and the function by what it wraps.
-    counts = Counter(paths)  # `x` may be a parameter by position only and a keyword of **kwargs too
-    if len(counts) < len(paths):
+    if len(set(paths)) < len(paths):  # `x` may be a parameter by position only and a keyword of **kwargs too
+        counts = Counter(paths)
         paths = [path if counts[path] == 1 else f"{path} (array {i})" for i, path in enumerate(paths)]
-    target.paths = paths  # type: ignore[attr-defined]  # for errors
     target.__signature__ = _LeafSignature(paths, takes_tuple)  # type: ignore[attr-defined]
     source = _source_of(fun)
     if source is not None:

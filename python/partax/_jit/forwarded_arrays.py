@@ -82,7 +82,7 @@ def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | N
 
 
 def _path(target: Any, index: int) -> str:
-    return target.__wrapped__.paths[index]
+    return target.__wrapped__.__signature__.names[index]
 
 
 def _deleted(target: Any, leaves: tuple[Any, ...], index: int) -> Exception:

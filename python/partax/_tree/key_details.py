@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from partax._tree.spec_data import SpecData, walk
+from partax._tree.spec_data import SpecData, leaf_paths_of, node_of
 
 ARRAY, VALUE, RUN, NODE = range(4)
 Detail = tuple[str, int, Any]
@@ -22,29 +22,27 @@ def details(data: SpecData) -> Iterator[Detail]:
         held = statics[index]
         return held[0] if held else None
 
-    for level, index, _, node in walk(data):
-        if node is None:
-            for i, name in enumerate(level.node.fields, level.node.first):
+    for node, path in zip(map(node_of, data[0]), data[2], strict=True):
+        kind = node.kind
+        if kind == "dynamic_leaf":
+            yield path, ARRAY, None
+        elif kind == "end":
+            for i, name in enumerate(node.fields, node.first):
                 if statics[i] != ():
-                    yield f"{level.path}.{name}", VALUE, value(i)
-        elif node.kind == "dynamic_leaf" and node.arity == 0:
-            yield level.child(statics, index), ARRAY, None
-        elif node.kind == "dynamic_leaf":
-            yield from ((level.child(statics, index + i), ARRAY, None) for i in range(node.size))
-        elif node.kind == "static_leaf" and node.size >= _LONG_RUN and level.node.kind in ("tuple", "list"):
-            values = tuple(value(node.first + i) for i in range(node.size))
-            yield level.path, RUN, (index, values)
-        elif node.kind == "static_leaf":
-            yield from ((level.child(statics, index + i), VALUE, value(node.first + i)) for i in range(node.size))
-        else:
-            path = level.child(statics, index)
-            if node.kind == "static":
-                yield path, VALUE, value(node.first)
-                continue
-            ordered = node.kind == "ordered_dict"
+                    yield f"{path}.{name}", VALUE, value(i)
+        elif kind == "static_leaf":
+            if node.arity < _LONG_RUN or path[2]:
+                paths = leaf_paths_of(node, path)
+                yield from ((of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, node.first))
+            else:
+                yield path[0], RUN, (path[1], tuple(map(value, range(node.first, node.first + node.arity))))
+        elif kind == "static":
+            yield path, VALUE, value(node.first)
+        elif kind != "call":
+            ordered = kind == "ordered_dict"
             keys = tuple(value(node.first_key + i) for i in range(node.arity)) if ordered else node.arity
-            yield path, NODE, (node.kind, node.cls, keys)
-            if node.kind == "default_dict":
+            yield path, NODE, (kind, node.cls, keys)
+            if kind == "default_dict":
                 yield f"{path}.default_factory", VALUE, value(node.first)
-            elif node.kind == "registered":
+            elif kind == "registered":
                 yield f"{path}.<aux data>", VALUE, value(node.first)

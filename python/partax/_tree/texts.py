@@ -3,7 +3,7 @@
 from typing import Any
 
 from partax._tree.paths import static_path
-from partax._tree.spec_data import DICTS, Node, SpecData, shown, walk
+from partax._tree.spec_data import DICTS, Node, SpecData, shown
 
 
 def tree_text(data: SpecData) -> str:
@@ -17,6 +17,8 @@ def tree_text(data: SpecData) -> str:
     texts: list[str] = []  # of the siblings after the node that is next, the nearest last
     for fields in reversed(nodes):
         node = Node(*fields)
+        if node.kind == "end":
+            continue
         if node.is_leaf:
             leaves = [value(node.first + i) if node.kind == "static_leaf" else "*" for i in range(node.size)]
             texts += reversed(leaves)
@@ -101,13 +103,11 @@ def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) 
     Returns:
       The path below the tree, and the message.
     """
-    for (level, at, _, node), (_, _, _, other) in zip(walk(found), walk(expected), strict=True):
-        if node is None or node.kind not in DICTS or not 0 <= index - node.first_key < node.arity:
-            continue
-        assert other is not None  # the trees are alike
-        texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
-        path = level.child(found[1], at)
-        return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
+    for fields, others, path in zip(found[0], expected[0], found[2], strict=True):
+        node, other = Node(*fields), Node(*others)
+        if node.kind in DICTS and 0 <= index - node.first_key < node.arity:
+            texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
+            return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
     texts = [_cut(*held) if (held := data[1][index]) else "no value" for data in (found, expected)]
     alike = " (they look alike, but are not equal)" if texts[0] == texts[1] else ""
     return static_path(found, index), (
