@@ -110,13 +110,13 @@ def _() -> Case:
     return parts_case(f, f.clear_cache)
 
 
-@operation("hit: named tuples, some of a class that makes others")
+@operation("hit: named tuples, some with a __new__ of their own")
 def _() -> Case:
-    class Swapped(collections.namedtuple("Swapped", "left right")):
+    class Own(collections.namedtuple("Own", "left right")):
         def __new__(cls, left: Any, right: Any) -> Any:
-            return super().__new__(cls, right, left)
+            return super().__new__(cls, left, right)
 
-    return hit_case(lambda: [trees.Pair(trees.array(1), trees.array(2)), Swapped(trees.array(1), 3)])
+    return hit_case(lambda: [trees.Pair(trees.array(1), trees.array(2)), Own(trees.array(1), 3)])
 
 
 @operation("hit: forwarded NumPy arrays")
