@@ -315,7 +315,7 @@ KEYS = "1,000 static keys cycled through one wrapper"
 KNOWN = {
     ADAM: Known(1.2, "it makes and frees 192 modules, which the flat form does not; that is what it takes above it"),
     KEYS: Known(
-        10.0, "1,000 programs in turn are cold for jax.jit too; bench/recompile.py has what partax takes above it"
+        15.0, "1,000 programs in turn are cold for jax.jit too; bench/recompile.py has what partax takes above it"
     ),
 }
 
