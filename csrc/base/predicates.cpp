@@ -70,8 +70,8 @@ PyMethodDef methods[] = {
 }  // namespace
 
 PyObject* array_conversion_name() {
-  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__jax_array__")));
-  return name->get();
+  static Name name("__jax_array__");
+  return name.get();
 }
 
 bool plainly_converts_not(PyObject* object, Reach& reach) {

@@ -3,14 +3,13 @@
 namespace partax {
 namespace {
 
-// A name that is made once; a failure is tried again the next time.
 PyObject* class_name() {
-  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__class__")));
-  return name->get();
+  static Name name("__class__");
+  return name.get();
 }
 PyObject* getattribute_name() {
-  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__getattribute__")));
-  return name->get();
+  static Name name("__getattribute__");
+  return name.get();
 }
 
 }  // namespace

@@ -8,14 +8,15 @@ namespace {
 
 // Whether a leaf is an array of jax that has been deleted or given away.
 bool is_deleted(PyObject* leaf) {
-  static PyObject* const name = Ref::checked(PyUnicode_InternFromString("is_deleted")).release();
+  static Name name("is_deleted");
   Ref answer;
   if (hooks().jax_array_type.is(Py_TYPE(leaf))) {
-    static PyObject* const of_arrays = Ref::checked(PyObject_GetAttr(hooks().jax_array_type.get(), name)).release();
+    static PyObject* const of_arrays =
+        Ref::checked(PyObject_GetAttr(hooks().jax_array_type.get(), name.get())).release();
     answer = Ref::checked(PyObject_Vectorcall(of_arrays, &leaf, 1, nullptr));
   } else {
     if (TypeTable::instance().find(leaf).sort != LeafSort::kJaxArray) return false;
-    answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name));
+    answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name.get()));
   }
   return answer.get() != Py_False && (answer.get() == Py_True || checked_int(PyObject_IsTrue(answer.get())) == 1);
 }

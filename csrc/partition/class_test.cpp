@@ -8,12 +8,12 @@ namespace partax {
 namespace {
 
 PyObject* instance_check_name() {
-  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__instancecheck__")));
-  return name->get();
+  static Name name("__instancecheck__");
+  return name.get();
 }
 PyObject* subclass_check_name() {
-  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__subclasscheck__")));
-  return name->get();
+  static Name name("__subclasscheck__");
+  return name.get();
 }
 
 // What abc defines: (ABCMeta.__instancecheck__, ABCMeta.__subclasscheck__, get_cache_token), or an empty tuple.

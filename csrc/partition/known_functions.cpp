@@ -28,8 +28,8 @@ struct Proven {
 };
 
 bool is_of_equinox(PyObject* function) {
-  static const auto* const name = new Ref(Ref::checked(PyUnicode_InternFromString("__name__")));
-  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(function), name->get());
+  static Name name("__name__");
+  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(function), name.get());
   if (module == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
   return module != nullptr && PyUnicode_Check(module) &&
          PyUnicode_CompareWithASCIIString(module, "equinox._filters") == 0;

@@ -2,6 +2,7 @@
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "base/type_lookup.h"
 #include "tree/equinox.h"
 
 namespace partax {
@@ -40,12 +41,11 @@ PyObject* named(PyObject* names, PyObject* name) {
 // Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
 // no built-in name.
 bool only_makes_tuples(PyObject* make, std::size_t arity) {
-  static PyObject* const builtins_name = Ref::checked(PyUnicode_InternFromString("__builtins__")).release();
-  static PyObject* const tuple_new_name = Ref::checked(PyUnicode_InternFromString("_tuple_new")).release();
+  static Name builtins_name("__builtins__"), tuple_new_name("_tuple_new");
   PyObject* names = PyFunction_GET_GLOBALS(make);
-  PyObject* builtins = named(names, builtins_name);
+  PyObject* builtins = named(names, builtins_name.get());
   if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
-  PyObject* tuple_new = named(names, tuple_new_name);
+  PyObject* tuple_new = named(names, tuple_new_name.get());
   if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
   const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(make));
   return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
@@ -56,14 +56,15 @@ bool only_makes_tuples(PyObject* make, std::size_t arity) {
 // versions; what its __new__ sees, each time.
 bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
   PyTypeObject* type = info.type;
-  if (type->tp_version_tag != 0 && type->tp_version_tag == info.plain_version) {
+  const unsigned version = type_version(type);
+  if (version != 0 && version == info.plain_version) {
     return only_makes_tuples(info.plain_new.get(), arity);
   }
   if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
   Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
   if (!PyFunction_Check(make.get()) || !only_makes_tuples(make.get(), arity)) return false;
   info.plain_new = std::move(make);
-  info.plain_version = type->tp_version_tag;
+  info.plain_version = version;
   return true;
 }
 
