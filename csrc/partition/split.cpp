@@ -44,14 +44,22 @@ class Splitter final : public WalkObserver {
   bool leaf(PyObject* object) override {
     const Frame& frame = frames_[depth_];
     const std::uint32_t part = frame.decided != kUndecided ? frame.decided : assign(frame, object);
-    const bool is_dynamic = part != count_ || !options_.rest_is_static;
-    if (is_dynamic) {
-      result_.part.push_back(part);
+    const bool dynamic = add_part(part);
+    if (dynamic) {
       if (options_.keyed) result_.keys.push_back(exact_unicode(path_.key(options_.separator)));
     }
     if (has_path_ && depth_ > 0) path_.pop();
     --depth_;
-    return is_dynamic;
+    return dynamic;
+  }
+
+  std::optional<bool> known_leaf(PyObject* object) override {
+    const Frame& parent = frames_[depth_];
+    if (root_.has_path || root_.has_prefix || options_.is_leaf != nullptr) return {};
+    const std::uint32_t* part = &parent.decided;
+    if (*part == kUndecided) part = matched_.empty() ? parts_.find(object, scope(*parent.filters, 0, object)) : nullptr;
+    if (part == nullptr || (options_.keyed && is_dynamic(*part))) return {};
+    return add_part(*part);
   }
 
   void leave() override {
@@ -217,13 +225,25 @@ class Splitter final : public WalkObserver {
     if (!matched_.empty() || is_named(set)) return first_taker(set, object);
     // Paths tell the children of one node apart, or not at all.
     const std::size_t parent = set.has_path && depth_ > 0 ? frames_[depth_ - 1].serial : 0;
-    const PartsByType::Scope scope{set.serial, parent, set.asks_abc ? abc_token() : 0, type_version(Py_TYPE(object))};
-    if (const std::uint32_t* known = parts_.find(object, scope)) return *known;
+    const PartsByType::Scope here = scope(set, parent, object);
+    if (const std::uint32_t* known = parts_.find(object, here)) return *known;
     reach_ = Reach::kType;
     const std::uint32_t part = first_taker(set, object);
-    parts_.remember(object, scope, reach_, part);
+    parts_.remember(object, here, reach_, part);
     return part;
   }
+
+  static PartsByType::Scope scope(const FilterSet& set, std::size_t parent, PyObject* object) {
+    return {set.serial, parent, set.asks_abc ? abc_token() : 0, type_version(Py_TYPE(object))};
+  }
+
+  // Gives a leaf to a part; whether it is a dynamic one.
+  bool add_part(std::uint32_t part) {
+    if (is_dynamic(part)) result_.part.push_back(part);
+    return is_dynamic(part);
+  }
+
+  bool is_dynamic(std::uint32_t part) const noexcept { return part != count_ || !options_.rest_is_static; }
 
   std::uint32_t first_taker(const FilterSet& set, PyObject* object) {
     const auto here = static_cast<Depth>(depth_);

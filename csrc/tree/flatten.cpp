@@ -98,7 +98,18 @@ void Flattener::add_static(Ref value, Unhashable unhashable) {
 }
 
 void Flattener::leaf(PyObject* object, bool dynamic) {
-  if (options_.observer != nullptr) dynamic = options_.observer->leaf(object);
+  add_leaf(object, options_.observer != nullptr ? options_.observer->leaf(object) : dynamic);
+}
+
+// Whether the object is a leaf that the observer need not meet; then it has been added.
+bool Flattener::add_known_leaf(PyObject* object) {
+  if (options_.observer == nullptr || TypeTable::instance().find(object).kind != Kind::kStaticLeaf) return false;
+  const std::optional<bool> dynamic = options_.observer->known_leaf(object);
+  if (dynamic) add_leaf(object, *dynamic);
+  return dynamic.has_value();
+}
+
+void Flattener::add_leaf(PyObject* object, bool dynamic) {
   if (dynamic) {
     const std::size_t index = open(Kind::kDynamicLeaf, 0, nullptr);
     spec_.nodes[index].may_be_number = traces_more_;
@@ -194,7 +205,7 @@ void Flattener::child(const Step& step, Get&& get) {
   };
   below(segment, [&] {
     const Ref owned = get();
-    walk(owned.get(), &step);
+    if (!add_known_leaf(owned.get())) walk(owned.get(), &step);
   });
 }
 

@@ -50,6 +50,8 @@ class Flattener {
   void find_cycle(PyObject* object);
   void node(PyObject* object, const TypeInfo& info, std::size_t index);
   void leaf(PyObject* object, bool dynamic);
+  void add_leaf(PyObject* object, bool dynamic);
+  bool add_known_leaf(PyObject* object);
   void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);

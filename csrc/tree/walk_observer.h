@@ -1,6 +1,8 @@
 // What a Flattener tells whoever follows its walk.
 #pragma once
 
+#include <optional>
+
 #include "base/python_api.h"
 #include "base/type_table.h"
 
@@ -22,6 +24,9 @@ class WalkObserver {
   virtual bool enter(const Step* step, PyObject* object) = 0;
   // The object met last is a leaf, and so left again; true makes it a dynamic one.
   virtual bool leaf(PyObject* object) = 0;
+  // The same of a leaf below the node that was met last, which is not met itself: its answer where its step does not
+  // matter, so that long rows of leaves are quick. It may run Python.
+  virtual std::optional<bool> known_leaf(PyObject* leaf) = 0;
   // The walk below the node that was met last, of those not left, is over.
   virtual void leave() = 0;
 };
