@@ -14,6 +14,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+import flax_trees
 from reference import canonical, is_dynamic
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, add_one, double
 
@@ -123,8 +124,9 @@ def nodes(inner: st.SearchStrategy) -> st.SearchStrategy:
     return st.one_of(
         st.builds(Node, st.sampled_from(["tuple", "list"]), children),
         st.builds(Node, st.just("bag"), children, aux_data),
-        *[keyed(family) for family in ("dict", "ordered", "default")],
+        *[keyed(family) for family in ("dict", "ordered", "default", *flax_trees.KEYED)],
         *[fixed(family, 2) for family in ("named", "cell", "tray")],
+        *[fixed(family, flax_trees.SIZES[family]) for family in flax_trees.FIXED],
         fixed("layer", 3),
         fixed("tag", 0),
     )
@@ -159,6 +161,10 @@ def build(recipe: Any, n: int) -> Any:
     children = [build(child, n + i) for i, child in enumerate(recipe.children)]
     aux = fresh(recipe.aux)
     items = list(zip(recipe.keys, children, strict=False))
+    if recipe.family in flax_trees.FIXED:
+        return flax_trees.FIXED[recipe.family](children, aux)
+    if recipe.family in flax_trees.KEYED:
+        return flax_trees.KEYED[recipe.family](items)
     return {
         "none": lambda: None,
         "tuple": lambda: tuple(children),
@@ -203,7 +209,7 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
         i = draw(st.integers(0, len(recipe.children) - 1))
         changed = draw(variants(recipe.children[i]))
         return replace(recipe, children=(*recipe.children[:i], changed, *recipe.children[i + 1 :]))
-    if recipe.family in ("cell", "layer", "bag", "tray", "tag"):
+    if recipe.family in ("cell", "layer", "bag", "tray", "tag", *flax_trees.FIXED):
         near = lookalikes(recipe.aux)
         return replace(recipe, aux=draw(st.sampled_from(near) if near else aux_data))
     if recipe.family in ("dict", "ordered"):

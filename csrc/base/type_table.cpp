@@ -1,7 +1,5 @@
 #include "base/type_table.h"
 
-#include <structmember.h>
-
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -48,6 +46,7 @@ constexpr Named kNamed[] = {
     {"module", Kind::kModule},
     {"dataclass", Kind::kDataclass},
     {"registered", Kind::kRegistered},
+    {"entries", Kind::kEntries},
     {"static", Kind::kStatic},
     {"jax_array", Kind::kStaticLeaf, LeafSort::kJaxArray},
     {"tracer", Kind::kStaticLeaf, LeafSort::kTracer},
@@ -62,14 +61,6 @@ constexpr Named kNamed[] = {
 
 bool truth(PyObject* value) noexcept { return value == Py_True; }
 
-void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptors); ++i) {
-    PyObject* descriptor = PyTuple_GET_ITEM(descriptors, i);
-    to.push_back(
-        Slot{attribute(descriptor, "__name__"), reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
-  }
-}
-
 // Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
 void describe(PyObject* object, TypeInfo& info) {
   const Ref description = call_python("partax._compat.node_families", "describe", object);
@@ -81,6 +72,11 @@ void describe(PyObject* object, TypeInfo& info) {
     if (std::strcmp(named.name, name) != 0) continue;
     info.kind = named.kind;
     info.sort = named.sort;
+  }
+  if (info.kind == Kind::kEntries) {
+    const Ref layout =
+        call_python("partax._compat.node_families", "layout", reinterpret_cast<PyObject*>(Py_TYPE(object)));
+    info.layout = std::make_unique<const Layout>(layout.get());
   }
   append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
   append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/hooks.h"
+#include "base/layout.h"
 
 namespace partax {
 
@@ -23,8 +24,9 @@ enum class Kind : std::uint8_t {
   kModule,
   kDataclass,
   kRegistered,
-  kStatic,  // a node without children that is its own aux data: partax.Static, partax.FlatSpec
-  kCall,    // the arguments of one call; only ever the outermost node
+  kEntries,  // one that keeps its parts in a dictionary or in slots: see Layout
+  kStatic,   // a node without children that is its own aux data: partax.Static, partax.FlatSpec
+  kCall,     // the arguments of one call; only ever the outermost node
 };
 
 enum class LeafSort : std::uint8_t {
@@ -39,15 +41,6 @@ enum class LeafSort : std::uint8_t {
   kFloatOrComplex,
 };
 
-// A slot of instances. (Its descriptor would keep the class alive.)
-struct Slot {
-  Ref name;
-  Py_ssize_t offset;
-  PyObject* of(PyObject* instance) const noexcept {
-    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offset);
-  }
-};
-
 // A field at its place in the dictionary of an instance.
 struct PlacedField {
   PyObject* name;     // borrowed from the TypeInfo
@@ -60,10 +53,11 @@ struct TypeInfo {
   Ref weak_type;
   Kind kind = Kind::kStaticLeaf;
   LeafSort sort = LeafSort::kOther;
-  std::vector<Ref> child_names;   // attribute families: interned field names, in flatten order
-  std::vector<Ref> static_names;  // attribute families: interned names of the static fields
-  std::vector<Ref> compared;      // frozen dataclass as a static value: the fields that its == compares
-  std::vector<Slot> slots;        // those of its instances; of kDefaultDict the factory
+  std::vector<Ref> child_names;          // attribute families: interned field names, in flatten order
+  std::vector<Ref> static_names;         // attribute families: interned names of the static fields
+  std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
+  std::vector<Slot> slots;               // those of its instances; of kDefaultDict the factory
+  std::unique_ptr<const Layout> layout;  // of kEntries
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_builtin = false;    // one that is read so whatever is registered

@@ -1,6 +1,7 @@
 #include "tree/flatten.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error_path.h"
 #include "base/instance_fields.h"
@@ -79,7 +80,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
 std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
   mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
-  spec_.nodes.push_back(Node{kind, false, false, false, false, static_cast<std::uint32_t>(arity), 1,
+  spec_.nodes.push_back(Node{kind, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
                              static_cast<std::uint32_t>(spec_.statics.size()), info});
   return spec_.nodes.size() - 1;
 }
@@ -125,7 +126,7 @@ void Flattener::add_leaf(PyObject* object, bool dynamic) {
     throw;
   }
   mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
-  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 1,
+  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1,
                              static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
 }
 
@@ -193,6 +194,7 @@ void Flattener::child(const Step& step, Get&& get) {
   const auto segment = [&] {
     switch (step.kind) {
       case Kind::kRegistered:
+      case Kind::kEntries:
         return registered_segment(step.parent, static_cast<Py_ssize_t>(step.index));
       case Kind::kDict:
       case Kind::kOrderedDict:
@@ -275,7 +277,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
       open(info.kind, 0, &info);
       return add_static(Ref::borrow(object), Unhashable::kRefuse);
     default:
-      return registered(object, index);
+      return registered(object, info, index);
   }
 }
 
@@ -330,18 +332,35 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   }
 }
 
-void Flattener::registered(PyObject* object, std::size_t index) {
-  const TypeInfo& info = TypeTable::instance().find(object);
+// Opens a node whose layout finds what its registered functions give.
+std::size_t Flattener::open_entries(const TypeInfo& info, const Entries& entries) {
+  const std::size_t index = open(Kind::kEntries, entries.num_children, &info);
+  spec_.nodes[index].entries = static_cast<std::uint16_t>(entries.keys.size());
+  const std::vector<Slot>& slots = info.layout->statics;
+  const std::size_t first_key = entries.keys.size() + slots.size() - entries.statics.size();
+  for (std::size_t i = 0; i < entries.statics.size(); ++i) {
+    PyObject* name = i < slots.size() ? slots[i].name.get() : entries.keys[first_key + i - slots.size()].get();
+    below([&] { return PyUnicode_Check(name) ? attribute_segment(name) : key_segment(name); },
+          [&] { add_static(entries.statics[i], Unhashable::kCompare); });
+  }
+  for (const Ref& key : entries.keys) add_static(key, Unhashable::kRefuse);
+  return index;
+}
+
+void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t index) {
+  const TypeInfoPtr keep = TypeTable::instance().shared(info);
   const OneLevel level = flatten_registered(object);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
-  open(Kind::kRegistered, count, &info);
-  below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
-  if (options_.rebuildable) {
-    try {
-      spec_.treedefs.push_back(call_python("partax._compat.jax_private", "one_level", object));
-    } catch (const PythonError&) {
-      throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
-    }
+  std::optional<Entries> entries;
+  if (options_.laid_out && keep->layout) {
+    entries = read_entries(*keep->layout, object, level.children.get(), level.aux.get());
+  }
+  if (entries && entries->keys.size() <= std::numeric_limits<std::uint16_t>::max()) {
+    open_entries(info, *entries);
+  } else {
+    open(Kind::kRegistered, count, &info);
+    below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
+    if (options_.rebuildable) add_treedef(object);
   }
   if (options_.keyed) {
     spec_.segments.push_back(registered_segments(object, count));
@@ -352,6 +371,14 @@ void Flattener::registered(PyObject* object, std::size_t index) {
     return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i));
   };
   sequence(count, child, object, index);
+}
+
+void Flattener::add_treedef(PyObject* object) {
+  try {
+    spec_.treedefs.push_back(call_python("partax._compat.jax_private", "one_level", object));
+  } catch (const PythonError&) {
+    throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
+  }
 }
 
 }  // namespace partax

@@ -6,6 +6,7 @@
 #include "base/python_api.h"
 #include "base/stack_room.h"
 #include "tree/dynamic_rule.h"
+#include "tree/entries.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 #include "tree/walk_observer.h"
@@ -23,6 +24,7 @@ struct FlattenOptions {
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
   bool one_level = false;       // the children of the root are leaves, whatever they are
+  bool laid_out = false;        // nodes with a layout become kEntries
   bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
   PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
   WalkObserver* observer = nullptr;
@@ -55,7 +57,9 @@ class Flattener {
   void dict_children(PyObject* dict, PyObject* keys, std::size_t index);
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
-  void registered(PyObject* object, std::size_t index);
+  void registered(PyObject* object, const TypeInfo& info, std::size_t index);
+  void add_treedef(PyObject* object);
+  std::size_t open_entries(const TypeInfo& info, const Entries& entries);
   std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
   void remember(const TypeInfo& info);

@@ -1,6 +1,7 @@
 // The values of one node, all read at one instant, and kept alive for what may run user code.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "base/python_api.h"
@@ -25,6 +26,9 @@ class HeldValues {
   void hold() noexcept {
     for (std::size_t i = 0; i < size_; ++i) Py_XINCREF(values_[i]);
     held_ = size_;
+  }
+  bool are_all_there() const noexcept {
+    return std::none_of(values_, values_ + size_, [](const PyObject* value) { return value == nullptr; });
   }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
 

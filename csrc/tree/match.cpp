@@ -4,6 +4,8 @@
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "tree/child_rows.h"
+#include "tree/dictionary_reader.h"
 #include "tree/equinox.h"
 #include "tree/flatten.h"
 #include "tree/held_values.h"
@@ -21,6 +23,7 @@ class Matcher {
         statics_(spec.statics.data()),
         identity_(spec.identity.data()),
         leaves_(leaves),
+        reader_(spec, leaves),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
         abstract_(abstract),
         rule_(rule) {}
@@ -56,6 +59,8 @@ class Matcher {
       case Kind::kDefaultDict:
       case Kind::kOrderedDict:
         return is_such(node, object) && dict(node, object);
+      case Kind::kEntries:
+        return is_such(node, object) && entries(node, object);
       default:
         return is_such(node, object) && registered(node, object);
     }
@@ -123,6 +128,8 @@ class Matcher {
       case Kind::kModule:
       case Kind::kDataclass:
         return !node.has_wrapper_fields && fields_are_leaves(node, object);
+      case Kind::kEntries:
+        return entries_are_leaves(node, object);
       default:
         return false;
     }
@@ -138,17 +145,12 @@ class Matcher {
   }
 
   bool values_are_leaves(const Node& node, PyObject* object) {
-    const std::size_t keys = first_key(node);
     PyObject** const leaves = leaves_.end();
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    for (std::size_t i = 0; i < node.arity; ++i) {
-      const std::size_t expected = spec_.key_order.expected(keys, i);
-      if (PyDict_Next(object, &position, &key, &value) == 0 || key != identity_[expected]) return false;
-      if (Py_TYPE(value) != array_type_) return false;
-      leaves[expected - keys] = value;
-    }
-    return true;
+    PyTypeObject* const array_type = array_type_;
+    return reader_.visit_identical(object, first_key(node), node.arity, [=](std::size_t place, PyObject* value) {
+      leaves[place] = value;
+      return Py_TYPE(value) == array_type;
+    });
   }
 
   bool fields_are_leaves(const Node& node, PyObject* object) {
@@ -159,6 +161,30 @@ class Matcher {
     return FieldReader(object).visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
       if (field >= children) return value == statics[field];
       leaves[field] = value;
+      return Py_TYPE(value) == array_type;
+    });
+  }
+
+  bool entries_are_leaves(const Node& node, PyObject* object) {
+    const Layout& layout = *node.info->layout;
+    const EntryPlaces at(node);
+    PyObject** leaves = leaves_.end();
+    for (const Slot& slot : layout.children) {
+      PyObject* value = slot.of(object);
+      if (value == nullptr || Py_TYPE(value) != array_type_) return false;
+      *leaves++ = value;
+    }
+    PyObject* const* statics = identity_ + node.first_static;
+    for (const Slot& slot : layout.statics) {
+      if (slot.of(object) != *statics++) return false;
+    }
+    if (layout.dictionary == Layout::Dictionary::kNone) return true;
+    const Ref dict = layout.entries_of(object);
+    PyTypeObject* const array_type = array_type_;
+    const std::size_t children = at.children;
+    return dict && reader_.visit_identical(dict.get(), at.keys, node.entries, [=](std::size_t place, PyObject* value) {
+      if (place >= children) return value == statics[place - children];
+      leaves[place] = value;
       return Py_TYPE(value) == array_type;
     });
   }
@@ -197,26 +223,6 @@ class Matcher {
     return true;
   }
 
-  // Children in a row that nothing moves.
-  struct FixedItems {
-    PyObject** items;
-    PyObject* at(std::size_t i) const { return items[i]; }
-    PyObject** block(std::size_t i, std::size_t) const { return items + i; }
-  };
-
-  // Children of a list, which user code may shrink meanwhile.
-  struct ListItems {
-    PyObject* list;
-    PyObject* at(std::size_t i) const {
-      return static_cast<Py_ssize_t>(i) < PyList_GET_SIZE(list) ? PyList_GET_ITEM(list, i) : nullptr;
-    }
-    PyObject** block(std::size_t i, std::size_t count) const {
-      return static_cast<Py_ssize_t>(i + count) <= PyList_GET_SIZE(list)
-                 ? reinterpret_cast<PyListObject*>(list)->ob_item + i
-                 : nullptr;
-    }
-  };
-
   bool list(const Node& node, PyObject* object) {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     return PyList_GET_SIZE(object) == arity && sequence(ListItems{object}, node.arity) &&
@@ -231,52 +237,16 @@ class Matcher {
       if (!static_value(node.first_static, factory ? factory.get() : Py_None)) return false;
     }
     const std::size_t keys = first_key(node);
-    if (node.kind == Kind::kOrderedDict && arity > 1 && !is_in_order(keys, node.arity, object)) {
+    if (node.kind == Kind::kOrderedDict && arity > 1 && !reader_.is_in_order(object, keys, node.arity)) {
       return dict_by_keys(node, object);
     }
     if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
     if (node.only_leaves && values_are_leaves(node, object)) return took_leaves(node);
     HeldValues items(node.arity);
-    if (!read_items(keys, node.arity, object, items.to_fill())) return dict_by_keys(node, object);
+    if (!reader_.read(object, keys, node.arity, items.to_fill())) return dict_by_keys(node, object);
     items.hold();
     for (std::size_t i = 0; i < node.arity; ++i) {
       if (!child(items[i])) return false;
-    }
-    return true;
-  }
-
-  // Whether a key is identical, or an equal string; runs no user code.
-  bool is_key(std::size_t index, PyObject* key) const {
-    PyObject* known = identity_[index];
-    return key == known || (known != nullptr && PyUnicode_CheckExact(known) && PyUnicode_CheckExact(key) &&
-                            PyUnicode_Compare(known, key) == 0);
-  }
-
-  // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
-  bool is_in_order(std::size_t keys, std::size_t arity, PyObject* object) const {
-    const Ref iterator = Ref::checked(PyObject_GetIter(object));
-    for (std::size_t i = 0; i < arity; ++i) {
-      const Ref key = Ref::steal(PyIter_Next(iterator.get()));
-      if (!key && PyErr_Occurred() != nullptr) throw PythonError{};
-      if (!key || !is_key(keys + i, key.get())) return false;
-    }
-    return true;
-  }
-
-  // Reads the values of a dictionary in one pass, where the keys are identical or equal strings, and in the order
-  // expected. Runs no Python.
-  bool read_items(std::size_t keys, std::size_t arity, PyObject* object, PyObject** values) {
-    const std::size_t before = leaves_.num_own_statics();
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    for (std::size_t i = 0; i < arity; ++i) {
-      const std::size_t expected = spec_.key_order.expected(keys, i);
-      if (PyDict_Next(object, &position, &key, &value) == 0 || !is_key(expected, key)) {
-        leaves_.drop_own_statics(before);
-        return false;
-      }
-      if (key != identity_[expected]) leaves_.add_own_static(expected, key);
-      values[expected - keys] = value;
     }
     return true;
   }
@@ -331,6 +301,37 @@ class Matcher {
     return true;
   }
 
+  bool entries(const Node& node, PyObject* object) {
+    const Layout& layout = *node.info->layout;
+    const EntryPlaces at(node);
+    const std::size_t slots = layout.children.size(), first = slots + node.entries;
+    // The children in slots and those in the dictionary; then its static entries, and what is static in slots.
+    HeldValues values(first + layout.statics.size());
+    PyObject** const to_fill = values.to_fill();
+    for (std::size_t i = 0; i < slots; ++i) to_fill[i] = layout.children[i].of(object);
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) to_fill[first + i] = layout.statics[i].of(object);
+    if (layout.dictionary != Layout::Dictionary::kNone) {
+      const Ref dict = layout.entries_of(object);
+      if (!dict || !read_entries(dict.get(), at.keys, node.entries, to_fill + slots)) return false;
+    }
+    values.hold();
+    if (!values.are_all_there()) return false;
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+      if (!static_value(node.first_static + i, values[first + i])) return false;
+    }
+    for (std::size_t i = at.children; i < node.entries; ++i) {
+      if (!static_value(at.statics + i - at.children, values[slots + i])) return false;
+    }
+    return sequence(FixedItems{to_fill}, node.arity);
+  }
+
+  bool read_entries(PyObject* dict, std::size_t keys, std::size_t count, PyObject** values) {
+    if (reader_.read(dict, keys, count, values)) return true;
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(count)) return false;
+    reader_.expect_order_of(dict, keys, count);
+    return reader_.read(dict, keys, count, values);
+  }
+
   bool optional_static(std::size_t index, PyObject* object) {
     if (object == nullptr || object == equinox().missing.get()) return statics_[index].absent();
     return static_value(index, object);
@@ -349,6 +350,7 @@ class Matcher {
   const StaticValue* statics_;
   PyObject* const* identity_;
   LeafBuffer& leaves_;
+  DictionaryReader reader_;
   PyTypeObject* array_type_;
   bool abstract_;
   const DynamicRule* rule_;

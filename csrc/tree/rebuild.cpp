@@ -128,6 +128,8 @@ class Rebuilder {
         return dataclass(node);
       case Kind::kRegistered:
         return registered(node);
+      case Kind::kEntries:
+        return entries(node);
       case Kind::kStatic:
         return static_value(node.first_static);
       default:
@@ -265,6 +267,40 @@ class Rebuilder {
     return Ref::checked(PyObject_Call(type(node), empty_.get(), keywords.get()));
   }
 
+  // As the registered functions of such a class: an empty instance, in which the children are set before the rest.
+  Ref entries(const Node& node) {
+    const Layout& layout = *node.info->layout;
+    const EntryPlaces at(node);
+    const Ref children = tuple(node);
+    const Ref object = allocated([&] { return PyBaseObject_Type.tp_new(node.info->type, empty_.get(), nullptr); });
+    Py_ssize_t next = 0;
+    const auto next_child = [&] { return Ref::borrow(PyTuple_GET_ITEM(children.get(), next++)); };
+    for (const Slot& slot : layout.children) set(slot, object, next_child());
+    for (std::size_t i = node.first_static; i < at.statics; ++i) {
+      set(layout.statics[i - node.first_static], object, static_value(i));
+    }
+    for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
+    if (layout.dictionary == Layout::Dictionary::kNone) return object;
+    const Ref dict = layout.new_entries(object.get());
+    for (std::size_t i = 0; i < node.entries; ++i) {
+      const Ref value = i < at.children ? next_child() : static_value(at.statics + i - at.children);
+      checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), value.get()));
+    }
+    return object;
+  }
+
+  // Nobody has the object yet, and its slot is empty.
+  static void set(const Slot& slot, const Ref& object, Ref value) { slot.place(object.get()) = value.release(); }
+
+  // What a maker gives, which all of one result share.
+  Ref made(PyObject* maker) {
+    for (const auto& [known, value] : made_) {
+      if (known == maker) return value;
+    }
+    made_.emplace_back(maker, Ref::checked(PyObject_CallNoArgs(maker)));
+    return made_.back().second;
+  }
+
   Ref registered(const Node& node) {
     Ref treedef = spec_.treedefs.at(next_treedef_++);
     if (!treedef || !leaves_.is_stored(node.first_static) || spec_.statics[node.first_static].is_copied()) {
@@ -283,6 +319,7 @@ class Rebuilder {
   PyObject* const* const stored_;  // per static value, the object that it is in every result, or null; or null
   const StackReserve stack_ = stack_reserve();
   const Ref empty_ = Ref::checked(PyTuple_New(0));
+  std::vector<std::pair<PyObject*, Ref>> made_;
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
   std::size_t next_treedef_ = 0;

@@ -1,5 +1,6 @@
 #include "tree/spec_data.h"
 
+#include <deque>
 #include <map>
 #include <tuple>
 
@@ -8,7 +9,20 @@
 namespace partax {
 namespace {
 
-std::vector<Ref> field_names(const Node& node) {
+// The names of the static parts of a kEntries node.
+std::vector<Ref> entry_names(const TreeSpec& spec, const Node& node) {
+  const EntryPlaces at(node);
+  std::vector<Ref> names;
+  for (const Slot& slot : node.info->layout->statics) names.push_back(slot.name);
+  for (std::size_t i = at.children; i < node.entries; ++i) {
+    const Ref key = spec.statics[at.keys + i].value();
+    names.push_back(key ? Ref::checked(PyObject_Str(key.get())) : unicode("<dropped>"));
+  }
+  return names;
+}
+
+std::vector<Ref> field_names(const TreeSpec& spec, const Node& node) {
+  if (node.kind == Kind::kEntries) return entry_names(spec, node);
   std::vector<Ref> names;
   if (node.info == nullptr || node.kind == Kind::kNamedTuple) return names;
   names = node.info->static_names;
@@ -95,7 +109,8 @@ class Describer {
     paths_.push_back(is_run ? run_place() : node.kind == Kind::kCall ? unicode("") : next_path());
     if (!levels_.empty()) levels_.back().at += is_run ? node.arity : 1;
     if (is_leaf) return;
-    const Ref segments = node.kind == Kind::kRegistered ? registered_names(node.arity) : family.segments;
+    const bool is_named = node.kind != Kind::kRegistered && node.kind != Kind::kEntries;
+    const Ref segments = is_named ? family.segments : registered_names(node.arity);
     levels_.push_back(Level{&node, &family, paths_.back(), segments, 0});
   }
 
@@ -108,14 +123,18 @@ class Describer {
   }
 
   Family& family_of(const Node& node) {
+    if (node.kind == Kind::kEntries) return named_family(entries_.emplace_back(), node);
     Family& family = families_[{node.kind, node.info, node.has_wrapper_fields}];
-    if (family.segments) return family;
+    return family.segments ? family : named_family(family, node);
+  }
+
+  Family& named_family(Family& family, const Node& node) {
     const std::vector<Ref> names = node.info == nullptr ? std::vector<Ref>() : node.info->child_names;
     std::vector<Ref> segments;
     segments.reserve(names.size());
     for (const Ref& name : names) segments.push_back(Ref::checked(PyUnicode_FromFormat(".%U", name.get())));
     family.children = tuple_of(names);
-    family.fields = tuple_of(field_names(node));
+    family.fields = tuple_of(field_names(spec_, node));
     family.segments = tuple_of(std::move(segments));
     return family;
   }
@@ -171,6 +190,7 @@ class Describer {
   std::vector<Ref> nodes_, paths_;
   std::vector<Level> levels_;
   std::map<std::tuple<Kind, const TypeInfo*, bool>, Family> families_;
+  std::deque<Family> entries_;  // each of these nodes has names of its own
   std::size_t registered_ = 0;  // how many of these nodes there were
 };
 

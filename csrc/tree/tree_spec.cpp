@@ -95,7 +95,8 @@ bool TreeSpec::equals(const TreeSpec& other) const {
   if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node &a = nodes[i], &b = other.nodes[i];
-    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields) {
+    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields ||
+        a.entries != b.entries) {
       return false;
     }
   }

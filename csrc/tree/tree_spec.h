@@ -17,6 +17,7 @@ struct Node {
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
   bool only_leaves : 1;         // if sealed: all its children are dynamic leaves
   bool comes_back : 1;          // of a key: some trace gives this node back as it came; of a result: it is such a one
+  std::uint16_t entries;        // kEntries: those of the dictionary
   std::uint32_t arity;          // children; for runs the number of leaves
   std::uint32_t extent;         // nodes of this subtree, this one included
   std::uint32_t first_static;   // its own static values: keys, aux data, or the leaf itself
@@ -25,7 +26,8 @@ struct Node {
 
 // Every family's own static values, in `statics` from `first_static` on:
 //   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
-//   kModule, kDataclass the static fields; kRegistered the aux data; kStatic the node itself.
+//   kModule, kDataclass the static fields; kRegistered the aux data; kStatic the node itself;
+//   kEntries the static slots, the static entries, and the keys of the dictionary, those of children first.
 struct TreeSpec {
   std::vector<Node> nodes;
   std::vector<StaticValue> statics;
@@ -69,5 +71,15 @@ struct TreeSpec {
 inline std::size_t first_key(const Node& node) noexcept {
   return node.first_static + (node.kind == Kind::kDefaultDict ? 1 : 0);
 }
+
+// Of a kEntries node: how many of the dictionary's entries are children, the index of the first static entry, and that
+// of the first key.
+struct EntryPlaces {
+  explicit EntryPlaces(const Node& node)
+      : children(node.arity - node.info->layout->children.size()),
+        statics(node.first_static + node.info->layout->statics.size()),
+        keys(statics + node.entries - children) {}
+  std::size_t children, statics, keys;
+};
 
 }  // namespace partax

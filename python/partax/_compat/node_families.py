@@ -13,6 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._compat.families import flax
 from partax._compat.jax_private import (
     concrete_array_type,
     flatten_one_level,
@@ -191,7 +192,7 @@ def _calls_dataclasses() -> bool:
 
 
 def _describe_node(obj: Any) -> Description:
-    native = _describe_module(obj) if is_module(type(obj)) else _describe_dataclass(obj)
+    native = _describe_module(obj) if is_module(type(obj)) else _describe_dataclass(obj) or flax.describe(obj)
     return native or ("registered", (), ())
 
 
@@ -220,6 +221,11 @@ def describe(obj: Any) -> Description:
     if jax.tree_util.is_tree_node(cls):
         return _describe_node(obj)
     return (_leaf_sort(obj, cls), (), ())
+
+
+def layout(cls: type) -> flax.Layout | None:
+    """The layout of a class that is described as one with entries."""
+    return flax.layout(cls)
 
 
 def simple_key(entry: Any) -> str:

@@ -1,0 +1,71 @@
+#include "base/layout.h"
+
+#include <structmember.h>
+
+namespace partax {
+
+void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptors); ++i) {
+    PyObject* descriptor = PyTuple_GET_ITEM(descriptors, i);
+    to.push_back(
+        Slot{attribute(descriptor, "__name__"), reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
+  }
+}
+
+Layout::Layout(PyObject* description) {
+  const char* form = nullptr;
+  PyObject *dict = nullptr, *key = nullptr, *child_slots = nullptr, *static_slots = nullptr, *made_slots = nullptr,
+           *given = nullptr;
+  if (PyArg_ParseTuple(description, "sOOO!O!O!O!", &form, &dict, &key, &PyTuple_Type, &child_slots, &PyTuple_Type,
+                       &static_slots, &PyTuple_Type, &made_slots, &PyTuple_Type, &given) == 0) {
+    throw PythonError{};
+  }
+  const std::string name = form;
+  aux = name == "keys" ? Aux::kKeys : name == "items" ? Aux::kItems : name == "slots" ? Aux::kSlots : Aux::kAttributes;
+  if (dict == Py_True) {
+    dictionary = Dictionary::kOwn;
+  } else if (PyUnicode_Check(dict)) {
+    dictionary = Dictionary::kInAttribute;
+    PyObject* interned = Py_NewRef(dict);
+    PyUnicode_InternInPlace(&interned);
+    dictionary_name = Ref::steal(interned);
+  } else if (dict != Py_None) {
+    dictionary = Dictionary::kInSlot;
+    append_slots(dictionary_slot, Ref::checked(PyTuple_Pack(1, dict)).get());
+  }
+  if (key != Py_None) required = Ref::borrow(key);
+  append_slots(children, child_slots);
+  append_slots(statics, static_slots);
+  append_slots(made, made_slots);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) makers.push_back(Ref::borrow(PyTuple_GET_ITEM(given, i)));
+}
+
+Ref Layout::entries_of(PyObject* object) const {
+  Ref found;
+  if (dictionary == Dictionary::kInSlot) {
+    found = Ref::borrow(dictionary_slot[0].of(object));
+  } else if (dictionary != Dictionary::kNone) {
+    found = Ref::checked(PyObject_GenericGetDict(object, nullptr));
+    if (dictionary == Dictionary::kInAttribute) {
+      PyObject* value =
+          PyDict_GET_SIZE(found.get()) == 1 ? PyDict_GetItemWithError(found.get(), dictionary_name.get()) : nullptr;
+      if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+      found = Ref::borrow(value);
+    }
+  }
+  return found && PyDict_CheckExact(found.get()) ? std::move(found) : Ref();
+}
+
+Ref Layout::new_entries(PyObject* object) const {
+  if (dictionary == Dictionary::kOwn) return Ref::checked(PyObject_GenericGetDict(object, nullptr));
+  Ref made_dict = Ref::checked(PyDict_New());
+  if (dictionary == Dictionary::kInSlot) {
+    dictionary_slot[0].place(object) = Ref(made_dict).release();
+  } else {
+    const Ref own = Ref::checked(PyObject_GenericGetDict(object, nullptr));
+    checked_int(PyDict_SetItem(own.get(), dictionary_name.get(), made_dict.get()));
+  }
+  return made_dict;
+}
+
+}  // namespace partax

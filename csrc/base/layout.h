@@ -1,0 +1,53 @@
+// Where an object keeps what its registered functions give, where that is a dictionary, or slots.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// A slot of instances. (Its descriptor would keep the class alive.)
+struct Slot {
+  Ref name;
+  Py_ssize_t offset;
+  PyObject* of(PyObject* instance) const noexcept { return place(instance); }
+  PyObject*& place(PyObject* instance) const noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offset);
+  }
+};
+
+void append_slots(std::vector<Slot>& to, PyObject* descriptors);
+
+struct Layout {
+  // What the registered functions make the aux data of.
+  enum class Aux : std::uint8_t {
+    kKeys,        // the keys, whose values are the children
+    kItems,       // (key, value) for each entry, all of them static
+    kAttributes,  // the keys of the children, those of the static entries, and the values of these
+    kSlots,       // the values of the static slots
+  };
+  enum class Dictionary : std::uint8_t { kNone, kOwn, kInSlot, kInAttribute };
+
+  Aux aux = Aux::kKeys;
+  Dictionary dictionary = Dictionary::kNone;
+  std::vector<Slot> dictionary_slot;
+  Ref dictionary_name;
+  Ref required;                // the key of a static entry that tells which entries are children, if one does
+  std::vector<Slot> children;  // come before the children of the dictionary
+  std::vector<Slot> statics;
+  std::vector<Slot> made;  // of a new instance, filled with what these give, which is made once for each result
+  std::vector<Ref> makers;
+
+  // As partax._compat.families describes it.
+  explicit Layout(PyObject* description);
+
+  // The dictionary with the entries, which must be an exact one; empty where there is none.
+  Ref entries_of(PyObject* object) const;
+  // Puts a new dictionary where it belongs in an instance without one, or gives the instance's own.
+  Ref new_entries(PyObject* object) const;
+};
+
+}  // namespace partax

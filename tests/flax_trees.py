@@ -1,0 +1,40 @@
+"""Objects of Flax for tests of trees, where Flax is installed (it is not for every Python that partax supports)."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+HAS_FLAX = importlib.util.find_spec("flax") is not None
+
+if HAS_FLAX:
+    from flax import nnx
+    from flax.core import FrozenDict
+
+    class Knot(nnx.Pytree):
+        """Two children and a static attribute."""
+
+        x: Any
+        y: Any
+        mode: Any
+
+        def __init__(self, x: Any, y: Any, mode: Any) -> None:
+            self.mode = nnx.static(mode)
+            self.x = nnx.data(x)
+            self.y = nnx.data(y)
+
+    class Marked(nnx.Variable[Any]):
+        """A kind of variable."""
+
+    FIXED = {
+        "knot": lambda children, aux: Knot(*children, mode=aux),
+        "variable": lambda children, aux: Marked(children[0], mark=aux),
+    }
+    KEYED = {
+        "frozen": lambda items: FrozenDict(dict(items)),
+        "state": lambda items: nnx.State(dict(items)),
+    }
+else:
+    FIXED, KEYED = {}, {}
+
+SIZES = {"knot": 2, "variable": 1}

@@ -1,0 +1,256 @@
+"""Guards the promise that objects of Flax are read and made without Python, and never otherwise than by Flax itself."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from partax import _core
+from reference import assert_exact
+
+nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
+frozen_dict = pytest.importorskip("flax.core.frozen_dict", reason="Flax is not here")
+
+import optax  # noqa: E402
+
+
+class Block(nnx.Module):
+    def __init__(self, rngs: Any, *, scale: Any = 2) -> None:
+        self.linear = nnx.Linear(2, 3, rngs=rngs)
+        self.norm = nnx.BatchNorm(3, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.layers = nnx.List([nnx.Linear(2, 2, rngs=rngs) for _ in range(12)])
+        self.table = nnx.Dict(b=nnx.Param(jnp.ones(2)), a=nnx.Linear(1, 1, rngs=rngs))
+        self.act = nnx.relu
+        self.scale = scale
+
+
+def block(**options: Any) -> Any:
+    return Block(nnx.Rngs(0), **options)
+
+
+def with_metadata() -> Any:
+    return nnx.Param(jnp.ones(3), notes=["x", {"y": 1}], limit=float("nan"))
+
+
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "module": block,
+    "optimizer": lambda: nnx.Optimizer(block(), optax.adam(0.1), wrt=nnx.Param),
+    "metrics": lambda: nnx.MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy()),
+    "rngs": lambda: nnx.Rngs(0, dropout=1),
+    "variable": with_metadata,
+    "variable of a tree": lambda: nnx.Variable({"b": jnp.ones(1), "a": (jnp.zeros(2), 3)}),
+    "state": lambda: nnx.state(block()),
+    "flat state": lambda: nnx.to_flat_state(nnx.state(block())),
+    "split": lambda: nnx.split(block()),
+    "pure dict": lambda: nnx.to_pure_dict(nnx.state(block())),
+    "FrozenDict": lambda: frozen_dict.freeze({"b": {"y": jnp.ones(2), "x": jnp.zeros(1)}, "a": jnp.ones(3)}),
+    "empty FrozenDict": lambda: frozen_dict.FrozenDict(),
+}
+objects = pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS)
+# Those of whose functions partax runs none on a hit.
+native = pytest.mark.parametrize("name", [name for name in OBJECTS if name != "flat state"])
+
+
+@objects
+def test_leaves_and_rebuilt_objects_are_those_of_jax(make: Callable[[], Any]) -> None:
+    tree = make()
+    leaves, spec = _core.flatten(tree)
+    arrays = [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
+    assert all(a is b for a, b in zip(leaves, arrays, strict=True))
+    found = spec.match(tree)
+    assert all(a is b for a, b in zip(found, arrays, strict=True))
+    assert_exact(spec.rebuild(leaves), jax.tree.map(lambda x: x, tree))
+
+
+@objects
+def test_equal_objects_made_anew_match_and_share_a_trace(make: Callable[[], Any]) -> None:
+    traces = []
+
+    @partax.filter_jit
+    def same(tree: Any) -> Any:
+        traces.append(1)
+        return tree
+
+    for _ in range(3):
+        tree = make()
+        assert_exact(same(tree), jax.tree.map(lambda x: x, tree))
+    assert len(traces) == 1
+
+
+@native
+def test_no_function_of_flax_runs_on_a_hit(name: str) -> None:
+    tree = OBJECTS[name]()
+    traces = []
+
+    def one_more(x: Any) -> Any:
+        return x + 1 if isinstance(x, jax.Array) and x.dtype == jnp.float32 else x
+
+    @partax.filter_jit
+    def jitted(tree: Any) -> Any:
+        traces.append(1)
+        return jax.tree.map(one_more, tree)
+
+    # From the second call on the order of the attributes is known.
+    result = jitted(jitted(tree))
+    profile: list[Any] = []
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and "flax" in frame.f_code.co_filename:
+            profile.append(frame.f_code.co_qualname)
+
+    sys.setprofile(watch)
+    try:
+        result = jitted(result)
+    finally:
+        sys.setprofile(None)
+    # A variable knows the trace that it was made in, which is asked for once a call.
+    assert [call for call in profile if "trace" not in call.lower()] == []
+    assert len(profile) <= 2
+    assert len(traces) == 1
+
+
+def test_attributes_set_in_another_order_share_a_trace() -> None:
+    class Pair(nnx.Module):
+        def __init__(self, swapped: bool) -> None:
+            for name in ("second", "first") if swapped else ("first", "second"):
+                setattr(self, name, nnx.Param(jnp.full(2, float(name == "first"))))
+
+    traces = []
+
+    @partax.filter_jit
+    def first(pair: Any) -> Any:
+        traces.append(1)
+        return pair.first[...]
+
+    for swapped in (False, True, True, False):
+        assert first(Pair(swapped)).tolist() == [1.0, 1.0]
+    assert len(traces) == 1
+
+
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "a static attribute": lambda m: setattr(m, "scale", 2.0),
+    "a static attribute that compares equal": lambda m: setattr(m, "scale", True),
+    "a new attribute": lambda m: setattr(m, "more", 1),
+    "an attribute less": lambda m: delattr(m, "act"),
+    "another function": lambda m: setattr(m, "act", nnx.gelu),
+    "another submodule": lambda m: setattr(m, "linear", nnx.Linear(2, 3, use_bias=False, rngs=nnx.Rngs(0))),
+    "a longer list": lambda m: m.layers.append(nnx.Linear(2, 2, rngs=nnx.Rngs(0))),
+    "another entry": lambda m: m.table.update(c=nnx.Param(jnp.ones(1))),
+    "eval mode": lambda m: m.eval(),
+    "metadata": lambda m: m.linear.kernel.set_metadata(tag=1),
+    "the type of a variable": lambda m: setattr(m.linear, "bias", nnx.Variable(m.linear.bias[...])),
+    "a variable that holds a tree": lambda m: m.linear.bias.set_value({"a": jnp.ones(3)}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_changes_in_place_is_traced_again(change: Callable[[Any], None]) -> None:
+    model = block(scale=1 if change is CHANGES["a static attribute that compares equal"] else 2)
+    traces = []
+
+    @partax.filter_jit
+    def leaves(model: Any) -> Any:
+        traces.append(1)
+        return jax.tree.leaves(model)
+
+    leaves(model)
+    change(model)
+    found = leaves(model)
+    assert len(traces) == 2
+    expected = [x for x in jax.tree.leaves(model) if isinstance(x, jax.Array)]
+    assert all(a is b for a, b in zip((x for x in found if isinstance(x, jax.Array)), expected, strict=True))
+
+
+def test_a_mutable_static_attribute_counts_by_value() -> None:
+    class Holder(nnx.Pytree):
+        def __init__(self) -> None:
+            self.items = nnx.static([1])
+            self.x = nnx.data(jnp.ones(1))
+
+    traces = []
+
+    @partax.filter_jit
+    def total(holder: Any) -> Any:
+        traces.append(1)
+        return holder.x + sum(holder.items)
+
+    holder = Holder()
+    assert total(holder).tolist() == [2.0]
+    holder.items.append(5)
+    assert total(holder).tolist() == [7.0]
+    holder.items.pop()
+    assert total(holder).tolist() == [2.0]
+    assert len(traces) == 2
+
+
+def test_variables_of_a_trace_and_of_its_result_can_be_written() -> None:
+    @partax.filter_jit
+    def doubled(variable: Any) -> Any:
+        variable.set_value(variable.get_value() * 2)
+        return variable
+
+    param = nnx.Param(jnp.ones(2))
+    result = doubled(doubled(param))
+    assert result.get_value().tolist() == [4.0, 4.0] and param.get_value().tolist() == [1.0, 1.0]
+    result.set_value(jnp.zeros(2))  # Flax refuses that for a variable of another trace
+
+    @jax.jit
+    def outer(x: jax.Array) -> Any:
+        inner = doubled(nnx.Param(x))
+        inner.set_value(inner.get_value() + 1)
+        return inner
+
+    assert outer(jnp.ones(2)).get_value().tolist() == [3.0, 3.0]
+
+
+def test_a_class_with_functions_of_its_own_is_left_to_them() -> None:
+    class Reversed(nnx.Pytree):
+        def __init__(self, a: Any, b: Any) -> None:
+            self.a, self.b = nnx.data(a), nnx.data(b)
+
+        def _pytree__flatten(self) -> Any:
+            children, aux = super()._pytree__flatten()
+            return children[::-1], aux
+
+        @classmethod
+        def _pytree__unflatten(cls, static: Any, children: Any) -> Any:
+            return super()._pytree__unflatten(static, children[::-1])
+
+    tree = Reversed(jnp.zeros(1), jnp.ones(1))
+    leaves, spec = _core.flatten(tree)
+    assert [float(x[0]) for x in leaves] == [1.0, 0.0]
+    assert [float(x[0]) for x in spec.match(tree)] == [1.0, 0.0]
+    again = spec.rebuild(leaves)
+    assert again.a is tree.a and again.b is tree.b
+
+
+def test_a_module_is_collected() -> None:
+    class Short(nnx.Module):
+        def __init__(self) -> None:
+            self.w = nnx.Param(jnp.ones(1))
+
+    jitted = partax.filter_jit(lambda model: model)
+    model = Short()
+    jitted(model)
+    ref = weakref.ref(model)
+    del model
+    gc.collect()
+    assert ref() is None
+
+
+def test_a_retrace_names_the_attribute(caplog: pytest.LogCaptureFixture) -> None:
+    jitted = partax.filter_jit(lambda model: model.scale)
+    with caplog.at_level(logging.WARNING, "partax"), partax.explain():
+        jitted(block(scale=2))
+        jitted(block(scale=3))
+    assert "model.scale" in caplog.messages[-1] and "2" in caplog.messages[-1] and "3" in caplog.messages[-1]
