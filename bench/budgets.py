@@ -153,10 +153,12 @@ def run(
     ratios_of: Sequence[str],
     description: str,
     known: Mapping[str, Known] = MappingProxyType({}),
+    notes: Sequence[str] = (),
 ) -> int:
     """Measures the rows that the command line asks for; the exit status is 1 if it asks for a check that fails.
 
     A check measures what is missed again: noise may spoil one run, not three. `known`: rows that are missed, by name.
+    `notes` are printed below the table: what could not be measured here, and why.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions of every row")
@@ -190,6 +192,8 @@ def run(
     for row in done:
         if row.known is not None and not row.met:
             console.print(f"{row.work}: {row.known.reason}", highlight=False)
+    for note in notes:
+        console.print(note, highlight=False)
     missed = [row.work for row in done if not row.held]
     if missed:
         console.print(f"{len(missed)} of {len(done)} budgets missed: " + "; ".join(missed))
