@@ -185,7 +185,7 @@ def run(
     # Wide enough for the table also where the output is a file.
     console = rich.console.Console()
     if not console.is_terminal:
-        console = rich.console.Console(width=160)
+        console = rich.console.Console(width=180)
     console.print(as_table(done, forms, ratios_of))
     if options.json:
         options.json.write_text(json.dumps(as_json(done, options.quick), indent=2) + "\n")
