@@ -66,17 +66,22 @@ class Cnn(nnx.Module):
         return self.head(pooled.reshape(len(pooled), -1))
 
 
-def train_step(
-    model: Cnn, optimizer: nnx.Optimizer[Cnn], metrics: nnx.MultiMetric, x: jax.Array, y: jax.Array
-) -> jax.Array:
-    def mean_loss(model: Cnn) -> tuple[jax.Array, jax.Array]:
-        logits = model(x)
-        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), logits
+def make_step(name: str, traces: Counter[str]) -> Callable[..., jax.Array]:
+    def step(
+        model: Cnn, optimizer: nnx.Optimizer[Cnn], metrics: nnx.MultiMetric, x: jax.Array, y: jax.Array
+    ) -> jax.Array:
+        traces[name] += 1  # Runs under tracing only.
 
-    (loss, logits), grads = nnx.value_and_grad(mean_loss, has_aux=True)(model)
-    optimizer.update(model, grads)
-    metrics.update(loss=loss, logits=logits, labels=y)
-    return loss
+        def mean_loss(model: Cnn) -> tuple[jax.Array, jax.Array]:
+            logits = model(x)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), logits
+
+        (loss, logits), grads = nnx.value_and_grad(mean_loss, has_aux=True)(model)
+        optimizer.update(model, grads)
+        metrics.update(loss=loss, logits=logits, labels=y)
+        return loss
+
+    return step
 
 
 def share_of_right(model: Cnn, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -98,19 +103,14 @@ def ways() -> dict[str, Bind]:
 class Contender:
     """One way to compile, with a model, an optimizer, metrics and batches of its own."""
 
-    def __init__(self, bind: Bind, options: argparse.Namespace, batches: Iterator[Batch]) -> None:
+    def __init__(self, bind: Bind, step: Callable[..., Any], options: argparse.Namespace, batches: Iterator[Batch]):
         self._bind = bind
         self._batches = batches
         self.model = Cnn(options.depth, options.width, nnx.Rngs(options.seed))
         self.optimizer = nnx.Optimizer(self.model, optax.adam(2e-3), wrt=nnx.Param)
         self.metrics = nnx.MultiMetric(loss=nnx.metrics.Average("loss"), accuracy=nnx.metrics.Accuracy())
-        self.traces = 0
         self.model.train()
-        self._step = bind(self._counted_step, self.model, self.optimizer, self.metrics)
-
-    def _counted_step(self, *args: Any) -> jax.Array:
-        self.traces += 1  # Runs under tracing only.
-        return train_step(*args)
+        self._step = bind(step, self.model, self.optimizer, self.metrics)
 
     def run_next(self, steps: int, bar: tqdm[Any]) -> float:
         """Trains on the next batches and returns the seconds of one step."""
@@ -196,8 +196,9 @@ def main() -> int:
     by_default = options == parser.parse_args([])
     console = rich.console.Console()
     digits = load(options.seed)
+    traces: Counter[str] = Counter()
     contenders = {
-        name: Contender(bind, options, digits.batches(options.batch_size, options.seed))
+        name: Contender(bind, make_step(name, traces), options, digits.batches(options.batch_size, options.seed))
         for name, bind in ways().items()
     }
     blocks = options.steps // BLOCK
@@ -207,7 +208,6 @@ def main() -> int:
         timings = take_turns({name: partial(c.run_next, BLOCK, bar) for name, c in contenders.items()}, blocks - 1)
     states = {name: contender.state() for name, contender in contenders.items()}
     shares = {name: contender.accuracy(digits.test_x, digits.test_y) for name, contender in contenders.items()}
-    traces = Counter({name: contender.traces for name, contender in contenders.items()})
 
     title = (
         f"{blocks * BLOCK} steps each, in turns of {BLOCK}; jax {jax.__version__}, "
