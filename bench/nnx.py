@@ -9,6 +9,7 @@ with nnx.split and nnx.merge by hand, and what Flax has: `nnx.jit`, the same in 
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
 from collections.abc import Callable
@@ -29,10 +30,8 @@ try:
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
-try:
-    from partax import nnx as partax_nnx
-except ImportError:
-    partax_nnx = None  # Then the others are measured alone.
+# Until it is there, the others are measured alone.
+partax_nnx: Any = importlib.import_module("partax.nnx") if importlib.util.find_spec("partax.nnx") else None
 
 BY_HAND = "split, merge"
 NNX_JIT = "nnx.jit"

@@ -9,6 +9,7 @@ process. All must end with the same parameters, statistics, moments and random k
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import time
 from collections import Counter
@@ -32,10 +33,8 @@ try:
     from train_digits import BLOCK, Batch, load, whole_number
 except ImportError as error:
     sys.exit(f'This demo needs {error.name}: run pip install "partax[bench]"')
-try:
-    from partax import nnx as partax_nnx
-except ImportError:
-    partax_nnx = None  # Then the others train alone.
+# Until it is there, the others are measured alone.
+partax_nnx: Any = importlib.import_module("partax.nnx") if importlib.util.find_spec("partax.nnx") else None
 
 GOAL = 0.97
 NNX_JIT, JIT_PARTIAL, PARTAX = "nnx.jit", "nnx.jit_partial", "partax.nnx.jit"
