@@ -148,6 +148,18 @@ def _flax_frozen_dict() -> Trees:
     return _each(lambda weight, bias: FrozenDict(weight=weight, bias=bias), itemgetter("weight"))
 
 
+def _flax_train_state() -> Trees:
+    """Half as many parameters, as many momenta, and a counter; its functions are static."""
+    from flax.training.train_state import TrainState
+
+    def build(pairs: Pairs) -> Any:
+        params = {str(i): {"weight": weight, "bias": bias} for i, (weight, bias) in enumerate(pairs[::2])}
+        state = TrainState.create(apply_fn=jnp.add, params=params, tx=optax.sgd(1e-3, momentum=0.9))
+        return state.replace(step=jnp.zeros((), int))
+
+    return Trees(build, lambda state: state.params["0"]["weight"])
+
+
 def _nnx_module() -> Trees:
     from flax import nnx
 
@@ -218,31 +230,46 @@ def _penzai_struct() -> Trees:
 
 
 class _Own:
-    def __init__(self, weight: jax.Array, bias: jax.Array) -> None:
+    def __init__(self, weight: jax.Array, bias: jax.Array, name: str = "affine") -> None:
         self.weight = weight
         self.bias = bias
+        self.name = name
 
 
-def _own() -> Trees:
+def _new_own() -> type[_Own]:
+    """A new class, registered with Python functions."""
+
     class Affine(_Own):
         pass
 
     jax.tree_util.register_pytree_node(
-        Affine, lambda node: ((node.weight, node.bias), None), lambda _, children: Affine(*children)
+        Affine, lambda node: ((node.weight, node.bias), (node.name,)), lambda aux, children: Affine(*children, *aux)
     )
+    return Affine
+
+
+def _own() -> Trees:
+    return _each(_new_own(), _WEIGHT)
+
+
+def _own_with_fields() -> Trees:
+    from partax import register_fields
+
+    Affine = _new_own()
+    register_fields(Affine, data=("weight", "bias"), static=("name",))
     return _each(Affine, _WEIGHT)
 
 
 def _own_with_keys() -> Trees:
     @jax.tree_util.register_pytree_with_keys_class
     class Affine(_Own):
-        def tree_flatten_with_keys(self) -> tuple[Any, None]:
+        def tree_flatten_with_keys(self) -> tuple[Any, tuple[str]]:
             key = jax.tree_util.GetAttrKey
-            return ((key("weight"), self.weight), (key("bias"), self.bias)), None
+            return ((key("weight"), self.weight), (key("bias"), self.bias)), (self.name,)
 
         @classmethod
-        def tree_unflatten(cls, _: None, children: Any) -> Any:
-            return cls(*children)
+        def tree_unflatten(cls, aux: tuple[str], children: Any) -> Any:
+            return cls(*children, *aux)
 
     return _each(Affine, _WEIGHT)
 
@@ -259,6 +286,7 @@ FAMILIES = (
     Family("flax.struct.dataclass", _flax_dataclass, "flax"),
     Family("flax PyTreeNode", _flax_pytree_node, "flax"),
     Family("flax FrozenDict", _flax_frozen_dict, "flax"),
+    Family("flax TrainState", _flax_train_state, "flax"),
     Family("nnx.Module", _nnx_module, "flax"),
     Family("nnx.List", _nnx_list, "flax"),
     Family("nnx.Dict", _nnx_dict, "flax"),
@@ -268,6 +296,7 @@ FAMILIES = (
     Family("chex.dataclass, frozen", _chex(frozen=True), "chex"),
     Family("chex.dataclass, not mappable", _chex(mappable_dataclass=False), "chex"),
     Family("penzai Struct", _penzai_struct, "penzai"),
+    Family("own class, partax.register_fields", _own_with_fields, "partax"),
     Family("own class, register_pytree_node", _own, own=True),
     Family("own class, register_pytree_with_keys", _own_with_keys, own=True),
 )
