@@ -26,6 +26,7 @@ except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
 FORMS = (FLOOR, JAX_JIT, PARTAX)
+LIBRARIES = ("equinox", "optax", "flax", "chex", "penzai", "dm-haiku")
 IN, OUT, OWN = 1.15, 1.25, 1.0
 """Budgets: of families that are read natively over the floor, of a class of one's own over `jax.jit`."""
 
@@ -74,7 +75,7 @@ def main() -> int:
         except ImportError as error:
             notes.append(f"{family.name} is left out ({error}): run pip install {family.install}")
     description = "Measure calls on the trees of each library beside jax.jit on them."
-    return run(rows, FORMS, (JAX_JIT, PARTAX), description, notes=notes)
+    return run(rows, FORMS, (JAX_JIT, PARTAX), description, notes=notes, libraries=LIBRARIES)
 
 
 if __name__ == "__main__":

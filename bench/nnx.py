@@ -195,4 +195,5 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
 
 if __name__ == "__main__":
     notes = ["partax is left out: it has no partax.nnx yet"] if partax_nnx is None else []
-    sys.exit(run(ROWS, FORMS, FORMS, "Measure calls that update Flax nnx objects in place.", notes=notes))
+    description = "Measure calls that update Flax nnx objects in place."
+    sys.exit(run(ROWS, FORMS, FORMS, description, notes=notes, libraries=("flax", "optax")))
