@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import json
 import platform
 import sys
@@ -13,7 +15,6 @@ from types import MappingProxyType
 from typing import Any
 
 try:
-    import equinox as eqx
     import jax
     import rich.box
     import rich.console
@@ -104,13 +105,22 @@ def readable(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def as_table(rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str]) -> rich.table.Table:
+def versions(libraries: Sequence[str]) -> dict[str, str]:
+    """Of jax and of those that are installed."""
+    found = {"jax": jax.__version__}
+    for library in libraries:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[library] = importlib.metadata.version(library)
+    return found
+
+
+def as_table(
+    rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str], libraries: Sequence[str]
+) -> rich.table.Table:
     """The rows; the forms of `ratios_of` also as multiples of what a row's budget is a multiple of."""
-    title = (
-        f"jax {jax.__version__}, equinox {eqx.__version__}, "
-        f"Python {platform.python_version()}, {jax.devices()[0].platform}"
-    )
-    table = rich.table.Table(title=title, box=rich.box.SIMPLE)
+    title = [f"{library} {version}" for library, version in versions(libraries).items()]
+    title += [f"Python {platform.python_version()}", jax.devices()[0].platform]
+    table = rich.table.Table(title=", ".join(title), box=rich.box.SIMPLE)
     table.add_column("work", min_width=24)
     for form in forms:
         table.add_column(form, justify="right")
@@ -135,10 +145,8 @@ def as_table(rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str]
     return table
 
 
-def as_json(rows: Sequence[Row], quick: bool) -> dict[str, Any]:
-    return {
-        "jax": jax.__version__,
-        "equinox": eqx.__version__,
+def as_json(rows: Sequence[Row], quick: bool, libraries: Sequence[str]) -> dict[str, Any]:
+    return versions(libraries) | {
         "python": platform.python_version(),
         "device": jax.devices()[0].platform,
         "machine": platform.platform(),
@@ -153,10 +161,13 @@ def run(
     ratios_of: Sequence[str],
     description: str,
     known: Mapping[str, Known] = MappingProxyType({}),
+    notes: Sequence[str] = (),
+    libraries: Sequence[str] = ("equinox",),
 ) -> int:
     """Measures the rows that the command line asks for; the exit status is 1 if it asks for a check that fails.
 
     A check measures what is missed again: noise may spoil one run, not three. `known`: rows that are missed, by name.
+    `notes` are printed below the table: what could not be measured here, and why. `libraries`: whose versions matter.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions of every row")
@@ -183,13 +194,15 @@ def run(
     # Wide enough for the table also where the output is a file.
     console = rich.console.Console()
     if not console.is_terminal:
-        console = rich.console.Console(width=160)
-    console.print(as_table(done, forms, ratios_of))
+        console = rich.console.Console(width=180)
+    console.print(as_table(done, forms, ratios_of, libraries))
     if options.json:
-        options.json.write_text(json.dumps(as_json(done, options.quick), indent=2) + "\n")
+        options.json.write_text(json.dumps(as_json(done, options.quick, libraries), indent=2) + "\n")
     for row in done:
         if row.known is not None and not row.met:
             console.print(f"{row.work}: {row.known.reason}", highlight=False)
+    for note in notes:
+        console.print(note, highlight=False)
     missed = [row.work for row in done if not row.held]
     if missed:
         console.print(f"{len(missed)} of {len(done)} budgets missed: " + "; ".join(missed))

@@ -1,0 +1,82 @@
+"""What a call costs on the trees of each library, beside `jax.jit` on them: 400 arrays in 200 nodes.
+
+    python bench/families.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
+
+"in" reads one leaf of all 400 arrays, "out" returns all 400 changed. The floor is `jax.jit` on the same arrays in one
+flat tuple. A family whose library is not installed is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+try:
+    import jax
+
+    import family_trees
+    import partax
+    from budgets import Measure, Row, as_row, run
+    from family_trees import Family, Trees
+    from interleave import Effort, repeated
+    from workloads import FLOOR, JAX_JIT, PARTAX
+except ImportError as error:
+    sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
+
+FORMS = (FLOOR, JAX_JIT, PARTAX)
+LIBRARIES = ("equinox", "optax", "flax", "chex", "penzai", "dm-haiku")
+IN, OUT, OWN = 1.15, 1.25, 1.0
+"""Budgets: of families that are read natively over the floor, of a class of one's own over `jax.jit`."""
+
+
+def new_reader() -> Callable[[Any], jax.Array]:
+    """A new function for each form: `jax.jit` of one function twice has one cache."""
+    return lambda tree: jax.tree.leaves(tree)[0] + 1
+
+
+def new_changer() -> Callable[[Any], Any]:
+    return lambda tree: jax.tree.map(lambda array: array + 1, tree)
+
+
+def measure(trees: Trees, out: bool, unit: str, effort: Effort, name: str, budget: float) -> Row:
+    tree = trees.build(family_trees.pairs())
+    flat = tuple(jax.tree.leaves(tree))
+    assert len(flat) // 2 == family_trees.NODES
+    new, an_array, of_flat = (
+        (new_changer, trees.an_array, lambda arrays: arrays[0])
+        if out
+        else (new_reader, lambda array: array, lambda array: array)
+    )
+    loops = {
+        FLOOR: repeated(jax.jit(new()), flat, wait_for=of_flat),
+        JAX_JIT: repeated(jax.jit(new()), tree, wait_for=an_array),
+        PARTAX: repeated(partax.filter_jit(new()), tree, wait_for=an_array),
+    }
+    return as_row(name, effort.timings(loops), budget, unit)
+
+
+def rows_of(family: Family) -> list[tuple[str, float, Measure]]:
+    trees = family.trees()
+    unit = f"x {JAX_JIT if family.own else FLOOR}"
+    return [
+        (f"{family.name}, in", OWN if family.own else IN, partial(measure, trees, False, unit)),
+        (f"{family.name}, out", OWN if family.own else OUT, partial(measure, trees, True, unit)),
+    ]
+
+
+def main() -> int:
+    rows: list[tuple[str, float, Measure]] = []
+    notes = []
+    for family in family_trees.FAMILIES:
+        try:
+            rows += rows_of(family)
+        except ImportError as error:
+            notes.append(f"{family.name} is left out ({error}): run pip install {family.install}")
+    description = "Measure calls on the trees of each library beside jax.jit on them."
+    return run(rows, FORMS, (JAX_JIT, PARTAX), description, notes=notes, libraries=LIBRARIES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
