@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import jax.numpy as jnp
+
 HAS_FLAX = importlib.util.find_spec("flax") is not None
 
 if HAS_FLAX:
@@ -36,5 +38,12 @@ if HAS_FLAX:
     }
 else:
     FIXED, KEYED = {}, {}
+
+
+def samples() -> dict[str, Any]:
+    """An object of each family; none where Flax is not here."""
+    inner: dict[str, Any] = {name: make([jnp.ones(2), jnp.zeros(1)], ("m", 1)) for name, make in FIXED.items()}
+    return inner | {name: make([("b", inner["knot"]), ("a", jnp.ones(1))]) for name, make in KEYED.items()}
+
 
 SIZES = {"knot": 2, "variable": 1}

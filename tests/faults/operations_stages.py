@@ -12,6 +12,7 @@ import numpy as np
 from case import Case, operation
 from checks import all_same, equals, same, says
 
+import flax_trees
 import trees
 from partax import _core
 from partax._tree.key_details import details
@@ -26,6 +27,7 @@ def everything() -> Any:
         "partial": trees.SAMPLES["jax_partial_keywords"](),
         "absent": trees.absent_layer(),
         "default": trees.SAMPLES["defaultdict"](),
+        "flax": flax_trees.samples(),
         "ключ": [trees.array(1), *range(300)],
     }
 

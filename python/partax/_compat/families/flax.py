@@ -42,6 +42,8 @@ def describe(obj: Any) -> Description | None:
     try:
         found = layout(cls)
         same = found is not None and _is_rebuilt_alike(obj, found)
+    except MemoryError:
+        raise
     except Exception:  # another version of Flax, or a class that does things its own way
         return None
     return _ENTRIES if same else None
