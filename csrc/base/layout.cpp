@@ -40,20 +40,11 @@ Layout::Layout(PyObject* description) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) makers.push_back(Ref::borrow(PyTuple_GET_ITEM(given, i)));
 }
 
-Ref Layout::entries_of(PyObject* object) const {
-  Ref found;
-  if (dictionary == Dictionary::kInSlot) {
-    found = Ref::borrow(dictionary_slot[0].of(object));
-  } else if (dictionary != Dictionary::kNone) {
-    found = Ref::checked(PyObject_GenericGetDict(object, nullptr));
-    if (dictionary == Dictionary::kInAttribute) {
-      PyObject* value =
-          PyDict_GET_SIZE(found.get()) == 1 ? PyDict_GetItemWithError(found.get(), dictionary_name.get()) : nullptr;
-      if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-      found = Ref::borrow(value);
-    }
-  }
-  return found && PyDict_CheckExact(found.get()) ? std::move(found) : Ref();
+PyObject* Layout::only_attribute(PyObject* dict) const {
+  if (PyDict_GET_SIZE(dict) != 1) return nullptr;
+  PyObject* value = PyDict_GetItemWithError(dict, dictionary_name.get());
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+  return value;
 }
 
 Ref Layout::new_entries(PyObject* object) const {

@@ -44,10 +44,23 @@ struct Layout {
   // As partax._compat.families describes it.
   explicit Layout(PyObject* description);
 
-  // The dictionary with the entries, which must be an exact one; empty where there is none.
-  Ref entries_of(PyObject* object) const;
+  // The dictionary with the entries, which must be an exact one; null where there is none. Borrowed from the object, or
+  // from `own`, which is set then.
+  PyObject* entries_of(PyObject* object, Ref& own) const {
+    PyObject* found = nullptr;
+    if (dictionary == Dictionary::kInSlot) {
+      found = dictionary_slot[0].of(object);
+    } else if (dictionary != Dictionary::kNone) {
+      own = Ref::checked(PyObject_GenericGetDict(object, nullptr));
+      found = dictionary == Dictionary::kOwn ? own.get() : only_attribute(own.get());
+    }
+    return found != nullptr && PyDict_CheckExact(found) ? found : nullptr;
+  }
   // Puts a new dictionary where it belongs in an instance without one, or gives the instance's own.
   Ref new_entries(PyObject* object) const;
+
+ private:
+  PyObject* only_attribute(PyObject* dict) const;
 };
 
 }  // namespace partax

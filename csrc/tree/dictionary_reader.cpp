@@ -2,23 +2,6 @@
 
 namespace partax {
 
-bool DictionaryReader::read(PyObject* dict, std::size_t keys, std::size_t count, PyObject** values) {
-  if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(count)) return false;
-  const std::size_t before = leaves_.num_own_statics();
-  PyObject *key, *value;
-  Py_ssize_t position = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t expected = spec_.key_order.expected(keys, i);
-    if (PyDict_Next(dict, &position, &key, &value) == 0 || !is_key(expected, key)) {
-      leaves_.drop_own_statics(before);
-      return false;
-    }
-    if (key != identity_[expected]) leaves_.add_own_static(expected, key);
-    values[expected - keys] = value;
-  }
-  return true;
-}
-
 bool DictionaryReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const {
   const Ref iterator = Ref::checked(PyObject_GetIter(dict));
   for (std::size_t i = 0; i < count; ++i) {

@@ -28,8 +28,33 @@ class DictionaryReader {
     return true;
   }
 
-  // The values, where the keys are identical or equal strings, and in the order expected.
-  bool read(PyObject* dict, std::size_t keys, std::size_t count, PyObject** values);
+  // The same where the keys are equal strings.
+  template <typename Visit>
+  bool visit_equal(PyObject* dict, std::size_t keys, std::size_t count, Visit&& visit) {
+    const std::size_t before = leaves_.num_own_statics();
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t expected = spec_.key_order.expected(keys, i);
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || !is_key(expected, key) || !visit(expected - keys, value)) {
+        leaves_.drop_own_statics(before);
+        return false;
+      }
+      if (key != identity_[expected]) leaves_.add_own_static(expected, key);
+    }
+    return true;
+  }
+
+  // The same in whatever order the identical keys are.
+  template <typename Visit>
+  bool visit(PyObject* dict, std::size_t keys, std::size_t count, Visit&& visit) {
+    if (visit_identical(dict, keys, count, visit)) return true;
+    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(count)) return false;
+    if (visit_equal(dict, keys, count, visit)) return true;
+    expect_order_of(dict, keys, count);
+    return visit_equal(dict, keys, count, visit);
+  }
+
   // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
   bool is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const;
   // From now on the identical keys are expected in the order that this dictionary has them in.

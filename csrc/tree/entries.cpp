@@ -8,7 +8,10 @@ namespace {
 class Reader {
  public:
   Reader(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux)
-      : layout_(layout), object_(object), children_(children), aux_(aux), dict_(layout.entries_of(object)) {}
+      : layout_(layout), object_(object), children_(children), aux_(aux) {
+    Ref own;
+    dict_ = Ref::borrow(layout.entries_of(object, own));
+  }
 
   std::optional<Entries> read() {
     if (!dict_ && layout_.dictionary != Layout::Dictionary::kNone) return {};
@@ -132,7 +135,7 @@ class Reader {
   PyObject* object_;
   PyObject* children_;
   PyObject* aux_;
-  const Ref dict_;
+  Ref dict_;
   std::vector<Ref> own_keys_;
   Entries found_;
   Py_ssize_t next_child_ = 0;

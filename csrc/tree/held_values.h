@@ -23,9 +23,11 @@ class HeldValues {
 
   // To be filled with borrowed objects, null where one is absent; and then held before any Python runs.
   PyObject** to_fill() noexcept { return values_; }
-  void hold() noexcept {
-    for (std::size_t i = 0; i < size_; ++i) Py_XINCREF(values_[i]);
-    held_ = size_;
+  void hold() noexcept { hold_first(size_); }
+  // The others are not looked at any more.
+  void hold_first(std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) Py_XINCREF(values_[i]);
+    held_ = count;
   }
   bool are_all_there() const noexcept {
     return std::none_of(values_, values_ + size_, [](const PyObject* value) { return value == nullptr; });

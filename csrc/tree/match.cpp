@@ -179,14 +179,16 @@ class Matcher {
       if (slot.of(object) != *statics++) return false;
     }
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
-    const Ref dict = layout.entries_of(object);
+    Ref own;
+    PyObject* dict = layout.entries_of(object, own);
     PyTypeObject* const array_type = array_type_;
     const std::size_t children = at.children;
-    return dict && reader_.visit_identical(dict.get(), at.keys, node.entries, [=](std::size_t place, PyObject* value) {
-      if (place >= children) return value == statics[place - children];
-      leaves[place] = value;
-      return Py_TYPE(value) == array_type;
-    });
+    return dict != nullptr &&
+           reader_.visit_identical(dict, at.keys, node.entries, [=](std::size_t place, PyObject* value) {
+             if (place >= children) return value == statics[place - children];
+             leaves[place] = value;
+             return Py_TYPE(value) == array_type;
+           });
   }
 
   bool took_leaves(const Node& node) {
@@ -243,7 +245,9 @@ class Matcher {
     if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
     if (node.only_leaves && values_are_leaves(node, object)) return took_leaves(node);
     HeldValues items(node.arity);
-    if (!reader_.read(object, keys, node.arity, items.to_fill())) return dict_by_keys(node, object);
+    PyObject** const to_fill = items.to_fill();
+    const auto put = [=](std::size_t place, PyObject* value) { return (to_fill[place] = value) != nullptr; };
+    if (!reader_.visit_equal(object, keys, node.arity, put)) return dict_by_keys(node, object);
     items.hold();
     for (std::size_t i = 0; i < node.arity; ++i) {
       if (!child(items[i])) return false;
@@ -304,32 +308,42 @@ class Matcher {
   bool entries(const Node& node, PyObject* object) {
     const Layout& layout = *node.info->layout;
     const EntryPlaces at(node);
-    const std::size_t slots = layout.children.size(), first = slots + node.entries;
-    // The children in slots and those in the dictionary; then its static entries, and what is static in slots.
-    HeldValues values(first + layout.statics.size());
-    PyObject** const to_fill = values.to_fill();
-    for (std::size_t i = 0; i < slots; ++i) to_fill[i] = layout.children[i].of(object);
-    for (std::size_t i = 0; i < layout.statics.size(); ++i) to_fill[first + i] = layout.statics[i].of(object);
-    if (layout.dictionary != Layout::Dictionary::kNone) {
-      const Ref dict = layout.entries_of(object);
-      if (!dict || !read_entries(dict.get(), at.keys, node.entries, to_fill + slots)) return false;
-    }
-    values.hold();
-    if (!values.are_all_there()) return false;
+    const std::size_t in_slots = layout.children.size(), num_statics = at.keys - node.first_static;
+    PyObject* const* const known = identity_ + node.first_static;
+    // The children, then what is static, in the order of the spec.
+    HeldValues values(node.arity + num_statics);
+    PyObject** const children = values.to_fill();
+    PyObject** const statics = children + node.arity;
+    bool identical = true;
+    for (std::size_t i = 0; i < in_slots; ++i) children[i] = layout.children[i].of(object);
     for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-      if (!static_value(node.first_static + i, values[first + i])) return false;
+      statics[i] = layout.statics[i].of(object);
+      identical = identical && statics[i] == known[i];
     }
-    for (std::size_t i = at.children; i < node.entries; ++i) {
-      if (!static_value(at.statics + i - at.children, values[slots + i])) return false;
+    if (layout.dictionary != Layout::Dictionary::kNone) {
+      const std::size_t offset = at.statics - node.first_static;
+      const auto put = [&](std::size_t place, PyObject* value) {
+        if (place < at.children) {
+          children[in_slots + place] = value;
+        } else {
+          const std::size_t index = offset + place - at.children;
+          statics[index] = value;
+          identical = identical && value == known[index];
+        }
+        return true;
+      };
+      Ref own;
+      PyObject* dict = layout.entries_of(object, own);
+      if (dict == nullptr || !reader_.visit(dict, at.keys, node.entries, put)) return false;
     }
-    return sequence(FixedItems{to_fill}, node.arity);
-  }
-
-  bool read_entries(PyObject* dict, std::size_t keys, std::size_t count, PyObject** values) {
-    if (reader_.read(dict, keys, count, values)) return true;
-    if (PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(count)) return false;
-    reader_.expect_order_of(dict, keys, count);
-    return reader_.read(dict, keys, count, values);
+    values.hold_first(identical ? node.arity : node.arity + num_statics);
+    for (std::size_t i = 0; i < in_slots; ++i) {
+      if (children[i] == nullptr) return false;
+    }
+    for (std::size_t i = 0; !identical && i < num_statics; ++i) {
+      if (statics[i] == nullptr || !static_value(node.first_static + i, statics[i])) return false;
+    }
+    return sequence(FixedItems{children}, node.arity);
   }
 
   bool optional_static(std::size_t index, PyObject* object) {

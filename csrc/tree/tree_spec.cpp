@@ -17,8 +17,8 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     const std::uint32_t arity = nodes[i].arity;
-    copy.nodes[i].only_leaves =
-        arity > 0 && nodes[i].extent == arity + 1 && std::all_of(first, first + arity, is_dynamic_leaf);
+    copy.nodes[i].only_leaves = (arity > 0 || nodes[i].kind == Kind::kEntries) && nodes[i].extent == arity + 1 &&
+                                std::all_of(first, first + arity, is_dynamic_leaf);
   }
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;
