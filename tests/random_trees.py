@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import flax_trees
 from reference import canonical, is_dynamic
-from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, add_one, double
+from trees import Bag, Cell, Colour, Config, Declared, DeclaredSlots, Layer, Pair, Tray, add_one, double
 
 EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "100"))
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -125,7 +125,7 @@ def nodes(inner: st.SearchStrategy) -> st.SearchStrategy:
         st.builds(Node, st.sampled_from(["tuple", "list"]), children),
         st.builds(Node, st.just("bag"), children, aux_data),
         *[keyed(family) for family in ("dict", "ordered", "default", *flax_trees.KEYED)],
-        *[fixed(family, 2) for family in ("named", "cell", "tray")],
+        *[fixed(family, 2) for family in ("named", "cell", "tray", "declared", "declared slots")],
         *[fixed(family, flax_trees.SIZES[family]) for family in flax_trees.FIXED],
         fixed("layer", 3),
         fixed("tag", 0),
@@ -176,6 +176,8 @@ def build(recipe: Any, n: int) -> Any:
         "cell": lambda: Cell(*children, mode=aux),
         "layer": lambda: Layer(*children, scale=aux),
         "bag": lambda: Bag(*children, label=aux),
+        "declared": lambda: Declared(*children, label=aux),
+        "declared slots": lambda: DeclaredSlots(*children, label=aux),
         "tray": lambda: Tray(*children, label=aux),
         "tag": lambda: Tag(aux),
     }[recipe.family]()

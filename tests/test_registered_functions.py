@@ -15,7 +15,8 @@ import pytest
 
 import partax
 from partax import _core
-from partax._compat import node_families
+from partax._compat.families import dataclasses as dataclass_family
+from partax._compat.families import equinox as equinox_family
 
 
 def _names(cls: type, static: bool) -> list[str]:
@@ -79,7 +80,7 @@ _REGISTRATIONS = {
 @pytest.fixture(params=_REGISTRATIONS)
 def registered_otherwise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
     """An Equinox module whose class has another registration than modules have today."""
-    node_families._missing()  # of modules as they are
+    equinox_family._missing()  # of modules as they are
     register = jax.tree_util.register_pytree_with_keys
     monkeypatch.setattr(
         jax.tree_util,
@@ -150,9 +151,9 @@ def calls_no_classes(monkeypatch: pytest.MonkeyPatch) -> None:
         return cls
 
     monkeypatch.setattr(jax.tree_util, "register_dataclass", register_dataclass)
-    node_families._calls_dataclasses.cache_clear()
+    dataclass_family._calls_dataclasses.cache_clear()
     monkeypatch.setattr(
-        node_families, "_calls_dataclasses", functools.cache(node_families._calls_dataclasses.__wrapped__)
+        dataclass_family, "_calls_dataclasses", functools.cache(dataclass_family._calls_dataclasses.__wrapped__)
     )
 
 

@@ -21,6 +21,8 @@ import numpy as np
 import optax
 import pytest
 
+import partax
+
 
 def array(*shape: int, start: float = 0.0) -> jax.Array:
     """An array with a different value in every place."""
@@ -56,6 +58,38 @@ class Cell:
     weight: Any
     bias: Any = None
     mode: Any = dataclasses.field(default="same", metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlottedCell:
+    weight: Any
+    mode: Any = dataclasses.field(default="same", metadata={"static": True})
+
+
+class Declared:
+    """Registered with functions, of which partax is told what they do."""
+
+    def __init__(self, first: Any, second: Any, label: Any = "declared") -> None:
+        self.first, self.second, self.label = first, second, label
+
+
+class DeclaredSlots:
+    """The same with slots."""
+
+    __slots__ = ("first", "label", "second")
+
+    def __init__(self, first: Any, second: Any, label: Any = "declared") -> None:
+        self.first, self.second, self.label = first, second, label
+
+
+for _declared in (Declared, DeclaredSlots):
+    jax.tree_util.register_pytree_node(
+        _declared,
+        lambda it: ((it.second, it.first), it.label),
+        lambda label, children, cls=_declared: cls(children[1], children[0], label),
+    )
+    partax.register_fields(_declared, data=("second", "first"), static=("label",))
 
 
 class Bag:
@@ -230,6 +264,9 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "adam": _adam,
     "optax_chain": _chain,
     "node_without_keys": lambda: Bag(array(2), 1, Bag(array(1))),
+    "dataclass_slots": lambda: SlottedCell(array(2), mode=("x", 2)),
+    "declared": lambda: Declared(array(2), Declared("x", array(1), label=("a", 1))),
+    "declared_slots": lambda: DeclaredSlots(array(2), [DeclaredSlots(array(1), 1.5)]),
     "node_with_keys": lambda: Tray(array(2), Tray("x", array(1), label=("a", 1))),
     "mixed": _mixed,
 }

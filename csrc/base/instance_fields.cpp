@@ -4,6 +4,35 @@
 
 namespace partax {
 
+std::vector<std::uint32_t> places_of(const TypeInfo& info, PyObject* names) {
+  std::vector<std::uint32_t> places;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+    std::uint32_t place = 0;
+    for (const std::vector<Ref>* fields : {&info.child_names, &info.static_names}) {
+      for (const Ref& field : *fields) {
+        if (PyUnicode_Compare(field.get(), PyTuple_GET_ITEM(names, i)) == 0) places.push_back(place);
+        ++place;
+      }
+    }
+  }
+  return places;
+}
+
+bool FieldReader::has_no_dict_items() const {
+  const Py_ssize_t offset = Py_TYPE(object_)->tp_dictoffset;
+  // Above 0 it is the place of a pointer, null as long as nothing has been set.
+  PyObject* const dict = offset > 0 ? in_slot(offset) : dict_.get();
+  return dict == nullptr || PyDict_GET_SIZE(dict) == 0;
+}
+
+bool is_as_declared(const TypeInfo& info, PyObject* object) {
+  if (info.kind != Kind::kDeclared || info.agreement == TypeInfo::kDiffers) return false;
+  const FieldReader reader(object, info);
+  std::vector<PyObject*> values(info.child_names.size() + info.static_names.size());
+  reader.read(info, values.data());
+  return reader.is_as_declared(info, values.data());
+}
+
 void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
   const std::size_t children = info.child_names.size();
   const std::size_t total = children + info.static_names.size();

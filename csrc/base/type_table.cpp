@@ -1,8 +1,12 @@
 #include "base/type_table.h"
 
+#include <structmember.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+
+#include "base/type_lookup.h"
 
 namespace partax {
 namespace {
@@ -45,6 +49,7 @@ constexpr Named kNamed[] = {
     {"named_tuple", Kind::kNamedTuple},
     {"module", Kind::kModule},
     {"dataclass", Kind::kDataclass},
+    {"declared", Kind::kDeclared},
     {"registered", Kind::kRegistered},
     {"entries", Kind::kEntries},
     {"static", Kind::kStatic},
@@ -60,6 +65,17 @@ constexpr Named kNamed[] = {
 };
 
 bool truth(PyObject* value) noexcept { return value == Py_True; }
+
+// Where the slots of the fields are, if all are in slots; the class describer has seen to it that none or all are.
+void find_offsets(PyTypeObject* type, TypeInfo& info) {
+  for (const std::vector<Ref>* names : {&info.child_names, &info.static_names}) {
+    for (const Ref& name : *names) {
+      PyObject* descriptor = on_type(type, name.get());
+      if (descriptor == nullptr || Py_TYPE(descriptor) != &PyMemberDescr_Type) return info.offsets.clear();
+      info.offsets.push_back(reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset);
+    }
+  }
+}
 
 // Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
 void describe(PyObject* object, TypeInfo& info) {
@@ -80,6 +96,15 @@ void describe(PyObject* object, TypeInfo& info) {
   }
   append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
   append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));
+  if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
+  if (is_named_by_functions(info.kind)) {
+    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+    const Ref functions = call_python("partax._compat.jax_private", "registered_functions", type);
+    if (functions.get() != Py_None) {
+      info.flatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 0));
+      info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
+    }
+  }
   PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr;
   if (PyArg_ParseTuple(traits.get(), "OOOOO", &compared, &slots, &installed, &constant, &is_enum) == 0)
     throw PythonError{};
@@ -166,6 +191,13 @@ void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
   recent_[slot(type)] = nullptr;
   const TypeInfoPtr dropped = std::move(known->second);  // destroyed after the erase
   types_.erase(known);
+}
+
+void TypeTable::read_anew(PyTypeObject* type) {
+  const auto known = types_.find(type);
+  if (known == types_.end()) return;
+  forget(type, known->second->weak_type.get());
+  ++epoch_;
 }
 
 void TypeTable::refresh_registrations() {

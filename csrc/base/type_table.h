@@ -23,6 +23,7 @@ enum class Kind : std::uint8_t {
   kNamedTuple,
   kModule,
   kDataclass,
+  kDeclared,  // registered with functions that do no more than a library or the user has declared
   kRegistered,
   kEntries,  // one that keeps its parts in a dictionary or in slots: see Layout
   kStatic,   // a node without children that is its own aux data: partax.Static, partax.FlatSpec
@@ -58,6 +59,16 @@ struct TypeInfo {
   std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
   std::vector<Slot> slots;               // those of its instances; of kDefaultDict the factory
   std::unique_ptr<const Layout> layout;  // of kEntries
+  // Of a class with registered functions: these, where jax tells them. They keep nothing alive that jax does not keep
+  // for good.
+  Ref flatten_function, unflatten_function;
+  // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
+  std::vector<Py_ssize_t> offsets;
+  // The order in which the fields of a new instance are set; empty where it is made otherwise. Of kDataclass, for this
+  // version of the type, asked for so often; of kDeclared, once an instance has agreed.
+  mutable std::vector<std::uint32_t> set_order;
+  mutable unsigned int order_version = 0, order_asked = 0;
+  mutable enum : std::uint8_t { kUntold, kAgrees, kDiffers } agreement = kUntold;  // kDeclared
   bool is_frozen_dataclass = false;
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_builtin = false;    // one that is read so whatever is registered
@@ -88,6 +99,8 @@ class TypeTable {
   // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
   // memory.
   void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
+  // Has a type described anew when it is met next.
+  void read_anew(PyTypeObject* type);
   // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
   // dictionary of them, each known leaf type is asked about each time, which runs Python.
   std::uint64_t epoch() {
@@ -134,5 +147,10 @@ inline bool is_dynamic(PyObject* object, bool abstract) {
 }
 
 const char* kind_name(Kind kind) noexcept;
+
+// Whether the registered functions of a class tell what its children are called.
+inline bool is_named_by_functions(Kind kind) noexcept {
+  return kind == Kind::kRegistered || kind == Kind::kDeclared || kind == Kind::kEntries;
+}
 
 }  // namespace partax

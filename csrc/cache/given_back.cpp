@@ -25,6 +25,7 @@ class FrozenTypes {
       case Kind::kNamedTuple:
       case Kind::kModule:
       case Kind::kDataclass:
+      case Kind::kDeclared:
         return !node.has_wrapper_fields && is_frozen(*node.info);
       default:
         return false;

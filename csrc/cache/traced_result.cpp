@@ -37,15 +37,6 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     const bool is_held = static_source[i] == kStored || (static_source[i] >= 0 && !spec.statics[i].absent());
     keys_hold_all = keys_hold_all && is_held;
   }
-  std::size_t next = 0;
-  for (const Node& node : spec.nodes) {
-    if (node.kind != Kind::kRegistered) continue;
-    // A treedef holds the aux data of this trace.
-    Ref& treedef = spec.treedefs.at(next++);
-    const std::int32_t source = any ? static_source[node.first_static] : kStored;
-    const bool is_held = source >= 0 && spec.statics[node.first_static].identity() != nullptr;
-    if (source != kStored && !is_held) treedef.reset();
-  }
   for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
   spec.weaken_types(key);
 }

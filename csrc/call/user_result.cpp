@@ -124,11 +124,6 @@ class CallLeaves final : public LeafSource {
 
   bool all_stored() const override { return are_stored_; }
 
-  bool is_stored(std::size_t index) const override {
-    return are_stored_ || source_of(index) == TraceOutput::kStored ||
-           (source_of(index) >= 0 && !inputs_.has_own_statics());
-  }
-
   Ref static_value(const TreeSpec& spec, std::size_t index) override {
     const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
     if (source == TraceOutput::kStored) return LeafSource::static_value(spec, index);

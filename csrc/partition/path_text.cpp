@@ -61,6 +61,7 @@ const std::string& PathText::segment(std::size_t index) {
       level.segment = step.index < step.info->child_names.size() ? exact_text(step.info->child_names[step.index].get())
                                                                  : std::to_string(step.index);
       break;
+    case Kind::kDeclared:
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
       level.segment = entry == nullptr
@@ -86,6 +87,7 @@ void PathText::append_keystr(std::size_t index, std::string& text) {
       text += exact_text(Ref::checked(PyObject_Repr(step.key)).get());
       text += ']';
       return;
+    case Kind::kDeclared:
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
       text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"

@@ -62,7 +62,6 @@ class StaticValue {
   // The object that a pointer comparison may take for this value, or null.
   PyObject* identity() const noexcept { return mode_ == Mode::kHeld && !mutable_ ? held_.get() : nullptr; }
   // Whether `value` gives a new copy each time.
-  bool is_copied() const noexcept { return mutable_; }
   bool absent() const noexcept { return mode_ == Mode::kAbsent; }
 
   // Whether it keeps an object alive that may hold others.

@@ -6,6 +6,7 @@
 #include "base/error_path.h"
 #include "base/instance_fields.h"
 #include "tree/equinox.h"
+#include "tree/registered_functions.h"
 
 namespace partax {
 namespace {
@@ -42,19 +43,6 @@ Ref keys_in_order(PyObject* dict, Kind kind) {
                                "by key); use keys that compare with `<`, or an OrderedDict");
   }
   return keys;
-}
-
-OneLevel flatten_registered(PyObject* node) {
-  Ref pair = Ref::steal(PyObject_CallOneArg(hooks().flatten_one_level.get(), node));
-  if (!pair) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
-  if (!PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) {
-    throw WalkError::diagnosed(PyExc_TypeError,
-                               "jax does not know `" + type_name(node) + "` as a pytree node any more");
-  }
-  OneLevel result;
-  result.children = Ref::checked(PySequence_Fast(PyTuple_GET_ITEM(pair.get(), 0), "children must be a sequence"));
-  result.aux = Ref::borrow(PyTuple_GET_ITEM(pair.get(), 1));
-  return result;
 }
 
 void Flattener::tree(PyObject* root) {
@@ -193,6 +181,7 @@ template <typename Get>
 void Flattener::child(const Step& step, Get&& get) {
   const auto segment = [&] {
     switch (step.kind) {
+      case Kind::kDeclared:
       case Kind::kRegistered:
       case Kind::kEntries:
         return registered_segment(step.parent, static_cast<Py_ssize_t>(step.index));
@@ -272,6 +261,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     }
     case Kind::kModule:
     case Kind::kDataclass:
+    case Kind::kDeclared:
       return fields(object, info, index);
     case Kind::kStatic:
       open(info.kind, 0, &info);
@@ -301,16 +291,23 @@ void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index)
 void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index) {
   const TypeInfoPtr keep = TypeTable::instance().shared(info);
   const std::size_t children = info.child_names.size(), statics = info.static_names.size();
-  const FieldReader reader(object);
+  const FieldReader reader(object, info);
   std::vector<Ref> values(children + statics);
+  bool is_as_declared = false;
   {
     std::vector<PyObject*> borrowed(children + statics);
     reader.read(info, borrowed.data());
+    is_as_declared = reader.is_as_declared(info, borrowed.data());
     for (std::size_t i = 0; i < borrowed.size(); ++i) values[i] = Ref::borrow(borrowed[i]);
   }
+  // Another instance than what has been declared is what the registered functions say.
+  const bool is_declared = info.kind == Kind::kDeclared;
+  if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
   open(info.kind, children, &info);
+  if (is_declared && options_.keyed) spec_.segments.push_back(registered_segments(object, children));
+  const auto unhashable = is_declared ? Unhashable::kCompare : Unhashable::kRefuse;
   const auto add_field = [&](PyObject* name, Ref value) {
-    below([&] { return attribute_segment(name); }, [&] { add_static(present(value), Unhashable::kRefuse); });
+    below([&] { return attribute_segment(name); }, [&] { add_static(present(value), unhashable); });
   };
   for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), values[children + i]);
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
@@ -349,7 +346,7 @@ std::size_t Flattener::open_entries(const TypeInfo& info, const Entries& entries
 
 void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t index) {
   const TypeInfoPtr keep = TypeTable::instance().shared(info);
-  const OneLevel level = flatten_registered(object);
+  const OneLevel level = flatten_registered(object, info);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
   std::optional<Entries> entries;
   if (options_.laid_out && keep->layout) {
@@ -360,7 +357,7 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   } else {
     open(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
-    if (options_.rebuildable) add_treedef(object);
+    if (options_.rebuildable && !info.unflatten_function) note_form(object);
   }
   if (options_.keyed) {
     spec_.segments.push_back(registered_segments(object, count));
@@ -371,14 +368,6 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
     return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i));
   };
   sequence(count, child, object, index);
-}
-
-void Flattener::add_treedef(PyObject* object) {
-  try {
-    spec_.treedefs.push_back(call_python("partax._compat.jax_private", "one_level", object));
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
-  }
 }
 
 }  // namespace partax

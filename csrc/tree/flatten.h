@@ -19,7 +19,7 @@ struct FlattenOptions {
   const DynamicRule* rule = nullptr;  // leaves beside arrays that are dynamic,
   std::vector<bool> rule_values;      // in these values of the call
   bool hashed = true;                 // compute the hash; refuses values that cannot be static
-  bool rebuildable = false;           // make the treedefs that `rebuild` needs for registered nodes
+  bool rebuildable = false;           // note what `rebuild` needs of registered nodes
   bool keyed = false;                 // store the path segments of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool none_is_leaf = false;
@@ -58,7 +58,6 @@ class Flattener {
   bool is_dynamic_leaf(PyObject* object, LeafSort sort) const;
   void fields(PyObject* object, const TypeInfo& info, std::size_t index);
   void registered(PyObject* object, const TypeInfo& info, std::size_t index);
-  void add_treedef(PyObject* object);
   std::size_t open_entries(const TypeInfo& info, const Entries& entries);
   std::size_t open(Kind kind, std::size_t arity, const TypeInfo* info);
   void add_static(Ref value, Unhashable unhashable);
@@ -79,12 +78,5 @@ class Flattener {
 
 // The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.
 Ref keys_in_order(PyObject* dict, Kind kind);
-
-// The children and the aux data of a node that is flattened by a registered function.
-struct OneLevel {
-  Ref children;  // a tuple or list
-  Ref aux;
-};
-OneLevel flatten_registered(PyObject* node);
 
 }  // namespace partax

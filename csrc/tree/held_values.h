@@ -32,6 +32,8 @@ class HeldValues {
   bool are_all_there() const noexcept {
     return std::none_of(values_, values_ + size_, [](const PyObject* value) { return value == nullptr; });
   }
+  // Or one after the other, each owned.
+  void keep(Ref value) noexcept { values_[held_++] = value.release(); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }
 
  private:

@@ -9,6 +9,7 @@
 #include "tree/equinox.h"
 #include "tree/flatten.h"
 #include "tree/held_values.h"
+#include "tree/registered_functions.h"
 
 namespace partax {
 namespace {
@@ -52,6 +53,7 @@ class Matcher {
         return is_such(node, object) && list(node, object);
       case Kind::kModule:
       case Kind::kDataclass:
+      case Kind::kDeclared:
         return is_such(node, object) && fields(node, object);
       case Kind::kStatic:
         return is_such(node, object) && static_value(node.first_static, object);
@@ -127,6 +129,7 @@ class Matcher {
         return PyDict_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) && values_are_leaves(node, object);
       case Kind::kModule:
       case Kind::kDataclass:
+      case Kind::kDeclared:
         return !node.has_wrapper_fields && fields_are_leaves(node, object);
       case Kind::kEntries:
         return entries_are_leaves(node, object);
@@ -158,7 +161,7 @@ class Matcher {
     PyObject** const leaves = leaves_.end();
     PyObject* const* const statics = identity_ + node.first_static - children;
     PyTypeObject* const array_type = array_type_;
-    return FieldReader(object).visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
+    return FieldReader(object, *node.info).visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
       if (field >= children) return value == statics[field];
       leaves[field] = value;
       return Py_TYPE(value) == array_type;
@@ -281,12 +284,12 @@ class Matcher {
   bool fields(const Node& node, PyObject* object) {
     const TypeInfo& info = *node.info;
     const std::size_t children = info.child_names.size(), statics = info.static_names.size();
-    const FieldReader reader(object);
-    const bool plain = PyDict_GET_SIZE(reader.dict()) == static_cast<Py_ssize_t>(children + statics);
-    if (node.kind == Kind::kModule && plain == node.has_wrapper_fields) return false;
+    const FieldReader reader(object, info);
+    if (node.kind == Kind::kModule && reader.is_exact(info) == node.has_wrapper_fields) return false;
     HeldValues fields(children + statics);
     reader.read(info, fields.to_fill());
     fields.hold();
+    if (node.kind == Kind::kDeclared && !reader.is_as_declared(info, fields.to_fill())) return false;
     for (std::size_t i = 0; i < statics; ++i) {
       if (!optional_static(node.first_static + i, fields[children + i])) return false;
     }
@@ -352,7 +355,8 @@ class Matcher {
   }
 
   bool registered(const Node& node, PyObject* object) {
-    const OneLevel level = flatten_registered(object);
+    if (is_as_declared(*node.info, object)) return false;  // it has another key, whatever its functions say
+    const OneLevel level = flatten_registered(object, *node.info);
     if (PySequence_Fast_GET_SIZE(level.children.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
     if (!static_value(node.first_static, level.aux.get())) return false;
     if (PyList_Check(level.children.get())) return sequence(ListItems{level.children.get()}, node.arity);

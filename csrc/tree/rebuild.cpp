@@ -4,6 +4,7 @@
 #include "base/stack_room.h"
 #include "base/type_lookup.h"
 #include "tree/equinox.h"
+#include "tree/held_values.h"
 
 namespace partax {
 namespace {
@@ -68,6 +69,25 @@ bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
   return true;
 }
 
+constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
+
+// The order in which calling a dataclass with its fields sets them, if it does nothing else; else empty. What the class
+// says is asked once for each of its versions.
+const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
+  static const std::vector<std::uint32_t> none;
+  PyTypeObject* type = info.type;
+  if (Py_TYPE(type)->tp_call != PyType_Type.tp_call) return none;
+  const unsigned version = type_version(type);
+  if (version != 0 && version == info.order_version) return info.set_order;
+  if (version == 0 || info.order_asked >= kOrderAsked) return none;
+  ++info.order_asked;
+  const Ref names =
+      call_python("partax._compat.families.dataclasses", "order_of_call", reinterpret_cast<PyObject*>(type));
+  info.set_order = places_of(info, names.get());
+  info.order_version = version;
+  return info.set_order;
+}
+
 class Rebuilder {
  public:
   Rebuilder(const TreeSpec& spec, LeafSource& leaves)
@@ -126,6 +146,8 @@ class Rebuilder {
         return module(node);
       case Kind::kDataclass:
         return dataclass(node);
+      case Kind::kDeclared:
+        return node.info->set_order.empty() ? registered(node) : declared(node);
       case Kind::kRegistered:
         return registered(node);
       case Kind::kEntries:
@@ -223,10 +245,7 @@ class Rebuilder {
   // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
   Ref module(const Node& node) {
     const TypeInfo& info = *node.info;
-    const auto make = [&] { return PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr); };
-    // An abstract class raises, and runs Python to say why.
-    const bool is_abstract = (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0;
-    const Ref object = is_abstract ? Ref::checked(make()) : allocated(make);
+    const Ref object = empty_instance(info);
     // Filled in place, so that instances of one class share the keys of their dictionaries.
     const Ref dict = allocated([&] { return PyObject_GenericGetDict(object.get(), nullptr); });
     for (std::size_t i = 0; i < node.arity; ++i) {
@@ -252,17 +271,16 @@ class Rebuilder {
     return object;
   }
 
-  // As jax: the class is called with its fields as keywords.
+  // As jax: the class is called with its fields as keywords, if that does more than to set them.
   Ref dataclass(const Node& node) {
     const TypeInfo& info = *node.info;
+    HeldValues values(node.arity + info.static_names.size());
+    build_fields(node, values);
+    const std::vector<std::uint32_t>& order = order_of_call(info);
+    if (!order.empty()) return with_fields(info, values, order);
     const Ref keywords = Ref::checked(PyDict_New());
-    for (std::size_t i = 0; i < node.arity; ++i) {
-      const Ref child = build();
-      checked_int(PyDict_SetItem(keywords.get(), info.child_names[i].get(), child.get()));
-    }
-    for (std::size_t i = 0; i < info.static_names.size(); ++i) {
-      const Ref value = static_value(node.first_static + i);
-      checked_int(PyDict_SetItem(keywords.get(), info.static_names[i].get(), value.get()));
+    for (std::uint32_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
+      checked_int(PyDict_SetItem(keywords.get(), field_name(info, i), values[i]));
     }
     return Ref::checked(PyObject_Call(type(node), empty_.get(), keywords.get()));
   }
@@ -301,17 +319,53 @@ class Rebuilder {
     return made_.back().second;
   }
 
-  Ref registered(const Node& node) {
-    Ref treedef = spec_.treedefs.at(next_treedef_++);
-    if (!treedef || !leaves_.is_stored(node.first_static) || spec_.statics[node.first_static].is_copied()) {
-      // The treedef holds the first aux data, which somebody may have changed since, or none.
-      const Ref aux = static_value(node.first_static);
-      const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
-      treedef = call_python("partax._compat.jax_private", "treedef_of", type(node), aux, arity);
+  Ref declared(const Node& node) {
+    HeldValues values(node.arity + node.info->static_names.size());
+    build_fields(node, values);
+    return with_fields(*node.info, values, node.info->set_order);
+  }
+
+  void build_fields(const Node& node, HeldValues& values) {
+    for (std::size_t i = 0; i < node.arity; ++i) values.keep(build());
+    for (std::size_t i = 0; i < node.info->static_names.size(); ++i) {
+      values.keep(static_value(node.first_static + i));
     }
+  }
+
+  static PyObject* field_name(const TypeInfo& info, std::uint32_t i) {
+    const std::size_t children = info.child_names.size();
+    return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
+  }
+
+  // An instance of which nothing but these fields is set, in this order; runs nobody's code.
+  Ref with_fields(const TypeInfo& info, const HeldValues& values, const std::vector<std::uint32_t>& order) const {
+    const Ref object = empty_instance(info);
+    if (!info.offsets.empty()) {
+      for (const std::uint32_t i : order) {
+        *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object.get()) + info.offsets[i]) = Py_NewRef(values[i]);
+      }
+      return object;
+    }
+    const Ref dict = allocated([&] { return PyObject_GenericGetDict(object.get(), nullptr); });
+    for (const std::uint32_t i : order) checked_int(PyDict_SetItem(dict.get(), field_name(info, i), values[i]));
+    return object;
+  }
+
+  Ref empty_instance(const TypeInfo& info) const {
+    const auto make = [&] { return PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr); };
+    // An abstract class raises, and runs Python to say why.
+    const bool is_abstract = (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0;
+    return is_abstract ? Ref::checked(make()) : allocated(make);
+  }
+
+  Ref registered(const Node& node) {
+    const Ref aux = static_value(node.first_static);
     const Ref children = tuple(node);
-    static Name method("unflatten");
-    return Ref::checked(call_method(treedef.get(), method, children.get()));
+    PyObject* function = node.info->unflatten_function.get();
+    if (function == nullptr)
+      return call_python("partax._compat.jax_private", "unflatten_node", type(node), aux, children);
+    PyObject* const given[] = {aux.get(), children.get()};
+    return Ref::checked(PyObject_Vectorcall(function, given, 2, nullptr));
   }
 
   const TreeSpec& spec_;
@@ -322,7 +376,6 @@ class Rebuilder {
   std::vector<std::pair<PyObject*, Ref>> made_;
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
-  std::size_t next_treedef_ = 0;
 };
 
 }  // namespace

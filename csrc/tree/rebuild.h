@@ -21,11 +21,6 @@ class LeafSource {
   }
   // Whether all that the spec holds are to be taken as they are.
   virtual bool all_stored() const { return true; }
-  // Whether it is the one that the spec holds.
-  virtual bool is_stored(std::size_t index) const {
-    (void)index;
-    return true;
-  }
   // Where a node `comes_back`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
   virtual Ref whole(std::size_t& next_leaf) {
     (void)next_leaf;
@@ -47,7 +42,7 @@ class ListedLeaves final : public LeafSource {
   const std::vector<Ref>& leaves_;
 };
 
-// Exactly what jax.tree.unflatten would give. The spec must hold its values (loose or handed out) and its treedefs.
+// Exactly what jax.tree.unflatten would give. The spec must hold its values (loose or handed out).
 // Raises PythonError.
 Ref rebuild(const TreeSpec& spec, LeafSource& leaves);
 // The children of a kCall spec.

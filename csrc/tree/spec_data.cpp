@@ -109,8 +109,7 @@ class Describer {
     paths_.push_back(is_run ? run_place() : node.kind == Kind::kCall ? unicode("") : next_path());
     if (!levels_.empty()) levels_.back().at += is_run ? node.arity : 1;
     if (is_leaf) return;
-    const bool is_named = node.kind != Kind::kRegistered && node.kind != Kind::kEntries;
-    const Ref segments = is_named ? family.segments : registered_names(node.arity);
+    const Ref segments = is_named_by_functions(node.kind) ? registered_names(node.arity) : family.segments;
     levels_.push_back(Level{&node, &family, paths_.back(), segments, 0});
   }
 

@@ -58,7 +58,6 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   const StaticPart* part = as_node(self)->part;
   if (part == nullptr) return 0;
   if (const int status = part->tree.traverse(visit, arg)) return status;
-  for (const Ref& treedef : part->tree.treedefs) Py_VISIT(treedef.get());
   return part->sealed ? part->sealed->traverse(visit, arg) : 0;
 }
 
@@ -97,6 +96,9 @@ std::size_t hash_of(PyObject* self) {
   std::unordered_set<std::size_t> aux_data;
   for (const Node& node : part.tree.nodes) {
     if (node.kind == Kind::kRegistered) aux_data.insert(node.first_static);
+    for (std::size_t i = 0; node.kind == Kind::kDeclared && i < node.info->static_names.size(); ++i) {
+      aux_data.insert(node.first_static + i);
+    }
   }
   std::size_t hash = part.tree.hash;
   bool may_hold_callables = false;

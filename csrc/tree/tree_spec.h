@@ -26,7 +26,7 @@ struct Node {
 
 // Every family's own static values, in `statics` from `first_static` on:
 //   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
-//   kModule, kDataclass the static fields; kRegistered the aux data; kStatic the node itself;
+//   kModule, kDataclass, kDeclared the static fields; kRegistered the aux data; kStatic the node itself;
 //   kEntries the static slots, the static entries, and the keys of the dictionary, those of children first.
 struct TreeSpec {
   std::vector<Node> nodes;
@@ -39,10 +39,10 @@ struct TreeSpec {
   std::size_t num_coming_back = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
   std::size_t hash = 0;
-  std::vector<std::vector<std::string>> segments;  // if made keyed: the paths of the children of each kRegistered node
-  std::vector<Ref> treedefs;  // if made rebuildable: the one-level treedef of each kRegistered node, in order
+  std::vector<std::vector<std::string>>
+      segments;  // if made keyed: of each node that is named by functions, the paths of its children
 
-  // A copy for a key: snapshots, weak references with `on_death` as callback, no treedefs. Errors as of `equals`.
+  // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);

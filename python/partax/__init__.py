@@ -5,6 +5,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from partax._compat import node_families as _node_families
+from partax._compat.families.declared import register_fields
 from partax._explain import install as _explain_install
 from partax._explain.explain import explain
 from partax._explain.limits import RetraceError, RetraceWarning
@@ -76,6 +77,7 @@ __all__ = [
     "load",
     "not_",
     "partition",
+    "register_fields",
     "report",
     "save",
     "summary",

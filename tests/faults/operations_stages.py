@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from case import Case, operation
 from checks import all_same, equals, same, says
 
 import flax_trees
+import partax
 import trees
 from partax import _core
 from partax._tree.key_details import details
@@ -67,6 +69,30 @@ def _() -> Case:
     return Case(lambda: _core.flatten(new[0]), check, prepare=prepare, keeps=True)
 
 
+@operation("flatten: a declared class that is new")
+def _() -> Case:
+    new: list[Any] = [None]
+
+    def prepare() -> None:
+        cls: Any = type("New", (), {})
+
+        def unflatten(label: Any, children: Any) -> Any:
+            made = cls()
+            made.label, made.weight = label, *children
+            return made
+
+        jax.tree_util.register_pytree_node(cls, lambda it: ((it.weight,), it.label), unflatten)
+        partax.register_fields(cls, data=("weight",), static=("label",))
+        new[0] = unflatten("new", (trees.array(2),))
+
+    def check(value: Any) -> None:
+        assert _core.node_kind(new[0]) == "declared"
+        assert value[1].num_dynamic == 1
+        assert vars(value[1].rebuild(value[0])) == vars(new[0])
+
+    return Case(lambda: _core.flatten(new[0]), check, prepare=prepare, keeps=True)
+
+
 @operation("flatten: what cannot be static")
 def _() -> Case:
     tree = {"a": [trees.Bag(trees.array(1), label=trees.array(2))]}
@@ -87,7 +113,12 @@ jax.tree_util.register_pytree_node(Failing, _fail, lambda _, children: Failing()
 @operation("flatten: a flatten function that raises")
 def _() -> Case:
     tree = trees.Tray(1, [Failing()])
-    return Case(lambda: _core.flatten(tree, "model"), says("flatten failed"), raises=LookupError)
+
+    def run() -> Any:
+        sys._getframe()  # without memory for it later, CPython drops what a function has raised that was called here
+        return _core.flatten(tree, "model")
+
+    return Case(run, says("flatten failed"), raises=LookupError)
 
 
 @operation("match")

@@ -65,6 +65,12 @@ def _() -> Case:
     return hit_case(lambda: [trees.SAMPLES[name]() for name in ("node_without_keys", "node_with_keys", "dataclass")])
 
 
+@operation("hit: declared classes, and dataclasses with slots")
+def _() -> Case:
+    names = ("declared", "declared_slots", "dataclass_slots", "jax_partial")
+    return hit_case(lambda: [trees.SAMPLES[name]() for name in names])
+
+
 @operation("hit: static leaves")
 def _() -> Case:
     return hit_case(lambda: [trees.array(1), *range(100), *trees.SAMPLES["statics"]()])

@@ -53,7 +53,8 @@ KINDS = {
     "named_tuple": [lambda: Pair(1, 2)],
     "module": [lambda: Layer(array(2, 2)), lambda: eqx.nn.Identity()],
     "dataclass": [lambda: Cell(1)],
-    "registered": [Bag, lambda: Tray(1, 2), lambda: jax.tree_util.Partial(len)],
+    "declared": [lambda: jax.tree_util.Partial(len)],
+    "registered": [Bag, lambda: Tray(1, 2)],
 }
 
 

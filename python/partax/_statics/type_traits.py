@@ -5,7 +5,7 @@ import functools
 import types
 from typing import Any, NamedTuple
 
-from partax._compat.node_families import module_class
+from partax._compat.families.equinox import module_class
 from partax._statics.libraries import is_installed
 from partax._statics.user_objects import asked_once, read
 

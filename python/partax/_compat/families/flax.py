@@ -6,9 +6,9 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from partax._compat.families.fields import Description
 from partax._compat.jax_private import flatten_one_level, one_level
 
-Description = tuple[str, tuple[str, ...], tuple[str, ...]]
 _ENTRIES: Description = ("entries", (), ())
 _Slots = tuple[types.MemberDescriptorType, ...]
 

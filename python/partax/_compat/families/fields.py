@@ -1,0 +1,81 @@
+"""Where the attributes of an instance are, and whether the native stages find them there."""
+
+import functools
+import inspect
+import types
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+# (kind, names of the children, names of the static fields)
+Description = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+_HEAP_TYPE = 1 << 9
+
+
+class Fields(NamedTuple):
+    """What a library or the user declares of a class that is registered with functions.
+
+    Attributes:
+      children: the attributes that are the children, in their order.
+      statics: those that the aux data is made of.
+      is_set: whether `unflatten` sets these attributes of an empty instance, and does nothing else; otherwise it is
+        called, with the only static attribute as the aux data.
+    """
+
+    children: tuple[str, ...]
+    statics: tuple[str, ...]
+    is_set: bool = True
+
+
+def in_slots(cls: type, names: tuple[str, ...]) -> bool:
+    """Whether all of the names are slots of the class."""
+    return bool(names) and all(_is_slot(inspect.getattr_static(cls, name, None)) for name in names)
+
+
+def _is_slot(member: Any) -> bool:
+    if not isinstance(member, types.MemberDescriptorType):
+        return False
+    owner = member.__objclass__
+    return bool(owner.__flags__ & _HEAP_TYPE) or owner is functools.partial
+
+
+def hidden(cls: type, names: tuple[str, ...]) -> str:
+    """The first attribute that is not in the dictionary of an instance, unless all are in slots; "" if none."""
+    if in_slots(cls, names):
+        return ""
+    for name in names:
+        if cls.__dictoffset__ == 0 or hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
+            return name
+    return "" if cls.__dictoffset__ != 0 else "__dict__"
+
+
+def values_of(obj: Any, names: tuple[str, ...]) -> list[Any] | None:
+    """The attributes as the native stages read them; None if one is not set."""
+    cls = type(obj)
+    if in_slots(cls, names):
+        try:
+            return [inspect.getattr_static(cls, name).__get__(obj) for name in names]
+        except AttributeError:
+            return None
+    known = instance_dict(obj)
+    return None if known is None or any(name not in known for name in names) else [known[name] for name in names]
+
+
+def instance_dict(obj: Any) -> dict[str, Any] | None:
+    """The dictionary of an instance, past what its class calls so."""
+    known = _dict_of(obj)
+    return known if isinstance(known, dict) else None
+
+
+def _dict_of(obj: Any) -> Any:
+    for cls in type(obj).__mro__:
+        found = cls.__dict__.get("__dict__")
+        if isinstance(found, types.GetSetDescriptorType):
+            return found.__get__(obj)
+    return None
+
+
+def identical(left: Iterable[Any], right: Iterable[Any]) -> bool:
+    """Whether these are the same objects in the same order."""
+    left, right = list(left), list(right)
+    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))

@@ -1,0 +1,245 @@
+"""Guards that the classes of flax.struct, chex, penzai and jax's Partial are what these libraries make of them, without
+their functions being called, and that one which does something else is left to its functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partax
+from partax import _core
+from partax._compat.families import declared
+from trees import array
+
+flax = pytest.importorskip("flax.struct", reason="flax is not installed")
+chex = pytest.importorskip("chex", reason="chex is not installed")
+penzai = pytest.importorskip("penzai.core.struct", reason="penzai is not installed")
+Partial = jax.tree_util.Partial
+
+
+@flax.dataclass
+class FlaxData:
+    b: Any
+    a: Any
+    name: Any = flax.field(pytree_node=False, default="n")
+
+
+class FlaxNode(flax.PyTreeNode):
+    b: Any
+    a: Any
+    name: Any = flax.field(pytree_node=False, default="n")
+
+
+@chex.dataclass
+class ChexMapping:
+    b: Any
+    a: Any
+
+
+@chex.dataclass(frozen=True, mappable_dataclass=False)
+class ChexFrozen:
+    b: Any
+    a: Any = 3
+
+
+@chex.dataclass(kw_only=True)
+class ChexChild(ChexMapping):
+    c: Any = None
+
+
+@penzai.pytree_dataclass
+class PenzaiPair(penzai.Struct):
+    b: Any
+    name: Any = dataclasses.field(metadata={"pytree_node": False})
+    a: Any
+
+
+@penzai.pytree_dataclass
+class PenzaiMade(penzai.Struct):
+    a: Any
+    b: Any
+
+    def __init__(self, a: Any, b: Any):
+        self.b = b
+        self.a = a
+
+
+def function(*args: Any, **kwargs: Any) -> Any:
+    return args, kwargs
+
+
+MAKE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "flax dataclass": FlaxData,
+    "flax PyTreeNode": FlaxNode,
+    "chex": lambda x, y, _: ChexMapping(a=x, b=y),
+    "chex frozen": lambda x, y, _: ChexFrozen(a=x, b=y),
+    "chex inherited": lambda x, y, _: ChexChild(a=x, b=y, c=x),
+    "penzai": lambda x, y, name: PenzaiPair(x, name, y),
+    "penzai with an __init__": lambda x, y, _: PenzaiMade(x, y),
+    "partial": lambda x, y, _: Partial(function, x, k=y),
+    "partial without names": lambda x, y, _: Partial(function, x, y),
+    "partial of a partial": lambda x, y, _: Partial(functools.partial(function, 1), x, k=y),
+}
+KINDS = {"flax dataclass": "dataclass", "flax PyTreeNode": "dataclass"}
+
+
+def state(obj: Any) -> Any:
+    """All that a tree is, in an order that compares."""
+    if isinstance(obj, functools.partial):
+        func = obj.func if obj.func is function else ("shim", obj.func.fun)  # type: ignore[attr-defined]
+        return (type(obj), func, state(obj.args), state(obj.keywords), state(vars(obj)))
+    if type(obj).__module__ == __name__:
+        return (type(obj), [(name, state(value)) for name, value in vars(obj).items()])
+    if isinstance(obj, dict):
+        return (type(obj), [(name, state(value)) for name, value in obj.items()])
+    if isinstance(obj, tuple):
+        return (type(obj), [state(child) for child in obj])
+    return (type(obj), id(obj)) if isinstance(obj, (jax.Array, np.ndarray)) else (type(obj), obj)
+
+
+@pytest.mark.parametrize("form", MAKE)
+def test_an_instance_is_read_and_made_by_its_fields(form: str) -> None:
+    obj = MAKE[form](array(2), {"k": array(3)}, "n")
+    assert _core.node_kind(obj) == KINDS.get(form, "declared")
+    traces: list[Any] = []
+
+    @partax.filter_jit
+    def step(tree: Any) -> Any:
+        traces.append(1)
+        return jax.tree.map(lambda leaf: leaf + 1, tree)
+
+    for scale in (1.0, 2.0, 3.0):
+        tree = jax.tree.map(lambda leaf, scale=scale: leaf * scale, obj)
+        found = step(tree)
+        expected = jax.tree.map(lambda leaf: leaf + 1, tree)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        for left, right in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(left, right)
+        arrayless = jax.tree.map(lambda _: 0, expected)
+        assert state(jax.tree.map(lambda _: 0, found)) == state(arrayless)
+        if isinstance(found, dict | tuple):
+            continue
+        assert list(vars(found)) == list(vars(expected))
+    assert len(traces) == 1
+    assert type(obj) not in declared.fallbacks()
+
+
+STATICS = st.sampled_from(["n", 1, True, (1, "b")])
+LEAVES = st.sampled_from([array(1), array(2), None, 3, "leaf"])
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda form, x, y, name: MAKE[form](x, y, name), st.sampled_from(list(MAKE)), inner, inner, STATICS),
+        st.tuples(inner, inner),
+        st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TREES, TREES)
+def test_random_trees_are_as_jax_takes_them_apart_and_makes_them(tree: Any, other: Any) -> None:
+    leaves, spec = _core.flatten(tree)
+    of_jax, treedef = jax.tree.flatten(tree)
+    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in of_jax if isinstance(leaf, jax.Array)]
+    rebuilt = jax.tree.unflatten(treedef, of_jax)
+    assert state(spec.rebuild(leaves)) == state(rebuilt)
+    matched = spec.match(other)
+    assert matched is None or jax.tree.structure(other) == treedef
+    assert matched is not None or state(tree) != state(other)
+    parts = partax.partition(tree, partax.is_array)
+    assert state(partax.combine(*parts)) == state(rebuilt)
+    flat = partax.flat_partition(tree, partax.is_array)
+    paths = jax.tree_util.tree_leaves_with_path(tree)
+    assert list(flat[1]) == [jax.tree_util.keystr(path) for path, leaf in paths if isinstance(leaf, jax.Array)]
+
+
+def test_attributes_beside_the_fields_are_what_the_library_makes_of_them() -> None:
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    for obj in (ChexMapping(a=array(1), b=array(2)), PenzaiMade(array(1), array(2)), Partial(function, array(1))):
+        step(obj)
+        vars(obj)["extra"] = array(3)
+        found, expected = step(obj), jax.tree.map(lambda leaf: leaf + 1, obj)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        assert list(vars(found)) == list(vars(expected))
+        del vars(obj)["extra"]
+        assert list(vars(step(obj))) == list(vars(jax.tree.map(lambda leaf: leaf, obj)))
+
+
+def test_a_chex_class_with_a_post_init_is_left_to_its_functions() -> None:
+    calls: list[Any] = []
+
+    @chex.dataclass
+    class Post:
+        a: Any
+
+        def __post_init__(self) -> None:
+            calls.append(1)
+
+    obj = Post(a=array(1))
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    step(obj)
+    calls.clear()
+    step(obj)
+    assert calls == [1]
+
+
+def test_a_penzai_struct_with_functions_of_its_own_is_left_to_them() -> None:
+    @penzai.pytree_dataclass
+    class Own(penzai.Struct):
+        a: Any
+
+        def tree_flatten(self) -> Any:  # type: ignore[override]
+            return [self.a, 3.0], None
+
+        def tree_flatten_with_keys(self) -> Any:  # type: ignore[override]
+            return [("a", self.a), ("more", 3.0)], None
+
+        @classmethod
+        def tree_unflatten(cls, aux_data: Any, children: Any) -> Any:  # type: ignore[override]
+            return cls.from_attributes(a=children[0])
+
+    obj = Own(array(1))
+    assert _core.node_kind(obj) == "registered"
+    np.testing.assert_array_equal(partax.filter_jit(lambda tree: tree)(obj).a, array(1))
+
+
+def test_a_library_that_does_something_else_is_told_of_and_left_to_its_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from chex._src import dataclass as chex_module
+
+    real = chex_module._dataclass_unflatten
+    monkeypatch.setattr(
+        chex_module,
+        "_dataclass_unflatten",
+        lambda cls, keys, values: vars(made := real(cls, keys, values)).update(version=2) or made,
+    )
+
+    @chex.dataclass
+    class Newer:
+        a: Any
+
+    obj = Newer(a=array(1))
+    found = partax.filter_jit(lambda tree: tree)(obj)
+    assert list(vars(found)) == ["a", "version"]
+    assert declared.fallbacks()[Newer] == "unflattening sets the attributes ('a', 'version')"
+
+
+def test_a_frozen_part_that_comes_back_is_the_one_that_came() -> None:
+    step = partax.filter_jit(lambda tree: (tree[0], tree[1] + 1))
+    for frozen in (FlaxData(array(1), array(2)), ChexFrozen(a=array(1), b=array(2)), PenzaiMade(array(1), array(2))):
+        step((frozen, array(3)))
+        assert step((frozen, array(3)))[0] is frozen
+    mutable = ChexMapping(a=array(1), b=array(2))
+    step((mutable, array(3)))
+    assert step((mutable, array(3)))[0] is not mutable

@@ -1,0 +1,312 @@
+"""Guards that a dataclass is made as by calling it, also where partax only sets its fields: the same fields in the same
+order, and the user's own code runs whenever jax runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import partax
+from partax import _core
+from trees import array
+
+MARKED: Any = {"static": True}
+register = jax.tree_util.register_dataclass
+
+
+@register
+@dataclasses.dataclass
+class Plain:
+    b: Any
+    kind: str = dataclasses.field(metadata=MARKED)
+    a: Any
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: Any
+    kind: str = dataclasses.field(default="x", metadata=MARKED)
+    b: Any = 3
+
+
+@register
+@dataclasses.dataclass(kw_only=True)
+class ByKeyword:
+    a: Any = dataclasses.field(default_factory=list)
+    b: Any
+
+
+@register
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    a: Any
+    kind: str = dataclasses.field(metadata=MARKED, default="x")
+    b: Any = None
+
+
+@register
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrozenSlotted:
+    a: Any
+    b: Any
+
+
+@register
+@dataclasses.dataclass
+class Child(Plain):
+    c: Any = None
+
+
+class Undecorated(Plain):
+    pass
+
+
+register(Undecorated, data_fields=["a", "b"], meta_fields=["kind"])
+
+
+@register
+@dataclasses.dataclass
+class Twisted:
+    self: Any
+    default: Any = dataclasses.field(default_factory=dict)
+
+
+MADE: dict[str, Callable[[Any, Any], Any]] = {
+    "plain": lambda x, y: Plain(x, "k", y),
+    "frozen": lambda x, y: Frozen(x, "k", y),
+    "by keyword": lambda x, y: ByKeyword(a=x, b=y),
+    "slots": lambda x, y: Slotted(x, "k", y),
+    "frozen with slots": lambda x, y: FrozenSlotted(x, y),
+    "inherited": lambda x, y: Child(x, "k", y, {"c": x}),
+    "not decorated": lambda x, y: Undecorated(x, "k", y),
+    "names": lambda x, y: Twisted(x, {"z": y}),
+}
+
+
+def state(obj: Any) -> list[Any]:
+    """All attributes, in their order."""
+    if hasattr(obj, "__dict__"):
+        return [(name, type(value).__name__) for name, value in vars(obj).items()]
+    return [(f.name, type(getattr(obj, f.name)).__name__) for f in dataclasses.fields(obj)]
+
+
+def made_by_partax(obj: Any) -> Any:
+    leaves, spec = _core.flatten(obj)
+    return spec.rebuild(leaves)
+
+
+@pytest.mark.parametrize("form", MADE)
+def test_all_fields_are_set_in_the_order_of_a_call(form: str) -> None:
+    obj = MADE[form](array(2), array(3))
+    assert _core.node_kind(obj) == "dataclass"
+    expected = jax.tree.map(lambda leaf: leaf, obj)
+    found = made_by_partax(obj)
+    assert type(found) is type(obj)
+    assert state(found) == state(expected)
+    assert found is not obj
+    for field in dataclasses.fields(obj):
+        for left, right in zip(
+            jax.tree.leaves(getattr(found, field.name)), jax.tree.leaves(getattr(obj, field.name)), strict=True
+        ):
+            assert left is right
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    for _ in range(3):
+        found = step(obj)
+        assert state(found) == state(expected)
+        np.testing.assert_array_equal(jax.tree.leaves(found)[0], jax.tree.leaves(obj)[0] + 1)
+
+
+def test_a_dataclass_of_plain_fields_runs_no_code() -> None:
+    """That it is called elsewhere is told by its class's `__init__`, which is not asked here."""
+    calls: list[Any] = []
+
+    @register
+    @dataclasses.dataclass
+    class Point:
+        x: Any
+
+    made_by_partax(Point(array(1)))
+    written: Any = Point.__init__
+
+    def init(self: Any, x: Any) -> None:
+        calls.append(x)
+        written(self, x)
+
+    Point.__init__ = init  # type: ignore[method-assign]
+    point = Point(array(1))
+    assert len(calls) == 1
+    made_by_partax(point)
+    assert len(calls) == 2, "as it has one of its own now"
+    Point.__init__ = written
+    made_by_partax(point)
+    assert len(calls) == 2
+
+
+class CountingMeta(type):
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        LOG.append("metaclass")
+        return super().__call__(*args, **kwargs)
+
+
+LOG: list[str] = []
+
+
+@register
+@dataclasses.dataclass
+class WithPostInit:
+    a: Any
+
+    def __post_init__(self) -> None:
+        LOG.append("post")
+
+
+@register
+@dataclasses.dataclass
+class WithInit:
+    a: Any
+
+    def __init__(self, a: Any):
+        LOG.append("init")
+        self.a = a
+
+
+@register
+@dataclasses.dataclass
+class WithNew:
+    a: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        LOG.append("new")
+        return super().__new__(cls)
+
+
+@register
+@dataclasses.dataclass
+class WithSetattr:
+    a: Any
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        LOG.append("setattr")
+        object.__setattr__(self, name, value)
+
+
+@register
+@dataclasses.dataclass
+class WithMeta(metaclass=CountingMeta):
+    a: Any
+
+
+@dataclasses.dataclass
+class WithDropped:
+    a: Any
+    other: Any = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        LOG.append("dropped")
+        self.other = 3
+
+
+jax.tree_util.register_dataclass(WithDropped, data_fields=["a"], meta_fields=[])
+
+
+@dataclasses.dataclass
+class WithDefault:
+    a: Any
+    b: Any = 7
+
+
+jax.tree_util.register_dataclass(WithDefault, data_fields=["a"], meta_fields=[], drop_fields=["b"])
+
+
+@pytest.mark.parametrize("cls", [WithPostInit, WithInit, WithNew, WithSetattr, WithMeta, WithDropped])
+def test_code_of_the_user_runs_as_in_jax(cls: Any) -> None:
+    obj = cls(array(2))
+    LOG.clear()
+    expected = jax.tree.map(lambda leaf: leaf, obj)
+    of_jax = list(LOG)
+    assert of_jax
+    LOG.clear()
+    found = made_by_partax(obj)
+    assert of_jax == LOG
+    assert vars(found).keys() == vars(expected).keys()
+
+
+def test_a_field_that_jax_drops_gets_its_default() -> None:
+    found = made_by_partax(WithDefault(array(1), 8))
+    assert (list(vars(found)), found.b) == (["a", "b"], 7)
+
+
+PATCHES: dict[str, Callable[[list[str], Any], Any]] = {
+    "__init__": lambda log, cls: lambda self, a: (log.append("ran"), object.__setattr__(self, "a", a))[1],
+    "__new__": lambda log, cls: lambda cls, *_, **__: (log.append("ran"), object.__new__(cls))[1],
+    "__setattr__": lambda log, cls: lambda self, n, v: (log.append("ran"), object.__setattr__(self, n, v))[1],
+    "a": lambda log, cls: property(
+        lambda self: self.__dict__["a"], lambda self, a: (log.append("ran"), self.__dict__.update(a=a))[1]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PATCHES)
+@pytest.mark.parametrize("inherits", [False, True])
+def test_a_class_or_base_that_is_patched_later_is_called_again(name: str, inherits: bool) -> None:
+    @dataclasses.dataclass
+    class Base:
+        a: Any
+
+    @register
+    @dataclasses.dataclass
+    class Point(Base):
+        pass
+
+    if inherits and name == "__init__":
+        del Point.__init__
+    log: list[str] = []
+    step = partax.filter_jit(lambda point: jax.tree.map(lambda leaf: leaf + 1, point))
+    point = Point(array(1))
+    step(point)
+    step(point)
+    patched: Any = Base if inherits else Point
+    setattr(patched, name, PATCHES[name](log, patched))
+    found = step(point)
+    assert log == ["ran"]
+    np.testing.assert_array_equal(found.a, point.a + 1)
+
+
+def test_a_metaclass_that_is_patched_later_is_called() -> None:
+    class Meta(type):
+        pass
+
+    @register
+    @dataclasses.dataclass
+    class Point(metaclass=Meta):
+        a: Any
+
+    log: list[Any] = []
+    point = Point(array(1))
+    made_by_partax(point)
+
+    def call(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        log.append(kwargs)
+        return type.__call__(cls, *args, **kwargs)
+
+    Meta.__call__ = call  # type: ignore[method-assign, assignment]
+    made_by_partax(point)
+    assert len(log) == 1
+
+
+def test_a_class_that_always_changes_is_called() -> None:
+    @register
+    @dataclasses.dataclass
+    class Point:
+        a: Any
+
+    for i in range(300):
+        Point.counter = i  # type: ignore[attr-defined]
+        point = Point(i)
+        assert made_by_partax(point) == point

@@ -1,0 +1,148 @@
+"""Guards that a class registered with Python functions is what jax makes of it, in as few calls of these functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import partax
+from trees import array
+
+
+class Items:
+    """Children that are only a sequence, as Python's old protocol has it."""
+
+    def __init__(self, *items: Any):
+        self.items = items
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+
+def generated(*items: Any) -> Iterator[Any]:
+    yield from items
+
+
+def pair_class(flattened: Callable[[Any], Any]) -> type:
+    """A class of two attributes that is flattened so, and logs the functions that are called."""
+
+    class Pair:
+        log: list[str]
+
+        def __init__(self, a: Any, b: Any):
+            self.a, self.b = a, b
+
+    def flatten(pair: Any) -> Any:
+        Pair.log.append("flatten")
+        return flattened(pair)
+
+    def unflatten(aux: Any, children: Any) -> Any:
+        assert type(children) is tuple
+        Pair.log.append("unflatten")
+        return Pair(*children)
+
+    Pair.log = []
+    jax.tree_util.register_pytree_node(Pair, flatten, unflatten)
+    return Pair
+
+
+class PairTuple(tuple[Any, ...]):
+    pass
+
+
+FLATTENED: dict[str, Callable[[Any], Any]] = {
+    "tuple": lambda it: ((it.a, it.b), None),
+    "list": lambda it: ([it.a, it.b], "aux"),
+    "iterator": lambda it: (generated(it.a, it.b), 3),
+    "values": lambda it: ({1: it.a, 2: it.b}.values(), (1, 2)),
+    "sequence": lambda it: (Items(it.a, it.b), None),
+    "a subclass of tuple": lambda it: PairTuple(((it.a, it.b), None)),
+}
+
+
+@pytest.mark.parametrize("form", FLATTENED)
+def test_children_come_in_any_form_and_each_function_is_called_once(form: str) -> None:
+    cls: Any = pair_class(FLATTENED[form])
+
+    def body(pair: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf + 1, pair)
+
+    ours = partax.filter_jit(body)
+    pair = cls(array(2), {"b": array(3), "a": array(1)})
+    ours(pair)
+    expected = jax.jit(body)(pair)
+    cls.log.clear()
+    found = ours(pair)
+    assert cls.log == ["flatten", "unflatten"]
+    assert type(found) is cls
+    np.testing.assert_array_equal(found.a, expected.a)
+    np.testing.assert_array_equal(found.b["a"], expected.b["a"])
+    arrays, rest = partax.partition(pair, partax.is_array)
+    np.testing.assert_array_equal(partax.combine(arrays, rest).a, pair.a)
+
+
+def failing(_: Any) -> Any:
+    raise KeyError("not today")
+
+
+def failing_later(it: Any) -> Any:
+    def children() -> Iterator[Any]:
+        yield it.a
+        raise KeyError("too late")
+
+    return children(), None
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "a list": lambda it: [(it.a, it.b), None],
+    "three": lambda it: ((it.a,), None, None),
+    "nothing": lambda it: None,
+    "no children": lambda it: (None, None),
+    "a number": lambda it: (3, None),
+    "raises": failing,
+    "raises later": failing_later,
+}
+
+
+@pytest.mark.parametrize("form", WRONG)
+def test_what_jax_refuses_is_refused_with_its_error_and_a_path(form: str) -> None:
+    cls: Any = pair_class(lambda it: ((it.a, it.b), None) if wrong is None else wrong(it))
+    wrong: Callable[[Any], Any] | None = None
+    ours = partax.filter_jit(lambda tree: tree["at"])
+    tree = {"at": cls(array(2), array(3))}
+    ours(tree)
+    wrong = WRONG[form]
+    with pytest.raises(Exception) as of_jax:
+        jax.tree.leaves(tree)
+    with pytest.raises(type(of_jax.value)) as found:
+        ours(tree)
+    assert str(found.value) == str(of_jax.value)
+    assert any("tree['at']" in note for note in found.value.__notes__)
+    wrong = None
+    np.testing.assert_array_equal(ours(tree).a, array(2))
+
+
+def test_what_unflatten_raises_is_raised() -> None:
+    class Fails:
+        def __init__(self, a: Any):
+            self.a = a
+
+    fails = False
+
+    def unflatten(_: Any, children: Any) -> Any:
+        if fails:
+            raise KeyError("not today")
+        return Fails(*children)
+
+    jax.tree_util.register_pytree_node(Fails, lambda it: ((it.a,), None), unflatten)
+    ours = partax.filter_jit(lambda it: it)
+    ours(Fails(array(1)))
+    fails = True
+    with pytest.raises(KeyError, match="not today"):
+        ours(Fails(array(1)))
+    fails = False
+    assert type(ours(Fails(array(1)))) is Fails

@@ -1,0 +1,389 @@
+"""Guards `register_fields`: a declared class is what its registered functions make of it, without their being called,
+and a wrong declaration is told."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partax
+from partax import _core
+from trees import array
+
+LOG: list[str] = []
+
+
+def declared(
+    data: tuple[str, ...] = ("x", "y"),
+    static: tuple[str, ...] = ("name",),
+    *,
+    slots: bool = False,
+    aux: Callable[[Any], Any] | None = None,
+    declare: bool = True,
+) -> Any:
+    """A new class of these attributes, which logs what is called."""
+    body: dict[str, Any] = {"__slots__": (*data, *static)} if slots else {}
+    cls: Any = type("Pair", (), body)
+
+    def flatten(obj: Any) -> Any:
+        LOG.append("flatten")
+        kept = tuple(getattr(obj, name) for name in static)
+        return [getattr(obj, name) for name in data], kept if aux is None else aux(kept)
+
+    def unflatten(kept: Any, children: Any) -> Any:
+        LOG.append("unflatten")
+        made = object.__new__(cls)
+        for name, value in zip((*static, *data), (*kept, *children), strict=True):
+            setattr(made, name, value)
+        return made
+
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    if declare:
+        assert partax.register_fields(cls, data=data, static=static) is cls
+    return cls
+
+
+def made(cls: Any, **values: Any) -> Any:
+    obj = cls()
+    for name, value in values.items():
+        setattr(obj, name, value)
+    return obj
+
+
+def pair(cls: Any, x: Any = 1.0, y: Any = 2.0, name: Any = "a") -> Any:
+    return made(cls, x=array(2) * x, y=array(3) * y, name=name)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_no_function_is_called_once_it_is_known(slots: bool) -> None:
+    cls = declared(slots=slots)
+    traces: list[Any] = []
+
+    @partax.filter_jit
+    def step(tree: Any) -> Any:
+        traces.append(tree.name)
+        return jax.tree.map(lambda leaf: leaf + 1, tree)
+
+    step(pair(cls))
+    LOG.clear()
+    found = step(pair(cls, 3.0))
+    assert _core.node_kind(found) == "declared"
+    assert LOG == [] and traces == ["a"]
+    assert type(found) is cls and found.name == "a"
+    np.testing.assert_array_equal(found.x, array(2) * 3 + 1)
+    np.testing.assert_array_equal(found.y, array(3) * 2 + 1)
+    if not slots:
+        assert list(vars(found)) == ["name", "x", "y"], "as the function sets them"
+    assert step(pair(cls, name="b")).name == "b"
+    assert step(pair(cls, name=1)).name == 1
+    assert step(pair(cls, name=True)).name is True
+    assert traces == ["a", "b", 1, True]
+
+
+DICT, SLOTS, UNDECLARED = declared(), declared(slots=True), declared(declare=False)
+STATICS = st.sampled_from([1, True, 1.0, "a", None, (1, "b"), frozenset({1})])
+LEAVES = st.sampled_from([array(1), array(2), None, 3, "leaf", np.ones(2)])
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(
+            lambda cls, x, y, name: made(cls, x=x, y=y, name=name),
+            st.sampled_from([DICT, SLOTS, UNDECLARED]),
+            inner,
+            inner,
+            STATICS,
+        ),
+        st.tuples(inner, inner),
+        st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    ),
+    max_leaves=8,
+)
+
+
+def text(tree: Any) -> Any:
+    """A tree as something that compares."""
+    if type(tree) in (DICT, SLOTS, UNDECLARED):
+        attributes = vars(tree) if hasattr(tree, "__dict__") else {n: getattr(tree, n) for n in ("name", "x", "y")}
+        return (type(tree), [(name, text(value)) for name, value in attributes.items()])
+    if isinstance(tree, tuple):
+        return (tuple, [text(child) for child in tree])
+    if isinstance(tree, dict):
+        return (dict, {key: text(child) for key, child in tree.items()})
+    return (type(tree), id(tree)) if isinstance(tree, (jax.Array, np.ndarray)) else (type(tree), tree)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TREES, TREES)
+def test_random_trees_are_as_jax_takes_them_apart_and_makes_them(tree: Any, other: Any) -> None:
+    leaves, spec = _core.flatten(tree)
+    of_jax, treedef = jax.tree.flatten(tree)
+    arrays = [leaf for leaf in of_jax if isinstance(leaf, (jax.Array, np.ndarray))]
+    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in arrays]
+    assert text(spec.rebuild(leaves)) == text(jax.tree.unflatten(treedef, of_jax))
+    matched = spec.match(other)
+    if matched is not None:
+        assert jax.tree.structure(other) == treedef
+    else:
+        assert text(tree) != text(other)
+    parts = partax.partition(tree, partax.is_array)
+    assert text(partax.combine(*parts)) == text(jax.tree.unflatten(treedef, of_jax))
+    flat = partax.flat_partition(tree, partax.is_array)
+    assert list(flat[1]) == [
+        jax.tree_util.keystr(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        if isinstance(leaf, (jax.Array, np.ndarray))
+    ]
+
+
+def test_another_instance_than_declared_is_left_to_the_functions() -> None:
+    cls = declared()
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    step(pair(cls))
+    extra = pair(cls)
+    extra.cached = 3
+    LOG.clear()
+    assert list(vars(step(extra))) == ["name", "x", "y"]
+    assert "flatten" in LOG
+    assert text(step(extra).name) == text("a")
+    absent = pair(cls)
+    del absent.y
+    with pytest.raises(AttributeError, match="'y'"):
+        step(absent)
+    cls.y = array(4)  # which getattr finds
+    np.testing.assert_array_equal(step(absent).y, array(4) + 1)
+    del cls.y
+    LOG.clear()
+    step(pair(cls))
+    assert LOG == []
+
+
+def test_the_first_instance_that_is_as_declared_is_compared() -> None:
+    cls = declared()
+    extra = pair(cls)
+    extra.cached = 3
+    step = partax.filter_jit(lambda tree: tree)
+    step(extra)
+    step(pair(cls))
+    LOG.clear()
+    step(pair(cls))
+    assert LOG == []
+
+
+def test_an_unset_slot_is_left_to_the_functions() -> None:
+    cls = declared(slots=True)
+    step = partax.filter_jit(lambda tree: tree)
+    step(pair(cls))
+    obj = pair(cls)
+    del obj.x
+    with pytest.raises(AttributeError, match="x"):
+        step(obj)
+    del obj.y, obj.name
+    with pytest.raises(AttributeError):
+        step(obj)
+
+
+def swapped(cls: Any) -> Any:
+    return lambda it: ((it.y, it.x), it.name), lambda aux, children: made(cls, x=children[1], y=children[0], name=aux)
+
+
+def copying(cls: Any) -> Any:
+    return lambda it: ((it.x, it.y), it.name), lambda aux, c: made(cls, x=c[0], y=c[1], name=f"{aux}!"[:-1])
+
+
+def counting(cls: Any) -> Any:
+    return lambda it: ((it.x, it.y), it.name), lambda aux, c: made(cls, x=c[0], y=c[1], name=aux, made=1)
+
+
+def forgetting(cls: Any) -> Any:
+    return lambda it: ((it.x, it.y), it.name), lambda aux, c: made(cls, x=c[0], y=c[1])
+
+
+def other_type(cls: Any) -> Any:
+    sub = type("Sub", (cls,), {})
+    return lambda it: ((it.x, it.y), it.name), lambda aux, c: made(sub, x=c[0], y=c[1], name=aux)
+
+
+def more_children(cls: Any) -> Any:
+    return lambda it: ((it.x, it.y, 3.0), it.name), lambda aux, c: made(cls, x=c[0], y=c[1], name=aux)
+
+
+WRONG = {
+    swapped: r"the children are \(`y`, `x`\)",
+    copying: "unflattening makes another `name`",
+    counting: r"unflattening sets the attributes \('x', 'y', 'name', 'made'\)",
+    forgetting: r"unflattening sets the attributes \('x', 'y'\)",
+    other_type: "unflattening gives a `Sub`",
+    more_children: r"the children are \(`x`, `y`, another object\)",
+}
+
+
+@pytest.mark.parametrize("functions", WRONG, ids=lambda functions: functions.__name__)
+def test_a_wrong_declaration_is_told_with_both_sides_and_a_path(functions: Callable[[Any], Any]) -> None:
+    cls: Any = type("Pair", (), {})
+    jax.tree_util.register_pytree_node(cls, *functions(cls))
+    partax.register_fields(cls, data=("x", "y"), static=("name",))
+    step = partax.filter_jit(lambda tree: jax.tree.leaves(tree)[0])
+    for _ in range(2):
+        with pytest.raises(TypeError, match=WRONG[functions]) as found:
+            step([pair(cls, name="".join(("long", " name")))])
+        message = str(found.value)
+        assert message.startswith("`tree[0]`: ")
+        assert "data=('x', 'y') and static=('name',)" in message
+
+
+def test_what_the_functions_raise_is_raised_with_a_path() -> None:
+    cls: Any = type("Pair", (), {})
+
+    def unflatten(*_: Any) -> Any:
+        raise KeyError("not today")
+
+    jax.tree_util.register_pytree_node(cls, lambda it: ((it.x,), None), unflatten)
+    partax.register_fields(cls, data=("x",))
+    with pytest.raises(KeyError, match="not today") as found:
+        partax.filter_jit(lambda tree: tree)({"at": made(cls, x=array(1))})
+    assert any("['at']" in note for note in found.value.__notes__)
+
+
+def test_what_cannot_be_declared() -> None:
+    cls = declared(declare=False)
+    with pytest.raises(TypeError, match="expected a tuple of names"):
+        partax.register_fields(cls, data="xy")
+    with pytest.raises(TypeError, match="expected a tuple of names"):
+        partax.register_fields(cls, data=(1,))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected each once"):
+        partax.register_fields(cls, data=("x", "y"), static=("x",))
+    with pytest.raises(TypeError, match="expected a class"):
+        partax.register_fields(pair(cls), data=("x",))
+    with pytest.raises(TypeError, match="register_pytree_node"):
+        partax.register_fields(type("Unknown", (), {}), data=("x",))
+    with pytest.raises(TypeError, match="partax reads itself"):
+        partax.register_fields(dict, data=())
+    with pytest.raises(TypeError, match="partax reads itself"):
+        partax.register_fields(jax.tree_util.Partial, data=("args",))
+    cls.x = property(lambda self: 3)
+    with pytest.raises(TypeError, match="found `x` of `Pair` elsewhere"):
+        partax.register_fields(cls, data=("x", "y"), static=("name",))
+
+
+def test_once_is_for_good() -> None:
+    cls = declared()
+    partax.register_fields(cls, data=["x", "y"], static=["name"])
+    with pytest.raises(ValueError, match=r"expected what was said before: data=\('x', 'y'\)"):
+        partax.register_fields(cls, data=("y", "x"), static=("name",))
+    LOG.clear()
+    partax.filter_jit(lambda tree: tree)(pair(cls))
+    assert LOG
+
+
+@pytest.mark.parametrize("as_result", [False, True])
+def test_a_class_that_a_wrapper_knows_is_read_anew(as_result: bool) -> None:
+    cls = declared(declare=False)
+    traces: list[Any] = []
+
+    @partax.filter_jit
+    def step(tree: Any) -> Any:
+        traces.append(1)
+        return pair(cls) if as_result else tree
+
+    argument = array(1) if as_result else pair(cls)
+    step(argument)
+    LOG.clear()
+    step(argument)
+    assert LOG
+    partax.register_fields(cls, data=("x", "y"), static=("name",))
+    assert type(step(argument)) is (cls if as_result else type(argument))
+    LOG.clear()
+    step(argument)
+    step(argument)
+    if not as_result:
+        assert LOG == []
+        assert len(traces) == 2
+
+
+def test_a_subclass_is_another_class() -> None:
+    cls = declared()
+    sub: Any = type("Sub", (cls,), {})
+    step = partax.filter_jit(lambda tree: tree)
+    obj = made(sub, x=1, y=2, name="a")
+    assert step(obj) is obj, "a leaf"
+    jax.tree_util.register_pytree_node(
+        sub, lambda it: ((it.y,), None), lambda aux, children: made(sub, y=children[0], x=0, name="sub")
+    )
+    assert step(obj).x == 0
+    assert _core.node_kind(obj) == "registered"
+
+
+def test_statics_without_a_hash_are_compared_as_aux_data_is() -> None:
+    class Odd:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __init__(self, value: int):
+            self.value = value
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Odd) and self.value == other.value
+
+    cls = declared()
+    traces: list[int] = []
+
+    @partax.filter_jit
+    def step(tree: Any) -> Any:
+        traces.append(tree.name.value)
+        return tree.x
+
+    for value in (1, 1, 2, 1):
+        step(pair(cls, name=Odd(value)))
+    assert traces == [1, 2]
+    listed = [1]
+    step = partax.filter_jit(lambda tree: (traces.append(len(tree.name)), tree)[1])
+    obj = pair(cls, name=listed)
+    step(obj)
+    listed.append(2)
+    assert step(obj).name == [1, 2]
+    assert traces[2:] == [1, 2]
+
+
+def test_values_of_instances_are_not_kept() -> None:
+    class Held:
+        pass
+
+    cls = declared()
+    step = partax.filter_jit(lambda tree: tree.x)
+    held = Held()
+    obj = pair(cls, name=held)
+    step(obj)
+    gone = weakref.ref(held), weakref.ref(obj)
+    del held, obj
+    gc.collect()
+    assert gone[0]() is None and gone[1]() is None
+
+
+def test_threads_meet_a_class_at_once() -> None:
+    cls = declared()
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    start = threading.Barrier(4)
+    errors: list[BaseException] = []
+
+    def work(i: int) -> None:
+        try:
+            start.wait()
+            for _ in range(50):
+                np.testing.assert_array_equal(step(pair(cls, i)).x, array(2) * i + 1)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
