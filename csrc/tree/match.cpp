@@ -4,6 +4,7 @@
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "tree/array_children.h"
 #include "tree/child_rows.h"
 #include "tree/dictionary_reader.h"
 #include "tree/equinox.h"
@@ -25,6 +26,7 @@ class Matcher {
         identity_(spec.identity.data()),
         leaves_(leaves),
         reader_(spec, leaves),
+        array_children_(spec, leaves, reader_),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
         abstract_(abstract),
         rule_(rule) {}
@@ -106,92 +108,11 @@ class Matcher {
     }
     const Ref owned = Ref::borrow(object);
     if (node.comes_back) leaves_.keep_node(at_, object);
-    if (node.only_leaves && children_are_leaves(node, object)) {
+    if (node.only_leaves && array_children_.read(node, object)) {
       ++at_;
       return took_leaves(node);
     }
     return walk(object);
-  }
-
-  // Most nodes of a model have nothing but arrays below them. Writes these to the end of the buffer, in one pass that
-  // runs no Python, where all else is identical; false where it is not, or the node is of another family.
-  bool children_are_leaves(const Node& node, PyObject* object) {
-    if (Py_TYPE(object) != node.info->type) return false;
-    switch (node.kind) {
-      case Kind::kTuple:
-      case Kind::kNamedTuple:
-        return PyTuple_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) &&
-               items_are_leaves(reinterpret_cast<PyTupleObject*>(object)->ob_item, node.arity);
-      case Kind::kList:
-        return PyList_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) &&
-               items_are_leaves(reinterpret_cast<PyListObject*>(object)->ob_item, node.arity);
-      case Kind::kDict:
-        return PyDict_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity) && values_are_leaves(node, object);
-      case Kind::kModule:
-      case Kind::kDataclass:
-      case Kind::kDeclared:
-        return !node.has_wrapper_fields && fields_are_leaves(node, object);
-      case Kind::kEntries:
-        return entries_are_leaves(node, object);
-      default:
-        return false;
-    }
-  }
-
-  bool items_are_leaves(PyObject* const* items, std::size_t count) {
-    PyObject** const leaves = leaves_.end();
-    for (std::size_t i = 0; i < count; ++i) {
-      if (Py_TYPE(items[i]) != array_type_) return false;
-      leaves[i] = items[i];
-    }
-    return true;
-  }
-
-  bool values_are_leaves(const Node& node, PyObject* object) {
-    PyObject** const leaves = leaves_.end();
-    PyTypeObject* const array_type = array_type_;
-    return reader_.visit_identical(object, first_key(node), node.arity, [=](std::size_t place, PyObject* value) {
-      leaves[place] = value;
-      return Py_TYPE(value) == array_type;
-    });
-  }
-
-  bool fields_are_leaves(const Node& node, PyObject* object) {
-    const std::size_t children = node.arity;
-    PyObject** const leaves = leaves_.end();
-    PyObject* const* const statics = identity_ + node.first_static - children;
-    PyTypeObject* const array_type = array_type_;
-    return FieldReader(object, *node.info).visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
-      if (field >= children) return value == statics[field];
-      leaves[field] = value;
-      return Py_TYPE(value) == array_type;
-    });
-  }
-
-  bool entries_are_leaves(const Node& node, PyObject* object) {
-    const Layout& layout = *node.info->layout;
-    const EntryPlaces at(node);
-    PyObject** leaves = leaves_.end();
-    for (const Slot& slot : layout.children) {
-      PyObject* value = slot.of(object);
-      if (value == nullptr || Py_TYPE(value) != array_type_) return false;
-      *leaves++ = value;
-    }
-    PyObject* const* statics = identity_ + node.first_static;
-    for (const Slot& slot : layout.statics) {
-      if (slot.of(object) != *statics++) return false;
-    }
-    if (layout.dictionary == Layout::Dictionary::kNone) return true;
-    Ref own;
-    PyObject* dict = layout.entries_of(object, own);
-    PyTypeObject* const array_type = array_type_;
-    const std::size_t children = at.children;
-    return dict != nullptr &&
-           reader_.visit_identical(dict, at.keys, node.entries, [=](std::size_t place, PyObject* value) {
-             if (place >= children) return value == statics[place - children];
-             leaves[place] = value;
-             return Py_TYPE(value) == array_type;
-           });
   }
 
   bool took_leaves(const Node& node) {
@@ -246,7 +167,7 @@ class Matcher {
       return dict_by_keys(node, object);
     }
     if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
-    if (node.only_leaves && values_are_leaves(node, object)) return took_leaves(node);
+    if (node.only_leaves && array_children_.values_are_leaves(node, object)) return took_leaves(node);
     HeldValues items(node.arity);
     PyObject** const to_fill = items.to_fill();
     const auto put = [=](std::size_t place, PyObject* value) { return (to_fill[place] = value) != nullptr; };
@@ -369,6 +290,7 @@ class Matcher {
   PyObject* const* identity_;
   LeafBuffer& leaves_;
   DictionaryReader reader_;
+  ArrayChildren array_children_;
   PyTypeObject* array_type_;
   bool abstract_;
   const DynamicRule* rule_;
