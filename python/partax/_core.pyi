@@ -168,6 +168,13 @@ def broadcast_prefix(
 ) -> list[tuple[Any, Any]]: ...
 
 @final
+class GraphSpec:
+    """Where a tree has objects that are known by identity."""
+
+    def __new__(cls, tree: object) -> Self: ...
+    def objects(self, tree: object, /) -> list[Any] | None: ...
+
+@final
 class FlatSpec:
     """The structure of a tree whose leaves are in dictionaries."""
 
