@@ -148,9 +148,11 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   const std::vector<Ref> values = rebuild_call(spec, tracers);
   const bool has_callable = frame->call.has_callable();
   PyObject* callable = has_callable ? values[0].get() : frame->function;
+  const Ref watched = call_python("partax._jit.lost_changes", "watch", callable, tuple_of(std::vector<Ref>(values)));
   frame->in_body = true;
   const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
   frame->in_body = false;
+  call_python("partax._jit.lost_changes", "refuse_lost", watched, result);
   each_static_part(*frame, spec, observe);
   Ref node;
   std::shared_ptr<const TraceOutput> output;

@@ -1,0 +1,101 @@
+"""Changes of nnx objects by a function of plain filter_jit, which the caller's objects would not see."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+
+from partax import _core
+from partax._jit.parameters import value_names
+
+_STATE = "_pytree__state"  # the trace that an object was made in
+
+
+class _Seen(NamedTuple):
+    """An nnx object that a traced function was given.
+
+    Attributes:
+      path: where.
+      value: the object.
+      contents: what it consisted of.
+    """
+
+    path: str
+    value: Any
+    contents: dict[str, Any]
+
+
+def watch(fun: Callable[..., Any], values: tuple[Any, ...]) -> list[_Seen] | None:
+    """Remembers the nnx objects that are given to a function. Called by the native wrapper, in a trace.
+
+    Args:
+      fun: the function.
+      values: of the call, with tracers.
+
+    Returns:
+      What `refuse_lost` takes.
+    """
+    nnx: Any = sys.modules.get("flax.nnx")
+    if not hasattr(nnx, "Pytree") or getattr(type(fun), "changes_arguments", False):
+        return None
+    names = value_names(_core.call_shape())
+    return [
+        _Seen(path, it, _contents(it))
+        for name, value in zip(names, values, strict=True)
+        for path, it in _objects(nnx, value, name)
+    ]
+
+
+def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
+    """Raises if the function has changed an nnx object and does not return the change. Called by the native wrapper.
+
+    Args:
+      watched: of `watch`.
+      result: of the function.
+    """
+    if not watched:
+        return
+    returned = set(map(id, jax.tree.leaves(result)))
+    returned |= {id(it) for _, it in _objects(sys.modules["flax.nnx"], result, "")}
+    for path, it, before in watched:
+        if id(it) in returned:
+            continue
+        now = _contents(it)
+        for name in (*now, *(before.keys() - now.keys())):
+            if name in before and name in now and _is_same(before[name], now[name]):
+                continue
+            if name == "_raw_value" and {id(leaf) for leaf in jax.tree.leaves(now[name])} <= returned:
+                continue
+            where = path if name == "_raw_value" else f"{path}.{name}"
+            raise ValueError(
+                f"`{where}`: the function has changed this of an nnx object, and the caller's would stay as it is; use "
+                "`partax.nnx.jit`, which changes the caller's objects in place, or return the object"
+            )
+
+
+def _contents(it: Any) -> dict[str, Any]:
+    if hasattr(type(it), "_raw_value"):
+        return {"_raw_value": it._raw_value, **it._var_metadata}
+    return {name: value for name, value in vars(it).items() if name not in (_STATE, "_pytree__nodes")}
+
+
+def _is_same(before: Any, now: Any) -> bool:
+    return before is now or (_core.node_kind(now) == "static_leaf" and _core.static_equal(before, now))
+
+
+def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The nnx objects in a tree, but not those in a State, which is what a function may change."""
+
+    def is_leaf(it: Any) -> bool:
+        return issubclass(type(it), (nnx.Variable, nnx.Pytree, nnx.State))
+
+    for keys, leaf in jax.tree_util.tree_flatten_with_path(value, is_leaf=is_leaf)[0]:
+        if not is_leaf(leaf) or issubclass(type(leaf), nnx.State):
+            continue
+        here = path + jax.tree_util.keystr(keys)
+        yield here, leaf
+        if issubclass(type(leaf), nnx.Pytree):
+            is_list = issubclass(type(leaf), nnx.List)
+            for name in sorted(vars(leaf).keys() - {_STATE}):
+                yield from _objects(nnx, vars(leaf)[name], f"{here}[{name}]" if is_list else f"{here}.{name}")
