@@ -32,6 +32,7 @@ from partax._partition.partition import apply_updates, combine, filter, partitio
 
 if _TYPE_CHECKING:
     from partax import debug as debug
+    from partax import nnx as nnx
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
@@ -101,12 +102,12 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     """What few programs need is imported when it is asked for."""
-    if name == "debug":
-        return _import_module("partax.debug")
+    if name in ("debug", "nnx"):
+        return _import_module(f"partax.{name}")
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "debug"})
+    return sorted({*globals(), *__all__, "debug", "nnx"})

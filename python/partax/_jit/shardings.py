@@ -15,15 +15,20 @@ from partax._jit.parameters import option_names, value_names
 from partax._tree.array_text import array_text
 
 
-def _is_sharding_leaf(prefix: Any) -> bool:
+def is_sharding_leaf(prefix: Any) -> bool:
+    """Whether a part of a prefix is one sharding, for all that stands there."""
     return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
 
 
 def array_shardings(
     prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = is_traced_array
 ) -> list[Any]:
-    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
-    pairs = _core.broadcast_prefix(prefix, tree, _is_sharding_leaf, option, root)
+    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none.
+
+    The prefix may be a function that makes it from the tree.
+    """
+    prefix = prefix(tree) if callable(prefix) else prefix
+    pairs = _core.broadcast_prefix(prefix, tree, is_sharding_leaf, option, root)
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
@@ -35,7 +40,7 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     first = 1 if has_callable else 0
     traces = [functools.partial(options.traces, own) for own in option_names(call)]
     per_value: list[Any] = [None] * len(values)
-    if isinstance(prefix, tuple) and not _is_sharding_leaf(prefix):
+    if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
         given = list(prefix)
         if len(given) > len(values) - first:
             raise ValueError(

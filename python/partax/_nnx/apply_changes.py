@@ -1,0 +1,73 @@
+"""Does to the caller's objects what a function has done to those that it was traced with."""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple
+
+from flax.nnx import tracers
+
+from partax._nnx.build_graph import GraphBuilder
+from partax._nnx.errors import refuse_change
+from partax._nnx.graph import REGISTERED, STATE, Variable
+
+
+class Outcome(NamedTuple):
+    """What a traced call gives: trees as `read_graph` makes them, with the objects of the arguments as `Seen`.
+
+    Attributes:
+      result: of the function.
+      values: what attributes are set to.
+      owners: for each of them, whose it is.
+      names: and its name.
+      deleted: owners and names of attributes to delete.
+      refilled: nodes of which nnx knows only how to fill them, and with what.
+      has_objects: whether there is an object in any of these.
+      kept: arrays that must not be donated, since objects keep them.
+    """
+
+    result: Any
+    values: tuple[Any, ...] = ()
+    owners: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    deleted: tuple[tuple[int, str], ...] = ()
+    refilled: tuple[tuple[int, Any], ...] = ()
+    has_objects: bool = False
+    kept: tuple[Any, ...] = ()
+
+
+def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
+    """Changes the objects of a call's arguments. Either all changes are made or, where it raises, none.
+
+    Args:
+      outcome: of the call.
+      objects: as `read_graph` has found them.
+
+    Returns:
+      The result of the call.
+    """
+    result, values, owners, names, deleted, refilled, has_objects, _ = outcome
+    if has_objects:
+        builder = GraphBuilder(objects)
+        values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)
+    if not (owners or deleted or refilled):
+        return result
+    _check_trace(objects, chain(owners, (i for i, _ in deleted), (i for i, _ in refilled)))
+    # One call of C, so that neither an interrupt nor another thread comes between two changes.
+    sets = map(object.__setattr__, [objects[i] for i in owners], names, values)
+    deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
+    deque[None](chain(sets, deletes), 0)
+    for index, contents in refilled:
+        functions = REGISTERED[type(objects[index])]
+        functions.clear(objects[index])
+        functions.init(objects[index], contents.items())
+    return result
+
+
+def _check_trace(objects: list[Any], changed: Iterable[int]) -> None:
+    now = tracers.current_jax_trace()
+    for index in changed:
+        owner = objects[index]
+        state = owner._trace_state if issubclass(type(owner), Variable) else getattr(owner, STATE, None)
+        if state is not None and getattr(state, "_trace_state", state)._jax_trace != now:
+            refuse_change(owner)

@@ -1,0 +1,98 @@
+"""What is refused, as nnx refuses it, and where in the user's trees it is."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, NoReturn
+
+from flax import errors
+from flax.nnx import extract, graphlib
+
+from partax._nnx.graph import is_object, is_valid
+
+
+def refuse_hijax(value: Any) -> NoReturn:
+    """Raises for a Variable that is of a type of jax's own."""
+    raise TypeError(f"found a hijax Variable of type `{value.var_type.__name__}`, expected one with hijax=False")
+
+
+def refuse_foreign(value: Any) -> None:
+    """Raises, as nnx does, for an object of another trace that would be in a result."""
+    if not is_valid(value):
+        extract.check_consistent_aliasing(value, None)
+        raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
+
+
+def refuse_change(value: Any) -> NoReturn:
+    """Raises, as nnx does, where an object of another trace would be changed."""
+    raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
+
+
+def note_argument(error: Exception, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Adds to an error on an nnx object where in the arguments that object is."""
+    refused = _refused(error)
+    path = None if refused is None else _path_of(refused, _named(fun, args, kwargs))
+    if path is not None:
+        error.add_note(f"partax: it is `{path}`")
+
+
+def note_held(error: Exception, fun: Callable[..., Any]) -> None:
+    """Adds to an error on an nnx object that a function holds, and was not given, what the function calls it."""
+    refused = _refused(error)
+    path = None if refused is None else _path_of(refused, _held(error.__traceback__, fun))
+    if path is not None:
+        error.add_note(f"partax: it is `{path}`, which is no argument of `{_name(fun)}`: pass it as one")
+
+
+def _name(fun: Any) -> str:
+    return getattr(fun, "__qualname__", type(fun).__qualname__)
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[dict[str, Any]]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_locals
+        traceback = traceback.tb_next
+
+
+def _refused(error: Exception) -> Any:
+    """The object that a refusal is of: what the innermost function was at work on, as this file and nnx call it."""
+    found = None
+    if "trace level" not in str(error) and "hijax" not in str(error):
+        return found
+    for variables in _frames(error.__traceback__):
+        found = next((variables[name] for name in ("self", "value") if is_object(variables.get(name))), found)
+    return found
+
+
+def _named(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(inspect.signature(fun).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        return {"args": args, **kwargs}
+
+
+def _held(traceback: TracebackType | None, fun: Any) -> dict[str, Any]:
+    """What a function, and those in which it failed, can name: the closest first."""
+    held: dict[str, Any] = {}
+    try:
+        variables = inspect.getclosurevars(fun)
+        held.update({**variables.globals, **variables.nonlocals})
+    except (TypeError, ValueError):
+        pass
+    for variables in _frames(traceback):
+        held.update({name: value for name, value in variables.items() if name not in ("self", "value")})
+    return held
+
+
+def _path_of(target: Any, roots: dict[str, Any]) -> str | None:
+    for name, root in roots.items():
+        if not is_object(root) and not isinstance(root, (list, tuple, dict)):
+            continue
+        for path, value in graphlib.iter_graph(root, graph=True):
+            if value is target:
+                return name + "".join(_step(part) for part in path)
+    return None
+
+
+def _step(part: Any) -> str:
+    return f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part!r}]"

@@ -1,0 +1,172 @@
+"""`flax.nnx.jit` at the speed of `filter_jit`: functions that change the nnx objects in their arguments.
+
+    from partax import nnx as fast
+
+    @fast.jit
+    def train_step(model, optimizer, batch): ...
+
+What the function does to an nnx object of its arguments is done to the caller's own when the call returns: new values
+of Variables, new Variables, attributes set or deleted, submodules replaced, `train()` and `eval()`, the counters of
+`Rngs`. An object that is in two places is one object, in the function and after it; cycles are allowed. A returned
+object that is an argument is that very object. A call that fails or is interrupted changes nothing.
+
+In what it differs from `nnx.jit`, in all of which a program stays what plain Python would do:
+
+- What is no array is static, as in `filter_jit`: strings, functions and numbers in arguments need no
+  `static_argnames`, and a returned string or number comes back as it is. Numbers in Variables and in attributes that
+  are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace.
+- What the function has not changed is not touched: a Variable that holds a Python number or a NumPy array still holds
+  it, and an attribute that holds a plain list still holds that very list. `nnx.jit` writes all of them anew.
+- Static values are compared exactly: 1, True and 1.0 are three keys. `nnx.jit` takes the program of one for the others.
+- A callable nnx object that is compiled itself, `jit(model)`, is an argument: its Variables are traced and changed in
+  place. `nnx.jit` compiles their values in, and goes on using them when they have changed.
+- An object of an outer trace may be an argument, if the function does not change it. `nnx.jit` refuses it.
+- With `graph=False` or `graph_updates=False` (or nnx's own switches for them), changes of Variables are done to the
+  caller's and all others are not, and what `nnx.jit` refuses there is refused.
+
+What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax, which are refused by name; the options
+`device` and `backend`, which jax has given up for shardings; a `StateSharding` that is not the whole entry of an
+argument.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module as _import_module
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+try:
+    _import_module("flax.nnx")
+except ImportError as _error:
+    raise ImportError("partax.nnx needs flax: install the extra `partax[flax]`", name="flax") from _error
+
+from partax._jit.options import DonateMode
+from partax._nnx.jit import NnxJit, Stage
+from partax._nnx.options import made_jit
+
+__all__ = ["NnxJit", "Stage", "jit"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Numbers = int | Sequence[int] | None
+_Names = str | Iterable[str] | None
+
+NnxJit.__module__ = Stage.__module__ = "partax.nnx"  # where users find them
+
+
+@overload
+def jit(
+    fun: Callable[_P, _R],
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: _Numbers = None,
+    static_argnames: _Names = None,
+    donate_argnums: _Numbers = None,
+    donate_argnames: _Names = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    graph: bool | None = None,
+    graph_updates: bool | None = None,
+    donate: DonateMode | Sequence[str] = "none",
+    compiler_options: dict[str, Any] | None = None,
+    cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
+) -> NnxJit[_P, _R]: ...
+@overload
+def jit(
+    fun: None = None,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: _Numbers = None,
+    static_argnames: _Names = None,
+    donate_argnums: _Numbers = None,
+    donate_argnames: _Names = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    graph: bool | None = None,
+    graph_updates: bool | None = None,
+    donate: DonateMode | Sequence[str] = "none",
+    compiler_options: dict[str, Any] | None = None,
+    cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
+) -> Callable[[Callable[_P, _R]], NnxJit[_P, _R]]: ...
+def jit(
+    fun: Any = None,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: _Numbers = None,
+    static_argnames: _Names = None,
+    donate_argnums: _Numbers = None,
+    donate_argnames: _Names = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    graph: bool | None = None,
+    graph_updates: bool | None = None,
+    donate: DonateMode | Sequence[str] = "none",
+    compiler_options: dict[str, Any] | None = None,
+    cache_size: int = 4096,
+    callables: Literal["structure", "identity"] = "structure",
+    trace: Callable[[Any], bool] | Sequence[str] | None = None,
+    max_traces: int | None = None,
+) -> Any:
+    """`flax.nnx.jit`, with the options of both it and `filter_jit`; the module's docstring has the differences.
+
+    Args:
+      fun: what to compile: a function, a method as its class has it, or a callable nnx object. Without it, a decorator.
+      in_shardings: as of `filter_jit`, or an `nnx.StateSharding` for an argument. A Variable that the function changes
+        keeps its sharding.
+      out_shardings: a pytree prefix of the result.
+      static_argnums: accepted, as all that is no array is static.
+      static_argnames: likewise.
+      donate_argnums: the positions of arguments whose arrays' buffers the call may reuse.
+      donate_argnames: their names. What the function does not change stays alive.
+      keep_unused: as of `filter_jit`.
+      inline: as of `filter_jit`.
+      graph: as of `nnx.jit`, False for tree mode; None for nnx's own switch.
+      graph_updates: likewise.
+      donate: as of `filter_jit`, in place of the two options above.
+      compiler_options: as of `filter_jit`.
+      cache_size: as of `filter_jit`.
+      callables: as of `filter_jit`.
+      trace: as of `filter_jit`.
+      max_traces: as of `filter_jit`.
+
+    Returns:
+      A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
+      `cache_info`, `clear_cache`, `report`.
+
+    Raises:
+      ValueError: `fun` is a bound method; `static_argnames` or `donate_argnames` has a name that is none of an
+        argument; or as of `filter_jit`. When called: the function returns an object of another trace; or in tree mode,
+        an object is in two places.
+      TypeError: as of `filter_jit`.
+      flax.errors.TraceContextError: when called, the function changes an nnx object that is not in its arguments.
+    """
+    if (donate_argnums, donate_argnames) != (None, None) and donate != "none":
+        raise ValueError("found donate beside donate_argnums or donate_argnames, expected one of them")
+
+    def wrap(function: Any) -> Any:
+        return made_jit(
+            function,
+            graph,
+            graph_updates,
+            static=(static_argnums, static_argnames),
+            donated=(donate_argnums, donate_argnames),
+            donate=donate,
+            in_shardings=in_shardings,
+            out_shardings=out_shardings,
+            inline=inline,
+            keep_unused=keep_unused,
+            compiler_options=compiler_options,
+            cache_size=cache_size,
+            callables=callables,
+            trace=trace,
+            max_traces=max_traces,
+        )
+
+    return wrap if fun is None else wrap(fun)

@@ -1,0 +1,412 @@
+"""Guards the promise that partax.nnx.jit does to the caller's objects what nnx.jit does: values, identity, traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from tests.nnx.graphs import Both, both, described
+
+import partax.nnx
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*sow:DeprecationWarning")
+
+
+class Counter(nnx.Module):
+    def __init__(self) -> None:
+        self.count = nnx.Variable(jnp.zeros((), jnp.int32))
+        self.other = nnx.Param(jnp.arange(3.0))
+        self.name = "counter"
+
+
+class Net(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.first = nnx.Linear(4, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.layers = nnx.List([nnx.Linear(8, 8, rngs=rngs) for _ in range(2)])
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = self.drop(self.norm(self.first(x)))
+        for layer in self.layers:
+            x = nnx.relu(layer(x))
+        self.sow(nnx.Intermediate, "hidden", x)
+        return x
+
+
+def test_a_value_of_a_variable() -> None:
+    def step(model: Counter) -> None:
+        model.count[...] += 1
+
+    pair = both(step, Counter(), traces=1)
+    assert pair.ours[0].count[...] == 3
+
+
+def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
+    def step(model: Net, x: jax.Array) -> jax.Array:
+        return model(x).sum()
+
+    pair = Both(step, Net(nnx.Rngs(0)), jnp.ones((2, 4)))
+    for _ in range(3):
+        pair.call()
+    assert len(pair.ours[0].hidden.get_value()) == 3
+    for args in pair.args:
+        args[0].eval()
+    pair.call()
+    assert pair.traces[1] <= pair.traces[0]
+
+
+def test_train_and_eval_inside() -> None:
+    def step(model: Net, x: jax.Array) -> jax.Array:
+        model.eval()
+        y = model(x)
+        model.train()
+        model.drop.eval()
+        return nnx.pop(model, nnx.Intermediate), y
+
+    pair = both(step, Net(nnx.Rngs(0)), jnp.ones((2, 4)))
+    assert pair.ours[0].drop.deterministic
+    assert not pair.ours[0].norm.use_running_average
+
+
+def test_optimizer_and_value_and_grad() -> None:
+    def step(model: Net, optimizer: Any, x: jax.Array) -> jax.Array:
+        loss, grads = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+        nnx.pop(model, nnx.Intermediate)
+        optimizer.update(model, grads)
+        return loss
+
+    model = Net(nnx.Rngs(0))
+    both(step, model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param), jnp.ones((2, 4)), traces=1)
+
+
+def test_metrics() -> None:
+    metrics = nnx.MultiMetric(accuracy=nnx.metrics.Accuracy(), loss=nnx.metrics.Average("loss"))
+
+    def step(metrics: Any, logits: jax.Array, labels: jax.Array) -> None:
+        metrics.update(logits=logits, labels=labels, loss=logits.mean())
+
+    pair = both(step, metrics, jnp.eye(3), jnp.arange(3), traces=1)
+    assert pair.ours[0].compute()["accuracy"] == 1.0
+
+
+def test_attributes_set_deleted_and_replaced() -> None:
+    def step(model: Counter, rngs: nnx.Rngs) -> None:
+        model.name = model.name + "!"
+        model.fresh = nnx.Param(model.other[...] * 2)
+        model.layer = nnx.Linear(2, 2, rngs=rngs)
+        model.count = nnx.BatchStat(model.count[...])
+        model.settings = ("a", 1, None)
+        if hasattr(model, "extra"):
+            del model.extra
+
+    model = Counter()
+    model.extra = nnx.Param(jnp.ones(2))
+    pair = Both(step, model, nnx.Rngs(0))
+    for _ in range(3):
+        pair.call()
+    assert pair.ours[0].name == "counter!!!"
+    assert not hasattr(pair.ours[0], "extra")
+    assert pair.traces[1] <= pair.traces[0]
+
+
+def test_metadata_of_a_variable() -> None:
+    def step(model: Counter) -> None:
+        model.other.set_metadata("seen", True)
+        model.count.set_metadata(tag="x")
+
+    model, expected = Counter(), Counter()
+    jitted = partax.nnx.jit(step)
+    for _ in range(3):
+        jitted(model)
+        step(expected)
+        assert described(model) == described(expected)  # in graph mode nnx.jit loses it
+    assert jitted.cache_info().traces == 2
+    assert described(*both(step, Counter(), graph=False).ours) == described(expected)
+
+
+def test_a_hit_makes_new_objects() -> None:
+    def step(model: Counter) -> None:
+        model.fresh = nnx.Param(jnp.ones(2))
+
+    model = Counter()
+    jitted = partax.nnx.jit(step)
+    found = []
+    for _ in range(4):
+        jitted(model)
+        found.append(model.fresh)
+        model.fresh.set_metadata("mark", 1)
+    assert len({id(it) for it in found}) == 4
+    assert jitted.cache_info().traces == 2
+
+
+def test_one_object_in_two_places() -> None:
+    def step(left: Counter, right: Counter, more: dict[str, Any]) -> bool:
+        left.count[...] += 1
+        right.count[...] += 1
+        more["v"][0][...] += 5
+        return left is right, more["v"][0] is left.count
+
+    model = Counter()
+    pair = Both(lambda *a: (step(*a), jnp.zeros(1))[1], model, model, {"v": [model.count]})
+    for _ in range(2):
+        pair.call()
+    assert pair.ours[0].count[...] == 14
+    assert partax.nnx.jit(step)(model, model, {"v": [model.count]}) == (True, True)
+    assert partax.nnx.jit(step)(model, Counter(), {"v": [model.count]}) == (False, True)
+
+
+def test_shared_and_apart_are_two_keys() -> None:
+    def step(left: nnx.Variable, right: nnx.Variable) -> jax.Array:
+        left[...] = left[...] * 2
+        return left[...] + right[...]
+
+    jitted, a, b = partax.nnx.jit(step), nnx.Param(jnp.ones(2)), nnx.Param(jnp.ones(2))
+    assert jitted(a, b)[0] == 3
+    assert jitted(a, a)[0] == 8
+    assert jitted(b, a)[0] == 6
+    assert jitted.cache_info().traces == 2
+
+
+def test_weights_shared_inside_a_model() -> None:
+    class Tied(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.embed = nnx.Embed(5, 4, rngs=rngs)
+            self.head = nnx.Linear(4, 5, use_bias=False, rngs=rngs)
+            self.head.again = self.embed.embedding
+
+    def step(model: Tied) -> None:
+        model.head.again[...] += 1
+
+    pair = both(step, Tied(nnx.Rngs(0)), traces=1)
+    assert pair.ours[0].head.again is pair.ours[0].embed.embedding
+
+
+def test_a_cycle() -> None:
+    class Ring(nnx.Module):
+        def __init__(self) -> None:
+            self.value = nnx.Param(jnp.ones(2))
+            self.me = self
+
+    def step(ring: Ring) -> None:
+        ring.me.me.value[...] += 1
+        ring.pair = nnx.Dict(back=ring)
+
+    pair = both(step, Ring(), traces=2)
+    assert pair.ours[0].pair.back is pair.ours[0]
+
+
+def test_a_returned_object_that_is_an_argument_is_that_very_object() -> None:
+    def step(model: Net, x: jax.Array) -> Any:
+        return {"model": model, "layers": [model.layers[1]], "kernel": model.first.kernel, "y": x + 1}
+
+    model, x = Net(nnx.Rngs(0)), jnp.ones(2)
+    jitted = partax.nnx.jit(step)
+    for _ in range(2):
+        result = jitted(model, x)
+        assert result["model"] is model
+        assert result["layers"][0] is model.layers[1]
+        assert result["kernel"] is model.first.kernel
+    assert jitted.cache_info().hits == 1
+
+
+def test_a_returned_new_module_shares_what_it_shares() -> None:
+    def step(model: Counter, rngs: nnx.Rngs) -> Any:
+        layer = nnx.Linear(2, 2, rngs=rngs)
+        layer.counter = model
+        return layer, [layer.kernel], nnx.Dict(a=layer)
+
+    pair = both(step, Counter(), nnx.Rngs(1), calls=1)
+    layer, (kernel,), holder = pair.call()
+    assert layer.counter is pair.ours[0]
+    assert kernel is layer.kernel
+    assert holder.a is layer
+    assert pair.call()[0] is not layer
+
+
+def test_a_model_made_inside() -> None:
+    @partax.nnx.jit
+    def create(seed: int) -> Net:
+        return Net(nnx.Rngs(seed))
+
+    assert described(create(3)) == described(nnx.jit(lambda: Net(nnx.Rngs(3)))())
+    model = create(3)
+    model.first.kernel[...] += 1  # it may be changed outside
+
+
+def test_swapped_variables_and_values() -> None:
+    def step(a: nnx.Param, b: nnx.Param, model: nnx.Dict) -> None:
+        a[...], b[...] = b[...], a[...]
+        model.x, model.y = model.y, model.x
+
+    pair = both(
+        step, nnx.Param(jnp.ones(2)), nnx.Param(jnp.zeros(2)), nnx.Dict(x=Counter(), y=nnx.Param(1.0)), traces=2
+    )
+    assert isinstance(pair.ours[2].x, nnx.Param)
+
+
+def test_containers_inside_of_objects() -> None:
+    class Holder(nnx.Module):
+        def __init__(self) -> None:
+            self.plain = nnx.data([jnp.ones(2), {"a": nnx.Param(jnp.ones(1))}])
+            self.list = nnx.List([nnx.Param(jnp.zeros(1))])
+            self.dict = nnx.Dict(a=nnx.Param(jnp.zeros(1)))
+            self.sequence = nnx.Sequential(nnx.Linear(1, 1, rngs=nnx.Rngs(0)))
+
+    def step(holder: Holder) -> None:
+        holder.plain.append(holder.plain[0] + 1)
+        holder.plain[1]["a"][...] += 1
+        holder.list.append(nnx.Param(jnp.ones(1)))
+        holder.list[0][...] += 1
+        holder.dict["b"] = nnx.Param(jnp.ones(1))
+
+    pair = both(step, Holder())
+    assert len(pair.ours[0].plain) == 5
+    assert len(pair.ours[0].list) == 4
+
+
+def test_objects_that_are_no_pytrees() -> None:
+    class Plain(nnx.Object):
+        def __init__(self) -> None:
+            self.weight = nnx.Param(jnp.ones(2))
+            self.tag = "a"
+
+    class Opaque(nnx.Module, pytree=False):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+            self.again = inner
+            self.array = jnp.ones(3)
+
+    def step(model: Opaque) -> None:
+        model.inner.weight[...] += 1
+        model.array = model.array * 2
+        model.inner.tag += "b"
+
+    pair = both(step, Opaque(Plain()))
+    assert pair.ours[0].inner is pair.ours[0].again
+    assert pair.ours[0].inner.tag == "abbb"
+
+
+def test_state_and_graphdef() -> None:
+    def step(graphdef: Any, state: Any) -> Any:
+        model = nnx.merge(graphdef, state)
+        model(jnp.ones((2, 4)))
+        return nnx.split(model, nnx.Param, ...)[1:]
+
+    model = Net(nnx.Rngs(0))
+    pair = both(step, *nnx.split(model), traces=1)
+    del pair
+
+
+def test_references() -> None:
+    def step(variable: nnx.Variable, both: dict[str, Any]) -> jax.Array:
+        variable[...] += 1
+        return both["again"][...] * 2
+
+    variable = nnx.Variable(jnp.ones(2), ref=True)
+    jitted = partax.nnx.jit(step)
+    for i in range(3):
+        assert jitted(variable, {"again": variable})[0] == 2 * (2 + i)
+        assert variable[...][0] == 2 + i
+    made = partax.nnx.jit(lambda x: nnx.Variable(x + 1, ref=True))(jnp.ones(2))
+    assert isinstance(made.get_raw_value(), jax.Ref)
+    made[...] += 1
+    assert made[...][0] == 3
+
+
+def test_a_number_in_a_variable_is_traced_and_an_unchanged_one_stays() -> None:
+    class Numbers(nnx.Module):
+        def __init__(self) -> None:
+            self.count = nnx.Variable(0)
+            self.kept = nnx.Variable(2.5)
+            self.array = nnx.Variable(np.ones(2, np.float32))
+            self.data = nnx.data(3)
+
+    def step(model: Numbers) -> None:
+        model.count.set_value(model.count.get_value() + 1)
+
+    pair = both(step, Numbers(), calls=5, traces=1)
+    assert pair.ours[0].kept.get_raw_value() == 2.5
+    assert type(pair.ours[0].kept.get_raw_value()) is float
+    assert type(pair.ours[0].array.get_raw_value()) is np.ndarray
+    assert pair.ours[0].data == 3
+
+
+def test_methods_callables_and_decorators() -> None:
+    class Model(nnx.Module):
+        def __init__(self) -> None:
+            self.count = nnx.Variable(jnp.zeros(()))
+
+        @partax.nnx.jit
+        def step(self, x: jax.Array) -> jax.Array:
+            self.count[...] += 1
+            return x + self.count[...]
+
+        @partax.nnx.jit(static_argnames=("n",), donate_argnames="x")
+        def more(self, x: jax.Array, n: int) -> jax.Array:
+            return x * n
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            self.count[...] += 10
+            return x
+
+    model = Model()
+    assert model.step(jnp.ones(())) == 2
+    assert Model.step(model, jnp.ones(())) == 3
+    assert model.more(jnp.ones(()), n=3) == 3
+    jitted = partax.nnx.jit(model)
+    jitted(jnp.ones(()))
+    jitted(jnp.ones(()))
+    assert model.count[...] == 22
+    assert jitted.cache_info().traces == 1
+    assert model.step.lower(jnp.ones(())).as_text()
+
+
+def test_static_values_are_exact() -> None:
+    def step(model: Counter, n: Any) -> Any:
+        return n, model.setting
+
+    jitted = partax.nnx.jit(step)
+    for value in (1, True, 1.0):
+        model = Counter()
+        model.setting = value
+        n, setting = jitted(model, value)
+        assert type(n) is type(setting) is type(value)
+    assert jitted.cache_info().traces == 3
+
+
+@pytest.mark.parametrize("transform", ["vmap", "scan", "remat", "cond", "grad", "nested"])
+def test_the_rest_of_nnx_inside(transform: str) -> None:
+    def vmap(model: Net, x: jax.Array) -> jax.Array:
+        made = nnx.vmap(lambda key: nnx.Linear(4, 4, rngs=nnx.Rngs(key)))(jax.random.split(jax.random.key(0), 3))
+        model.made = made
+        return nnx.vmap(lambda layer, x: layer(x), in_axes=(0, None))(made, x)
+
+    def scan(model: Net, x: jax.Array) -> jax.Array:
+        @nnx.scan(in_axes=(nnx.Carry, None, 0), out_axes=(nnx.Carry, 0))
+        def body(carry: jax.Array, model: Net, row: jax.Array) -> Any:
+            return carry + 1, model.first(row)
+
+        return body(jnp.zeros(()), model, x)
+
+    def remat(model: Net, x: jax.Array) -> jax.Array:
+        return nnx.remat(lambda model, x: model.norm(model.first(x)))(model, x)
+
+    def cond(model: Net, x: jax.Array) -> jax.Array:
+        def grow(model: Net) -> None:
+            model.first.bias[...] += 1
+
+        return nnx.cond(x.sum() > 0, grow, lambda model: None, model)
+
+    def grad(model: Net, x: jax.Array) -> Any:
+        return nnx.grad(lambda model: model.norm(model.first(x)).sum())(model)
+
+    def nested(model: Net, x: jax.Array) -> Any:
+        return partax.nnx.jit(lambda model, x: model.norm(model.first(x)))(model, x)
+
+    both(locals()[transform], Net(nnx.Rngs(0)), jnp.ones((2, 4)))

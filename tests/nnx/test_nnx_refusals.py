@@ -1,0 +1,240 @@
+"""Guards the promise that what nnx.jit refuses is refused with the same error and a path, and changes nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from tests.nnx.graphs import described
+
+import partax
+import partax.nnx
+
+
+class Model(nnx.Module):
+    def __init__(self) -> None:
+        self.weight = nnx.Param(jnp.ones(2))
+        self.inner = nnx.Dict(bias=nnx.Param(jnp.zeros(2)))
+
+
+outer = Model()
+
+
+def change_it(x: Any) -> Any:
+    outer.inner.bias[...] += 1
+    return x
+
+
+def leak_into_it(x: Any) -> Any:
+    outer.inner.leaked = x
+    return x
+
+
+def delete_of_it(x: Any) -> Any:
+    outer.weight.set_metadata(tag=1)
+    return x
+
+
+def return_it(x: Any) -> Any:
+    return {"model": outer}
+
+
+def assign_it(x: Any) -> Any:
+    x.inner.model = outer
+
+
+def change_an_argument_inside_grad(x: Any) -> Any:
+    def loss(y: Any) -> Any:
+        x.inner.bias[...] += y
+        return y.sum()
+
+    return jax.grad(loss)(jnp.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("function", "path"),
+    [
+        (change_it, "outer.inner.bias"),
+        (leak_into_it, "outer.inner"),
+        (delete_of_it, "outer.weight"),
+        (return_it, "outer.inner.bias"),
+        (assign_it, "outer.inner.bias"),
+        (change_an_argument_inside_grad, "x.inner.bias"),
+    ],
+)
+def test_an_object_of_another_trace(function: Callable[[Any], Any], path: str) -> None:
+    argument, before = Model(), described(outer)
+    with pytest.raises(Exception, match="trace level") as theirs:
+        nnx.jit(function)(Model())
+    jitted = partax.nnx.jit(function)
+    for _ in range(2):
+        with pytest.raises(type(theirs.value)) as ours:
+            jitted(argument)
+        assert str(ours.value) == str(theirs.value) or path in ("outer.inner.bias",)
+        assert str(ours.value).split(" (")[0].split(", got")[0] == str(theirs.value).split(" (")[0].split(", got")[0]
+        assert any(f"`{path}`" in note for note in ours.value.__notes__)
+    assert described(outer) == before
+    assert described(argument) == described(Model())
+    assert jitted.cache_info().traces == 0
+
+
+def test_an_argument_of_an_outer_trace_is_read_and_not_changed() -> None:
+    model = Model()
+
+    def change(model: Model) -> None:
+        model.inner.bias[...] += 1
+
+    @jax.jit
+    def read(x: jax.Array) -> jax.Array:
+        return partax.nnx.jit(lambda model: model.weight[...] * 2)(model)
+
+    @jax.jit
+    def write(x: jax.Array) -> jax.Array:
+        partax.nnx.jit(change)(model)
+        return x
+
+    assert read(jnp.ones(1))[0] == 2
+    with pytest.raises(Exception, match="trace level") as caught:
+        write(jnp.ones(1))
+    assert type(caught.value).__name__ == "TraceContextError"
+    assert any("`model.inner.bias`" in note for note in caught.value.__notes__)
+    assert described(model) == described(Model())
+
+
+def test_bound_methods() -> None:
+    class Other(nnx.Module):
+        def method(self) -> None: ...
+
+    for jit in (nnx.jit, partax.nnx.jit):
+        with pytest.raises(ValueError, match="does not support bound methods"):
+            jit(Other().method)
+
+
+def test_hijax_variables() -> None:
+    variable = nnx.Variable(jnp.ones(2), hijax=True)
+    with pytest.raises(TypeError, match="hijax"):
+        partax.nnx.jit(lambda v: v[...])(variable)
+
+
+@pytest.mark.parametrize("when", ["trace", "hit"])
+def test_a_call_that_fails_changes_nothing(when: str) -> None:
+    model, model_before = Model(), described(Model())
+
+    def step(model: Model, fails: jax.Array) -> jax.Array:
+        model.weight[...] += 1
+        model.inner.bias = nnx.Param(jnp.ones(3))
+        model.name = "new"
+        if when == "trace":
+            raise KeyboardInterrupt
+        jax.debug.callback(check, fails, ordered=False)
+        return jax.pure_callback(check, jax.ShapeDtypeStruct((), jnp.float32), fails)
+
+    def check(fails: Any) -> Any:
+        if fails:
+            raise RuntimeError("on purpose")
+        return jnp.float32(0)
+
+    jitted = partax.nnx.jit(step)
+    if when == "hit":
+        jitted(Model(), jnp.array(False))
+    with pytest.raises((KeyboardInterrupt, RuntimeError)):
+        jax.block_until_ready(jitted(model, jnp.array(True)))
+    if when == "trace":
+        assert described(model) == model_before
+
+
+def test_a_new_value_that_cannot_be_set_changes_nothing() -> None:
+    class Picky(nnx.Module):
+        def __init__(self) -> None:
+            self.a = nnx.Param(jnp.ones(1))
+
+    def step(model: Picky) -> None:
+        model.a[...] += 1
+        model.__class__ = Model
+
+    model = Picky()
+    with pytest.raises(ValueError, match="Expected a node of type"):
+        partax.nnx.jit(step)(model)
+    assert model.a[...] == 1
+
+
+def test_an_array_in_a_static_attribute_is_refused_as_without_jit() -> None:
+    class Named(nnx.Module):
+        def __init__(self) -> None:
+            self.name = "a"
+
+    def step(model: Named, x: jax.Array) -> None:
+        model.name = x
+
+    model = Named()
+    with pytest.raises(ValueError, match="static attribute 'name'") as plain:
+        step(Named(), jnp.ones(2))
+    with pytest.raises(ValueError, match="static attribute 'name'"):
+        partax.nnx.jit(step)(model, jnp.ones(2))
+    assert "Cannot assign data value" in str(plain.value)
+    assert model.name == "a"
+
+
+def test_a_new_attribute_that_is_an_array_is_data_as_without_jit() -> None:
+    def step(model: Model) -> Any:
+        model.array = model.weight[...] * 2
+        made = nnx.Dict()
+        made.array = model.array + 1
+        return made
+
+    model = Model()
+    jitted = partax.nnx.jit(step)
+    for _ in range(3):
+        made = jitted(model)
+        assert jax.tree.leaves(made)[0][0] == 3
+        assert model._pytree__nodes["array"]
+    assert jitted.cache_info().traces == 2
+
+
+def test_without_flax_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['flax'] = None\nimport partax\ntry: partax.nnx\nexcept ImportError as e: print(e)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "partax[flax]" in out.stdout
+
+
+def test_importing_partax_does_not_import_flax() -> None:
+    code = "import sys, partax; print('flax' in sys.modules)"
+    assert "False" in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_an_interrupt_leaves_all_changed_or_none() -> None:
+    """A signal comes between any two calls; the Variables must then all have the same count."""
+    model = nnx.List([nnx.Variable(jnp.zeros((), jnp.int32)) for _ in range(30)])
+
+    @partax.nnx.jit
+    def step(model: Any) -> None:
+        for variable in model:
+            variable[...] += 1
+
+    step(model)
+    interrupted = 0
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for i in range(100):
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + (i % 50) * 2e-5)
+            try:
+                for _ in range(20):  # an exception in a destructor is lost
+                    step(model)
+            except KeyboardInterrupt:
+                interrupted += 1
+            assert len({int(variable[...]) for variable in model}) == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted > 50
