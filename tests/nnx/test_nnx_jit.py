@@ -10,9 +10,9 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from tests.nnx.graphs import Both, both, described
 
 import partax.nnx
+from nnx_graphs import Both, both, described
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*sow:DeprecationWarning")
 

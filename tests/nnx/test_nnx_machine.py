@@ -13,9 +13,9 @@ from flax import nnx
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.nnx.graphs import described, is_object
 
 import partax.nnx
+from nnx_graphs import described, is_object
 
 EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "6"))
 STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "10"))

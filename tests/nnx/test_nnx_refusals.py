@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from tests.nnx.graphs import described
 
 import partax
 import partax.nnx
+from nnx_graphs import described
 
 
 class Model(nnx.Module):

@@ -1,0 +1,309 @@
+"""Guards the promise that what Flax's guides do with nnx.jit runs with partax.nnx.jit in its place, with one result.
+
+Each test is named after a page of Flax's documentation, and does in words of its own what that page shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from flax import nnx
+
+import partax.nnx
+from nnx_graphs import both, described
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+class Perceptron(nnx.Module):
+    def __init__(self, inside: int, hidden: int, outside: int, *, rngs: nnx.Rngs):
+        self.first = nnx.Linear(inside, hidden, rngs=rngs)
+        self.drop = nnx.Dropout(0.2, rngs=rngs)
+        self.norm = nnx.BatchNorm(hidden, rngs=rngs)
+        self.last = nnx.Linear(hidden, outside, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.last(nnx.relu(self.drop(self.norm(self.first(x)))))
+
+
+def a_model() -> Perceptron:
+    return Perceptron(3, 8, 2, rngs=nnx.Rngs(0))
+
+
+def a_batch() -> tuple[jax.Array, jax.Array]:
+    return jnp.arange(12.0).reshape(4, 3) / 12, jnp.ones((4, 2))
+
+
+def squared_error(model: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    return ((model(x) - y) ** 2).mean()
+
+
+def train_step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+    loss, gradients = nnx.value_and_grad(squared_error)(model, x, y)
+    optimizer.update(model, gradients)
+    return loss
+
+
+def test_basics() -> None:
+    model = a_model()
+    both(train_step, model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param), *a_batch(), traces=1)
+
+
+def test_basics_random_streams_as_an_argument() -> None:
+    def step(model: Any, rngs: nnx.Rngs, x: jax.Array) -> jax.Array:
+        return nnx.Dropout(0.5)(model(x), rngs=rngs)
+
+    both(step, a_model(), nnx.Rngs(params=0, dropout=1), a_batch()[0], traces=1)
+
+
+def test_basics_scan_over_layers() -> None:
+    class Stack(nnx.Module):
+        def __init__(self) -> None:
+            @nnx.vmap(in_axes=0, out_axes=0)
+            def create(key: jax.Array) -> Perceptron:
+                return Perceptron(3, 4, 3, rngs=nnx.Rngs(key))
+
+            self.layers = create(jax.random.split(jax.random.key(0), 3))
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            @nnx.scan(in_axes=(0, nnx.Carry), out_axes=nnx.Carry)
+            def forward(layer: Perceptron, x: jax.Array) -> jax.Array:
+                return layer(x)
+
+            return forward(self.layers, x)
+
+    both(lambda model, x: model(x), Stack(), a_batch()[0], traces=1)
+
+
+def test_mnist_tutorial() -> None:
+    class Network(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.conv = nnx.Conv(1, 4, kernel_size=(3, 3), rngs=rngs)
+            self.norm = nnx.BatchNorm(4, rngs=rngs)
+            self.head = nnx.Linear(16, 3, rngs=rngs)
+            self.drop = nnx.Dropout(0.1)
+
+        def __call__(self, x: jax.Array, rngs: nnx.Rngs | None) -> jax.Array:
+            x = nnx.avg_pool(nnx.relu(self.norm(self.conv(x))), window_shape=(2, 2), strides=(2, 2))
+            return self.head(self.drop(x.reshape(x.shape[0], -1), rngs=rngs))
+
+    def loss_of(model: Network, batch: Any, rngs: nnx.Rngs | None) -> Any:
+        logits = model(batch["image"], rngs)
+        return optax.softmax_cross_entropy_with_integer_labels(logits=logits, labels=batch["label"]).mean(), logits
+
+    def train(model: Network, optimizer: Any, metrics: Any, rngs: nnx.Rngs, batch: Any) -> None:
+        (loss, logits), gradients = nnx.value_and_grad(loss_of, has_aux=True)(model, batch, rngs)
+        metrics.update(loss=loss, logits=logits, labels=batch["label"])
+        optimizer.update(model, gradients)
+
+    def evaluate(model: Network, metrics: Any, batch: Any) -> None:
+        loss, logits = loss_of(model, batch, None)
+        metrics.update(loss=loss, logits=logits, labels=batch["label"])
+
+    def predict(model: Network, batch: Any) -> jax.Array:
+        return model(batch["image"], None).argmax(axis=1)
+
+    def metrics() -> Any:
+        return nnx.MultiMetric(accuracy=nnx.metrics.Accuracy(), loss=nnx.metrics.Average("loss"))
+
+    batch = {"image": jnp.linspace(0, 1, 2 * 16).reshape(2, 4, 4, 1), "label": jnp.array([0, 2])}
+    model = Network(nnx.Rngs(0))
+    both(train, model, nnx.Optimizer(model, optax.adamw(1e-2), wrt=nnx.Param), metrics(), nnx.Rngs(1), batch, traces=1)
+    seen = nnx.view(Network(nnx.Rngs(0)), deterministic=True, use_running_average=True)
+    both(evaluate, seen, metrics(), batch, traces=1)
+    both(predict, seen, batch, traces=1)
+
+
+def test_view_guide() -> None:
+    model, (x, y) = a_model(), a_batch()
+    optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+    training, testing = nnx.view(model, deterministic=False), nnx.view(model, deterministic=True)
+    step, evaluate = partax.nnx.jit(train_step), partax.nnx.jit(squared_error)
+    before = evaluate(testing, x, y)
+    for _ in range(20):
+        step(training, optimizer, x, y)
+    assert evaluate(testing, x, y) < before
+    assert evaluate.cache_info().traces == step.cache_info().traces == 1
+
+
+def test_performance_guide() -> None:
+    def step(model: Any, optimizer: Any, metrics: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        loss = train_step(model, optimizer, x, y)
+        metrics.update(loss=loss)
+        return loss
+
+    model = a_model()
+    optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+    both(step, model, optimizer, nnx.MultiMetric(loss=nnx.metrics.Average("loss")), *a_batch(), traces=1)
+
+
+def test_surgery_guide_partial_initialization() -> None:
+    def initialize(old: Any, rngs: nnx.Rngs) -> Any:
+        model = Perceptron(3, 8, 2, rngs=rngs)
+        model.first = nnx.LoRALinear(3, 8, lora_rank=2, rngs=rngs)
+        nnx.update(model, old)
+        return model
+
+    old = nnx.state(a_model(), nnx.Param)
+    pair = both(initialize, old, nnx.Rngs(42), traces=1)
+    assert type(pair.call().first) is nnx.LoRALinear
+    given = nnx.state(a_model(), nnx.Param)
+    kernel = given["last"]["kernel"].get_raw_value()
+    model = partax.nnx.jit(initialize, donate_argnums=0)(given, nnx.Rngs(42))
+    assert model.last.kernel.get_raw_value() is kernel  # what comes back as it came is not copied
+
+
+def test_randomness_guide_tree_mode() -> None:
+    class Cell(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.linear = nnx.Linear(6, 3, rngs=rngs)
+            self.drop = nnx.Dropout(0.5, rngs=rngs, rng_collection="recurrent")
+
+        def __call__(self, h: jax.Array, x: jax.Array) -> Any:
+            y = self.linear(jnp.concatenate([self.drop(h), x], axis=-1))
+            return y, y
+
+    def forward(cell: Cell, x: jax.Array) -> jax.Array:
+        each = nnx.with_rngs(cell, broadcast=x.shape[1], graph=False)
+        axes = nnx.prefix(each, {"recurrent": 0, ...: None}, graph=False)
+
+        @nnx.scan(in_axes=(axes, nnx.Carry, 1), out_axes=(nnx.Carry, 1), graph=False)
+        def unroll(cell: Cell, h: jax.Array, x: jax.Array) -> Any:
+            return cell(h, x)
+
+        return unroll(each, jnp.zeros((2, 3)), x)[1]
+
+    both(forward, Cell(nnx.Rngs(0, recurrent=1)), jnp.ones((2, 4, 3)), traces=1, graph=False)
+
+
+def test_pytree_guide_shared_references() -> None:
+    class Pair(nnx.Pytree):
+        def __init__(self) -> None:
+            self.left = self.right = nnx.Dict(a=nnx.Param(jnp.ones(2)))
+
+    pair = both(lambda pair: pair, Pair(), traces=1)
+    assert pair.call() is pair.ours[0]
+    assert pair.ours[0].left is pair.ours[0].right
+
+
+def test_pytree_guide_registration_turned_off() -> None:
+    class Loose(nnx.Pytree, pytree=False):
+        def __init__(self) -> None:
+            self.a = [jnp.ones(()), 2 * jnp.ones(())]
+            self.b = "text"
+
+    def double(it: Loose) -> None:
+        it.a = [x * 2 for x in it.a]
+        it.b *= 2
+
+    pair = both(double, Loose())
+    assert pair.ours[0].b == "text" * 8
+    assert pair.ours[0].a[1] == 16
+
+
+def test_transforms_guide_jax_grad_inside() -> None:
+    def step(model: Any, x: jax.Array, y: jax.Array) -> None:
+        def loss(graphdef: Any, state: Any) -> jax.Array:
+            return squared_error(nnx.merge(graphdef, state), x, y)
+
+        gradients = jax.grad(loss, 1, allow_int=True)(
+            *nnx.split(model, nnx.Param, ...)[:1], nnx.state(model, nnx.Param)
+        )
+        parameters = jax.tree.map(lambda p, g: p - 0.1 * g, nnx.state(model, nnx.Param), gradients)
+        nnx.update(model, parameters)
+
+    both(step, nnx.Linear(3, 2, rngs=nnx.Rngs(0)), *a_batch(), traces=1)
+
+
+def test_transforms_guide_a_captured_counter() -> None:
+    class Counter(nnx.Module):
+        def __init__(self) -> None:
+            self.count = nnx.Param(jnp.array(0))
+
+    counter = Counter()
+
+    @partax.nnx.jit
+    def double(x: jax.Array) -> jax.Array:
+        counter.count[...] += jnp.array(1)
+        return 2 * x
+
+    with pytest.raises(Exception, match="different trace level") as caught:
+        double(jnp.ones(1))
+    assert "`counter.count`" in "".join(caught.value.__notes__)
+
+
+def test_cookbook_moving_average() -> None:
+    class Average(nnx.Pytree):
+        def __init__(self, model: Any, decay: float):
+            self.decay = decay
+            self.parameters = nnx.data(jax.tree.map(jnp.copy, nnx.state(model, nnx.Param)))
+
+        def update(self, model: Any) -> None:
+            new = nnx.state(model, nnx.Param)
+            self.parameters = jax.tree.map(lambda a, b: self.decay * a + (1 - self.decay) * b, self.parameters, new)
+
+    def step(model: Any, optimizer: Any, average: Average, x: jax.Array, y: jax.Array) -> None:
+        train_step(model, optimizer, x, y)
+        average.update(model)
+
+    model = a_model()
+    optimizer = nnx.Optimizer(model, optax.sgd(1e-2), wrt=nnx.Param)
+    both(step, model, optimizer, Average(model, 0.5), *a_batch())
+
+
+def test_cookbook_low_rank_adaptation_and_accumulation() -> None:
+    model = a_model()
+    model.first = nnx.LoRALinear(3, 8, lora_rank=2, rngs=nnx.Rngs(1))
+    transform = optax.MultiSteps(optax.adam(1e-2), 2)
+
+    def step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        on = nnx.DiffState(0, nnx.LoRAParam)
+        loss, gradients = nnx.value_and_grad(squared_error, argnums=on)(model, x, y)
+        optimizer.update(model, gradients)
+        return loss
+
+    both(step, model, nnx.Optimizer(model, transform, wrt=nnx.LoRAParam), *a_batch(), traces=1)
+
+
+def test_extracting_intermediates_guide() -> None:
+    class Sower(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.linear = nnx.Linear(3, 2, rngs=rngs)
+
+        def __call__(self, x: jax.Array) -> jax.Array:
+            x = self.linear(x)
+            self.sow(nnx.Intermediate, "features", x)
+            return x
+
+    def step(model: Sower, x: jax.Array) -> Any:
+        y, found = nnx.capture(model, nnx.Intermediate)(x)
+        return y, found
+
+    both(step, Sower(nnx.Rngs(0)), a_batch()[0], traces=1)
+
+
+def test_bridge_guide() -> None:
+    from flax import linen
+    from flax.nnx import bridge
+
+    def create(x: jax.Array) -> Any:
+        return bridge.lazy_init(bridge.ToNNX(linen.Dense(4), rngs=nnx.Rngs(0)), x)
+
+    x = a_batch()[0]
+    made = partax.nnx.jit(create)(x)
+    assert described(nnx.state(made)) == described(nnx.state(nnx.jit(create)(x)))
+    both(lambda model, x: model(x), made, x, traces=1)
+
+
+def test_eager_sharding_and_functional_style() -> None:
+    def step(graphdef: Any, state: Any, x: jax.Array) -> Any:
+        model = nnx.merge(graphdef, state)
+        y = model(x)
+        return nnx.state(model), y
+
+    graphdef, state = nnx.split(a_model())
+    both(step, graphdef, state, a_batch()[0], traces=1)

@@ -1,0 +1,252 @@
+"""Guards the promise that partax.nnx.jit has the options of nnx.jit and of filter_jit, from donation to limits."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+import partax
+import partax.nnx
+from nnx_graphs import both, described
+
+
+class Model(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.layer = nnx.Linear(4, 4, rngs=rngs)
+        self.frozen = nnx.Variable(jnp.ones((4, 4)))
+        self.count = nnx.Variable(jnp.zeros(()))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        self.count[...] += 1
+        return self.layer(x) @ self.frozen[...]
+
+
+def step(model: Model, x: jax.Array) -> jax.Array:
+    model.layer.kernel[...] -= 0.5
+    return model(x)
+
+
+def test_an_unchanged_variable_is_not_a_result_of_the_program() -> None:
+    model, x = Model(nnx.Rngs(0)), jnp.ones((2, 4))
+    jitted = partax.nnx.jit(step)
+    frozen, bias = model.frozen.get_raw_value(), model.layer.bias.get_raw_value()
+    outputs = jax.tree.leaves(jitted.trace(model, x).jaxpr.jaxpr.outvars)
+    assert len(outputs) == 3  # the kernel, the count, the result
+    jitted(model, x)
+    assert model.frozen.get_raw_value() is frozen
+    assert model.layer.bias.get_raw_value() is bias
+
+
+def test_a_call_that_changes_nothing_has_no_results() -> None:
+    model = Model(nnx.Rngs(0))
+    outputs = partax.nnx.jit(lambda model: None).trace(model).jaxpr.jaxpr.outvars
+    assert list(outputs) == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"donate_argnames": "model"}, {"donate_argnums": 0}, {"donate": ("model",)}, {"donate": "all"}]
+)
+def test_donation_keeps_what_stays(options: dict[str, Any]) -> None:
+    model, expected, x = Model(nnx.Rngs(0)), Model(nnx.Rngs(0)), jnp.ones((2, 4))
+    jitted = partax.nnx.jit(step, **options)
+    plain = partax.nnx.jit(step)
+    for _ in range(3):
+        kernel, frozen = model.layer.kernel.get_raw_value(), model.frozen.get_raw_value()
+        jitted(model, jnp.array(x))
+        plain(expected, x)
+        assert kernel.is_deleted()
+        assert model.frozen.get_raw_value() is frozen
+        assert described(model) == described(expected)
+    assert jitted.cache_info().traces == 1
+
+
+def test_a_donated_value_that_is_returned_and_kept() -> None:
+    jitted = partax.nnx.jit(lambda v: v[...], donate="all")
+    variable = nnx.Param(jnp.ones(2))
+    for _ in range(3):
+        assert jitted(variable) is variable.get_raw_value()
+
+
+def test_names_of_options_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"found 'nodel' in donate_argnames.*model, x"):
+        partax.nnx.jit(step, donate_argnames="nodel")
+    with pytest.raises(ValueError, match="found 'n' in static_argnames"):
+        partax.nnx.jit(step, static_argnames=("n",))
+    with pytest.raises(ValueError, match="found 2 in donate_argnums"):
+        partax.nnx.jit(step, donate_argnums=2)
+    with pytest.raises(ValueError, match="found donate beside"):
+        partax.nnx.jit(step, donate="all", donate_argnums=0)
+
+
+def test_static_arguments() -> None:
+    def function(model: Model, n: int, mode: str = "a") -> Any:
+        return model.layer.kernel[...] * n, mode
+
+    for options in ({"static_argnums": (1, 2)}, {"static_argnames": ("n", "mode")}):
+        model = Model(nnx.Rngs(0))
+        jitted = partax.nnx.jit(function, **options)
+        value, mode = jitted(model, 3, mode="b")
+        assert mode == "b"
+        assert value[0, 0] == 3 * model.layer.kernel[0, 0]
+        jitted(model, 3, mode="b")
+        jitted(model, 4, mode="b")
+        assert jitted.cache_info().traces == 2
+
+
+@pytest.fixture
+def mesh(devices: list[Any]) -> Mesh:
+    return Mesh(np.array(devices[:2]), ("x",), axis_types=(AxisType.Auto,))
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_changed_variable_keeps_the_sharding_of_its_argument(mesh: Mesh, by_variable: bool) -> None:
+    over, everywhere = NamedSharding(mesh, PartitionSpec("x")), NamedSharding(mesh, PartitionSpec())
+    of_model: Any = (
+        nnx.StateSharding({nnx.PathContains("kernel"): over, ...: everywhere}) if by_variable else everywhere
+    )
+    model = jax.device_put(Model(nnx.Rngs(0)), everywhere)
+    kernel = model.layer.kernel
+    kernel.set_raw_value(jax.device_put(kernel.get_raw_value(), over if by_variable else everywhere))
+
+    def grow(model: Model, x: jax.Array) -> jax.Array:
+        model.layer.kernel[...] = jax.lax.with_sharding_constraint(model.layer.kernel[...] + 1, over)
+        model.count.set_value(jax.lax.with_sharding_constraint(jnp.ones(4), over))
+        return x + 1
+
+    jitted = partax.nnx.jit(grow, in_shardings=(of_model, None), out_shardings=over)
+    for _ in range(3):
+        x = jitted(model, jnp.ones((2, 4)))
+        assert x.sharding.is_equivalent_to(over, 2)
+        assert kernel.get_raw_value().sharding.is_equivalent_to(over if by_variable else everywhere, 2)
+        assert model.count.get_raw_value().sharding.is_equivalent_to(everywhere, 1)
+
+
+def test_shardings_leave_out_static_arguments(mesh: Mesh) -> None:
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    function = lambda n, x: x * n
+    for jit in (nnx.jit, partax.nnx.jit):
+        assert jit(function, in_shardings=(everywhere,), static_argnums=(0,))(2, jnp.ones(2))[0] == 2
+
+
+def test_ahead_of_time() -> None:
+    model, expected, x = Model(nnx.Rngs(0)), Model(nnx.Rngs(0)), jnp.ones((2, 4))
+    jitted = partax.nnx.jit(step)
+    before = described(model)
+    traced = jitted.trace(model, x)
+    lowered = traced.lower()
+    compiled = lowered.compile()
+    assert jitted.eval_shape(model, x).shape == (2, 4)
+    assert described(model) == before
+    assert "stablehlo" in lowered.as_text()
+    assert compiled.memory_analysis() is not None
+    for _ in range(2):
+        assert (compiled(model, x) == jitted(expected, x)).all()
+        assert described(model) == described(expected)
+    model.extra = "static"
+    with pytest.raises(TypeError, match="compile"):
+        compiled(model, x)
+
+
+def test_eval_shape_of_a_result_that_is_an_argument() -> None:
+    model = Model(nnx.Rngs(0))
+    shapes = partax.nnx.jit(lambda model: (model, model.layer.kernel[...] + 1))
+    copy, value = shapes.eval_shape(model)
+    assert copy is not model
+    assert isinstance(value, jax.ShapeDtypeStruct)
+    assert not isinstance(model.layer.kernel.get_raw_value(), jax.ShapeDtypeStruct)
+
+
+def test_explain_report_limits(caplog: pytest.LogCaptureFixture) -> None:
+    jitted = partax.nnx.jit(step, max_traces=2)
+    with partax.explain(), caplog.at_level(logging.WARNING, "partax"):
+        model = Model(nnx.Rngs(0))
+        jitted(model, jnp.ones((2, 4)))
+        jitted(model, jnp.ones((3, 4)))
+    assert "x: float32[2,4] -> float32[3,4]" in caplog.text
+    assert "test_nnx_options.py" in caplog.text
+    assert "step" in caplog.text
+    model.layer.use_bias = "other"
+    with pytest.raises(partax.RetraceError, match=r"layer"):
+        jitted(model, jnp.ones((2, 4)))
+    assert "step" in str(jitted.report())
+    jitted.clear_cache()
+    assert jitted.cache_info().traces == 0
+
+
+def test_a_structure_that_differs_is_explained(caplog: pytest.LogCaptureFixture) -> None:
+    jitted = partax.nnx.jit(lambda model, x: x)
+    with partax.explain(), caplog.at_level(logging.WARNING, "partax"):
+        model = Model(nnx.Rngs(0))
+        jitted(model, jnp.ones(1))
+        model.layer.twin = model.layer.kernel
+        jitted(model, jnp.ones(1))
+    assert "model.layer" in caplog.messages[1]
+
+
+def test_wrappers_of_one_function_share_their_traces() -> None:
+    model = Model(nnx.Rngs(0))
+    first, second = partax.nnx.jit(step), partax.nnx.jit(step)
+    first(model, jnp.ones((2, 4)))
+    second(model, jnp.ones((2, 4)))
+    assert second.cache_info().traces == 1
+
+
+def test_modes_of_nnx() -> None:
+    def function(model: Model) -> None:
+        model.count[...] += 1
+        model.extra = "lost"
+
+    for options in ({"graph": False}, {"graph_updates": False}):
+        pair = both(function, Model(nnx.Rngs(0)), traces=1, **options)
+        assert not hasattr(pair.ours[0], "extra")
+        for bad, arguments in (
+            (lambda model: model, 1),
+            (lambda model: model.count, 1),
+            (lambda a, b: None, 2 if "graph" in options else 0),
+        ):
+            for jit in (nnx.jit, partax.nnx.jit) if arguments else ():
+                with pytest.raises(ValueError, match="Duplicate"):
+                    jit(bad, **options)(*[Model(nnx.Rngs(0))] * arguments)
+    with nnx.set_graph_updates(False):
+        both(function, Model(nnx.Rngs(0)), traces=1)
+
+
+def test_threads() -> None:
+    models = [Model(nnx.Rngs(0)) for _ in range(8)]
+    optimizers = [nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param) for model in models]
+    traces = []
+
+    @partax.nnx.jit
+    def train(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
+        traces.append(1)
+        loss, grads = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+        optimizer.update(model, grads)
+        return loss
+
+    errors: list[BaseException] = []
+
+    def work(i: int) -> None:
+        try:
+            for _ in range(20):
+                train(models[i], optimizers[i], jnp.ones((2, 4)))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors == []
+    assert len(traces) == 1
+    assert all(described(model) == described(models[0]) for model in models)
+    assert models[0].count[...] == 20
