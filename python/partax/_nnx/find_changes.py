@@ -32,7 +32,7 @@ class _Before(NamedTuple):
 
     Attributes:
       value: itself.
-      form: what a container consisted of; None for all else.
+      form: what a container consisted of; None for all else, which is known by identity or as a static value.
       held: what the form knows by identity.
     """
 
@@ -93,13 +93,19 @@ def _form(value: Any) -> tuple[Any, list[Any]]:
 
 
 def _remembered(value: Any) -> _Before:
-    return _Before(value, *_form(value)) if _is_container(value) else _Before(value, None, [])
+    try:
+        return _Before(value, *_form(value)) if _is_container(value) else _Before(value, None, [])
+    except TypeError:  # something in it cannot be compared
+        return _Before(value, None, [])
 
 
 def _differs(before: _Before, value: Any) -> bool:
     if before.form is None:
         return value is not before.value and not _are_equal_statics(before.value, value)
-    return not _is_container(value) or _form(value)[0] != before.form
+    try:
+        return not _is_container(value) or _form(value)[0] != before.form
+    except TypeError:  # something that is new in it cannot be compared
+        return True
 
 
 def _are_equal_statics(left: Any, right: Any) -> bool:
