@@ -20,14 +20,19 @@ def is_sharding_leaf(prefix: Any) -> bool:
     return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
 
 
+class PrefixOfValue:
+    """A prefix that is made from the value that it is for."""
+
+    def of(self, value: Any) -> Any:
+        """The prefix."""
+        raise NotImplementedError
+
+
 def array_shardings(
     prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = is_traced_array
 ) -> list[Any]:
-    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none.
-
-    The prefix may be a function that makes it from the tree.
-    """
-    prefix = prefix(tree) if callable(prefix) else prefix
+    """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
+    prefix = prefix.of(tree) if isinstance(prefix, PrefixOfValue) else prefix
     pairs = _core.broadcast_prefix(prefix, tree, is_sharding_leaf, option, root)
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 

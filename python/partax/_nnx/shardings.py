@@ -8,17 +8,17 @@ from flax.nnx import graphlib
 from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
-from partax._jit.shardings import is_sharding_leaf
+from partax._jit.shardings import PrefixOfValue, is_sharding_leaf
 from partax._nnx.graph import Variable
 
 
 @dataclasses.dataclass(frozen=True)
-class _OfVariables:
+class _OfVariables(PrefixOfValue):
     """A prefix of each value by nnx's filters of paths and Variables."""
 
     filters: StateSharding
 
-    def __call__(self, value: Any) -> Any:
+    def of(self, value: Any) -> Any:
         def sharding(path: Any, leaf: Any) -> Any:
             if not isinstance(leaf, Variable):
                 return None
@@ -41,7 +41,9 @@ def shardings_by_leaf(prefix: Any, values: tuple[Any, ...]) -> dict[int, Any]:
     prefixes = prefix if isinstance(prefix, tuple) and not is_sharding_leaf(prefix) else (prefix,) * len(values)
     found: dict[int, Any] = {}
     for own, value in zip(prefixes, values, strict=False):
-        pairs = _core.broadcast_prefix(own(value) if callable(own) else own, value, is_sharding_leaf, "", "")
+        pairs = _core.broadcast_prefix(
+            own.of(value) if isinstance(own, PrefixOfValue) else own, value, is_sharding_leaf, "", ""
+        )
         found.update({id(leaf): sharding for leaf, sharding in pairs if sharding is not None})
     return found
 
