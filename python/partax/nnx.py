@@ -14,9 +14,12 @@ In what it differs from `nnx.jit`, in all of which a program stays what plain Py
 
 - What is no array is static, as in `filter_jit`: strings, functions and numbers in arguments need no
   `static_argnames`, and a returned string or number comes back as it is. Numbers in Variables and in attributes that
-  are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace.
+  are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace; numbers in a plain list there are not.
 - What the function has not changed is not touched: a Variable that holds a Python number or a NumPy array still holds
   it, and an attribute that holds a plain list still holds that very list. `nnx.jit` writes all of them anew.
+- Changes of a Variable's metadata are done to the caller's. `nnx.jit` loses them, but in tree mode.
+- An array that becomes a new attribute is data, as without jit. `nnx.jit` takes a traced one for static, and leaves the
+  tracer behind. An array in an attribute that is static is the error that it is without jit.
 - Static values are compared exactly: 1, True and 1.0 are three keys. `nnx.jit` takes the program of one for the others.
 - A callable nnx object that is compiled itself, `jit(model)`, is an argument: its Variables are traced and changed in
   place. `nnx.jit` compiles their values in, and goes on using them when they have changed.
@@ -24,9 +27,9 @@ In what it differs from `nnx.jit`, in all of which a program stays what plain Py
 - With `graph=False` or `graph_updates=False` (or nnx's own switches for them), changes of Variables are done to the
   caller's and all others are not, and what `nnx.jit` refuses there is refused.
 
-What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax, which are refused by name; the options
-`device` and `backend`, which jax has given up for shardings; a `StateSharding` that is not the whole entry of an
-argument.
+What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax that `nnx.jit` takes outside of graph mode
+and that is refused here; the options `device` and `backend`, which jax has given up for shardings; a `StateSharding`
+that is not the whole entry of an argument.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -88,11 +88,13 @@ def _path_of(target: Any, roots: dict[str, Any]) -> str | None:
     for name, root in roots.items():
         if not is_object(root) and not isinstance(root, (list, tuple, dict)):
             continue
-        for path, value in graphlib.iter_graph(root, graph=True):
-            if value is target:
-                return name + "".join(_step(part) for part in path)
+        places = list(graphlib.iter_graph(root, graph=True))
+        path = next((path for path, value in places if value is target), None)
+        if path is not None:
+            nodes = {at for at, value in places if is_object(value)}
+            return name + "".join(_step(part, path[:i] in nodes) for i, part in enumerate(path))
     return None
 
 
-def _step(part: Any) -> str:
-    return f".{part}" if isinstance(part, str) and part.isidentifier() else f"[{part!r}]"
+def _step(part: Any, is_attribute: bool) -> str:
+    return f".{part}" if is_attribute and isinstance(part, str) else f"[{part!r}]"

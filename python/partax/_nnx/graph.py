@@ -72,7 +72,7 @@ NUMBERS = (bool, int, float, complex)
 def is_object(value: Any) -> bool:
     """Whether a value is known by identity: a node of a graph, a Variable or a `jax.Ref`."""
     cls: Any = type(value)
-    return cls in REGISTERED or issubclass(cls, Variable) or isinstance(value, jax.Ref)
+    return cls in REGISTERED or cls is HIJAX or issubclass(cls, Variable) or isinstance(value, jax.Ref)
 
 
 def is_tree_class(cls: Any) -> bool:
