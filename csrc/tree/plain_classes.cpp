@@ -60,4 +60,13 @@ const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
   return info.set_order;
 }
 
+bool is_still_declared(const TypeInfo& info) {
+  const unsigned version = type_version(info.type);
+  if (version != 0 && version == info.order_version) return true;
+  auto* type = reinterpret_cast<PyObject*>(info.type);
+  if (call_python("partax._compat.families.declared", "is_declared", type).get() != Py_True) return false;
+  info.order_version = version;
+  return true;
+}
+
 }  // namespace partax

@@ -13,4 +13,7 @@ bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity);
 // says is asked once for each of its versions.
 const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info);
 
+// Whether what has been declared of a class may still be so: asked once for each of its versions.
+bool is_still_declared(const TypeInfo& info);
+
 }  // namespace partax

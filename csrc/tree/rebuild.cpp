@@ -1,9 +1,11 @@
 #include "tree/rebuild.h"
 
+#include "base/error_path.h"
 #include "base/stack_room.h"
 #include "tree/equinox.h"
 #include "tree/held_values.h"
 #include "tree/plain_classes.h"
+#include "tree/registered_functions.h"
 
 namespace partax {
 namespace {
@@ -265,7 +267,11 @@ class Rebuilder {
   Ref declared(const Node& node) {
     HeldValues values(node.arity + node.info->static_names.size());
     build_fields(node, values);
-    return with_fields(*node.info, values, node.info->set_order);
+    const Ref object = with_fields(*node.info, values, node.info->set_order);
+    if (is_still_declared(*node.info)) return object;
+    // The class has been changed: what its functions make of such an instance.
+    const OneLevel level = with_path("the result", [&] { return flatten_registered(object.get(), *node.info); });
+    return unflattened(node, level.aux.get(), Ref::checked(PySequence_Tuple(level.children.get())).get());
   }
 
   // A jax.tree_util.Partial, as its function makes one, but for the class's __new__: all that this does more than that

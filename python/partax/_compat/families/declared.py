@@ -122,6 +122,11 @@ def _fields_of_library(cls: type) -> Fields | None:
     return None
 
 
+def is_declared(cls: type) -> bool:
+    """Whether a class that has been changed is still one of which something is declared. Called by C++."""
+    return fields_of(cls) is not None
+
+
 def fallbacks() -> dict[type, str]:
     """The classes whose functions do something else than what is known of their library, and what that is."""
     return dict(_fallbacks)
