@@ -267,7 +267,7 @@ class Rebuilder {
   Ref declared(const Node& node) {
     HeldValues values(node.arity + node.info->static_names.size());
     build_fields(node, values);
-    const Ref object = with_fields(*node.info, values, node.info->set_order);
+    Ref object = with_fields(*node.info, values, node.info->set_order);
     if (is_still_declared(*node.info)) return object;
     // The class has been changed: what its functions make of such an instance.
     const OneLevel level = with_path("the result", [&] { return flatten_registered(object.get(), *node.info); });
