@@ -64,8 +64,8 @@ struct TypeInfo {
   Ref flatten_function, unflatten_function;
   // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
   std::vector<Py_ssize_t> offsets;
-  // The order in which the fields of a new instance are set; empty where it is made otherwise. Of kDataclass, for this
-  // version of the type, asked for so often; of kDeclared, once an instance has agreed.
+  // The order in which the fields of a new instance are set. Of kDataclass, for this version of the type, asked for so
+  // often, and empty where the class is called; of kDeclared, for this version, and empty of a partial.
   mutable std::vector<std::uint32_t> set_order;
   mutable unsigned int order_version = 0, order_asked = 0;
   mutable enum : std::uint8_t { kUntold, kAgrees, kDiffers } agreement = kUntold;  // kDeclared

@@ -167,6 +167,7 @@ class Matcher {
       return dict_by_keys(node, object);
     }
     if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
+    if (arity == 0) return true;
     if (node.only_leaves && array_children_.values_are_leaves(node, object)) return took_leaves(node);
     HeldValues items(node.arity);
     PyObject** const to_fill = items.to_fill();

@@ -1,10 +1,11 @@
 #include "tree/rebuild.h"
 
-#include "base/instance_fields.h"
+#include "base/error_path.h"
 #include "base/stack_room.h"
-#include "base/type_lookup.h"
 #include "tree/equinox.h"
 #include "tree/held_values.h"
+#include "tree/plain_classes.h"
+#include "tree/registered_functions.h"
 
 namespace partax {
 namespace {
@@ -30,62 +31,6 @@ template <typename Make>
 Ref allocated(Make&& make) {
   const CollectionPause pause;
   return Ref::checked(make());
-}
-
-// The value of a name; borrowed, null where there is none.
-PyObject* named(PyObject* names, PyObject* name) {
-  PyObject* value = PyDict_GetItemWithError(names, name);
-  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-  return value;
-}
-
-// Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
-// no built-in name.
-bool only_makes_tuples(PyObject* make, std::size_t arity) {
-  static Name builtins_name("__builtins__"), tuple_new_name("_tuple_new");
-  PyObject* names = PyFunction_GET_GLOBALS(make);
-  PyObject* builtins = named(names, builtins_name.get());
-  if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
-  PyObject* tuple_new = named(names, tuple_new_name.get());
-  if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
-  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(make));
-  return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
-         static_cast<std::size_t>(code->co_argcount) == arity + 1;
-}
-
-// Whether calling the class with its fields only makes the tuple. What the class says is asked once for each of its
-// versions; what its __new__ sees, each time.
-bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
-  PyTypeObject* type = info.type;
-  const unsigned version = type_version(type);
-  if (version != 0 && version == info.plain_version) {
-    return only_makes_tuples(info.plain_new.get(), arity);
-  }
-  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
-  Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
-  if (!PyFunction_Check(make.get()) || !only_makes_tuples(make.get(), arity)) return false;
-  info.plain_new = std::move(make);
-  info.plain_version = version;
-  return true;
-}
-
-constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
-
-// The order in which calling a dataclass with its fields sets them, if it does nothing else; else empty. What the class
-// says is asked once for each of its versions.
-const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
-  static const std::vector<std::uint32_t> none;
-  PyTypeObject* type = info.type;
-  if (Py_TYPE(type)->tp_call != PyType_Type.tp_call) return none;
-  const unsigned version = type_version(type);
-  if (version != 0 && version == info.order_version) return info.set_order;
-  if (version == 0 || info.order_asked >= kOrderAsked) return none;
-  ++info.order_asked;
-  const Ref names =
-      call_python("partax._compat.families.dataclasses", "order_of_call", reinterpret_cast<PyObject*>(type));
-  info.set_order = places_of(info, names.get());
-  info.order_version = version;
-  return info.set_order;
 }
 
 class Rebuilder {
@@ -147,7 +92,7 @@ class Rebuilder {
       case Kind::kDataclass:
         return dataclass(node);
       case Kind::kDeclared:
-        return node.info->set_order.empty() ? registered(node) : declared(node);
+        return node.info->set_order.empty() ? partial(node) : declared(node);
       case Kind::kRegistered:
         return registered(node);
       case Kind::kEntries:
@@ -322,7 +267,30 @@ class Rebuilder {
   Ref declared(const Node& node) {
     HeldValues values(node.arity + node.info->static_names.size());
     build_fields(node, values);
-    return with_fields(*node.info, values, node.info->set_order);
+    Ref object = with_fields(*node.info, values, node.info->set_order);
+    if (is_still_declared(*node.info)) return object;
+    // The class has been changed: what its functions make of such an instance.
+    const OneLevel level = with_path("the result", [&] { return flatten_registered(object.get(), *node.info); });
+    return unflattened(node, level.aux.get(), Ref::checked(PySequence_Tuple(level.children.get())).get());
+  }
+
+  // A jax.tree_util.Partial, as its function makes one, but for the class's __new__: all that this does more than that
+  // of functools.partial is to wrap a function that is a partial itself, and the one here is wrapped already.
+  Ref partial(const Node& node) {
+    HeldValues values(3);
+    build_fields(node, values);
+    PyObject *args = values[0], *keywords = values[1], *function = values[2];
+    PyTypeObject* base = node.info->type->tp_base;
+    if (!PyTuple_CheckExact(args) || !PyDict_CheckExact(keywords) || PyObject_TypeCheck(function, base)) {
+      const Ref children = Ref::checked(PyTuple_Pack(2, args, keywords));
+      return unflattened(node, function, children.get());
+    }
+    const Ref given = allocated([&] { return PyTuple_New(PyTuple_GET_SIZE(args) + 1); });
+    PyTuple_SET_ITEM(given.get(), 0, Py_NewRef(function));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+      PyTuple_SET_ITEM(given.get(), i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+    }
+    return allocated([&] { return base->tp_new(node.info->type, given.get(), keywords); });
   }
 
   void build_fields(const Node& node, HeldValues& values) {
@@ -361,10 +329,15 @@ class Rebuilder {
   Ref registered(const Node& node) {
     const Ref aux = static_value(node.first_static);
     const Ref children = tuple(node);
+    return unflattened(node, aux.get(), children.get());
+  }
+
+  static Ref unflattened(const Node& node, PyObject* aux, PyObject* children) {
     PyObject* function = node.info->unflatten_function.get();
-    if (function == nullptr)
+    if (function == nullptr) {
       return call_python("partax._compat.jax_private", "unflatten_node", type(node), aux, children);
-    PyObject* const given[] = {aux.get(), children.get()};
+    }
+    PyObject* const given[] = {aux, children};
     return Ref::checked(PyObject_Vectorcall(function, given, 2, nullptr));
   }
 

@@ -193,6 +193,28 @@ def test_a_chex_class_with_a_post_init_is_left_to_its_functions() -> None:
     assert calls == [1]
 
 
+def test_a_chex_class_that_gets_a_post_init_later_is_left_to_its_functions() -> None:
+    @chex.dataclass
+    class Post:
+        b: Any
+        a: Any
+
+    obj = Post(a=array(1), b=array(2))
+    step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
+    step(obj)
+    step(obj)
+    calls: list[Any] = []
+    Post.__post_init__ = lambda self: calls.append(self.a)
+    np.testing.assert_array_equal(step(obj).a, array(1) + 1)
+    assert len(calls) == 1
+    Post.other = 3
+    step(obj)
+    assert len(calls) == 2
+    del Post.__post_init__
+    assert list(vars(step(obj))) == ["b", "a"]
+    assert len(calls) == 2
+
+
 def test_a_penzai_struct_with_functions_of_its_own_is_left_to_them() -> None:
     @penzai.pytree_dataclass
     class Own(penzai.Struct):

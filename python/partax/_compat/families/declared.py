@@ -122,13 +122,18 @@ def _fields_of_library(cls: type) -> Fields | None:
     return None
 
 
+def is_declared(cls: type) -> bool:
+    """Whether a class that has been changed is still one of which something is declared. Called by C++."""
+    return fields_of(cls) is not None
+
+
 def fallbacks() -> dict[type, str]:
     """The classes whose functions do something else than what is known of their library, and what that is."""
     return dict(_fallbacks)
 
 
 def order_of(obj: Any) -> tuple[str, ...] | str | None:
-    """The order in which the attributes of an instance like this are set; empty if the function is called for that.
+    """The order in which the attributes of an instance like this are set; empty of a partial.
 
     None where the functions of a library's class do something else than what is known of it, and words that say what
     the functions of a user's class do. Called by C++, with the first instance that has exactly these attributes.
@@ -166,9 +171,11 @@ def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
     expected = values[: len(fields.children)]
     if not identical(found, expected):
         return f"the children are {_told(found, obj)}"
-    if not fields.is_set:
-        is_told = functions is not None and len(fields.statics) == 1 and aux is values[-1]
-        return () if is_told else "the aux data is something else"
+    if fields.is_partial:
+        again: Any = one_level(obj).unflatten(found)
+        same = type(again) is cls and aux is obj.func is again.func and identical(again.args, obj.args)
+        same = same and identical(_flat(again.keywords), _flat(obj.keywords))
+        return () if functions is not None and same else "unflattening makes another partial"
     if not identical((child for _, child in flatten_one_level_with_keys(obj)[0]), expected):
         return "the children with keys are others"
     again = one_level(obj).unflatten(found) if functions is None else functions[1](aux, found)
@@ -187,6 +194,10 @@ def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
             return f"unflattening makes another `{name}`"
     object.__new__(cls)  # an error where that is no way to make one
     return set_names
+
+
+def _flat(items: dict[str, Any]) -> list[Any]:
+    return [part for item in items.items() for part in item]
 
 
 def _told(found: tuple[Any, ...], obj: Any) -> str:

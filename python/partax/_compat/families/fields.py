@@ -18,13 +18,13 @@ class Fields(NamedTuple):
     Attributes:
       children: the attributes that are the children, in their order.
       statics: those that the aux data is made of.
-      is_set: whether `unflatten` sets these attributes of an empty instance, and does nothing else; otherwise it is
-        called, with the only static attribute as the aux data.
+      is_partial: whether it is a partial, which is made of these. Any other is made as an empty instance, of which
+        these attributes are set, and nothing else is done.
     """
 
     children: tuple[str, ...]
     statics: tuple[str, ...]
-    is_set: bool = True
+    is_partial: bool = False
 
 
 def in_slots(cls: type, names: tuple[str, ...]) -> bool:

@@ -6,5 +6,5 @@ from partax._compat.families.fields import Fields
 
 
 def fields_of(cls: type) -> Fields | None:
-    """The fields of a partial, which jax makes by calling the class."""
-    return Fields(("args", "keywords"), ("func",), is_set=False) if cls is jax.tree_util.Partial else None
+    """The fields of a partial, which has slots for all of it."""
+    return Fields(("args", "keywords"), ("func",), is_partial=True) if cls is jax.tree_util.Partial else None
