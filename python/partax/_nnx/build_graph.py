@@ -15,6 +15,7 @@ from partax._nnx.graph import (
     Variable,
     is_object,
     is_tree_class,
+    names_in_order,
 )
 
 
@@ -65,7 +66,7 @@ class GraphBuilder:
 
     def _fill(self, node: Any) -> None:
         attributes, is_data = vars(node), node._pytree__nodes
-        for name in sorted(attributes):
+        for name in names_in_order(node):
             value = attributes[name]
             if type(value) not in PLAIN and name != STATE and is_data.get(name, False):
                 attributes[name] = self.build(value)

@@ -80,6 +80,13 @@ def is_tree_class(cls: Any) -> bool:
     return issubclass(cls, Pytree) and bool(cls._pytree__is_pytree)
 
 
+def names_in_order(node: Any) -> list[str]:
+    """The attributes of a node that is a pytree, in the order in which jax has them: numbers by what they count."""
+    if not type(node)._pytree__has_int_keys:
+        return sorted(vars(node))
+    return sorted(vars(node), key=lambda name: (0, int(name), "") if name.lstrip("-").isdecimal() else (1, 0, name))
+
+
 def children_of(node: Any) -> tuple[dict[Any, Any], dict[Any, Any], Any]:
     """The data, the static attributes and the aux data of a node that is no pytree, as nnx has them."""
     items, aux = REGISTERED[type(node)].flatten(node)

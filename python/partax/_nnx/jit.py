@@ -11,7 +11,7 @@ from flax.nnx import graphlib
 from partax._jit.filter_jit import CacheInfo
 from partax._nnx.apply_changes import apply_changes
 from partax._nnx.errors import note_argument
-from partax._nnx.read_graph import read_graph
+from partax._nnx.read_graph import KnownGraphs, read_graph
 from partax._nnx.traced_function import TracedFunction
 from partax._statics.asked_parts import read_by
 
@@ -23,18 +23,22 @@ _Error: Any = (errors.TraceContextError, TypeError, ValueError)
 class NnxJit(Generic[_P, _R]):
     """What `partax.nnx.jit` returns."""
 
-    def __init__(self, fun: Callable[..., Any], compiled: Any, first: tuple[Any, ...] = ()):
+    def __init__(
+        self, fun: Callable[..., Any], compiled: Any, first: tuple[Any, ...] = (), graphs: KnownGraphs | None = None
+    ):
         """Makes a wrapper.
 
         Args:
           fun: the wrapped function.
           compiled: filter_jit of its `TracedFunction`.
           first: the arguments that come before those of a call: the instance, for a method.
+          graphs: what is known of arguments.
         """
         functools.update_wrapper(self, fun, updated=())
         self.__wrapped__ = fun
         self._compiled = compiled
         self._first = first
+        self._graphs = KnownGraphs() if graphs is None else graphs
 
     def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         return self._run(self._compiled, args, kwargs)
@@ -42,14 +46,17 @@ class NnxJit(Generic[_P, _R]):
     def _run(self, compiled: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args = (*self._first, *args)
         try:
-            read_args, read_kwargs, objects = read_graph(args, kwargs)
+            read_args, read_kwargs, objects = self._graphs.read(args, kwargs)
             return apply_changes(compiled(*read_args, **read_kwargs), objects)
         except _Error as error:
             note_argument(error, self.__wrapped__, args, kwargs)
             raise
 
     def __get__(self, instance: Any, owner: Any = None) -> "NnxJit[..., _R]":
-        return self if instance is None else NnxJit(self.__wrapped__, self._compiled, (*self._first, instance))
+        return self if instance is None else self._bound(instance)
+
+    def _bound(self, instance: Any) -> "NnxJit[..., _R]":
+        return NnxJit(self.__wrapped__, self._compiled, (*self._first, instance), self._graphs)
 
     def __repr__(self) -> str:
         return f"<partax.nnx.jit of {getattr(self, '__qualname__', type(self.__wrapped__).__qualname__)}>"
@@ -100,6 +107,7 @@ class NnxJit(Generic[_P, _R]):
     def clear_cache(self) -> None:
         """Drops every static key, trace and executable of the function."""
         self._compiled.clear_cache()
+        self._graphs.clear()
 
     def report(self) -> Any:
         """What this function has cost: per static key and trace, the calls, the seconds, the size of the program.

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from partax import _core
 from partax._nnx.errors import refuse_foreign, refuse_hijax
 from partax._nnx.graph import (
     HIJAX,
@@ -20,6 +21,7 @@ from partax._nnx.graph import (
     children_of,
     is_object,
     is_tree_class,
+    names_in_order,
     take_for_data,
 )
 
@@ -28,8 +30,7 @@ class GraphReader:
     """Reads one tree after another; an object that more than one of them has is one object.
 
     Attributes:
-      objects: in the order of their first places, each before what is in it; nodes have their attributes in the order
-        of the names.
+      objects: in the order of their first places, each before what is in it; attributes are in jax's order.
       has_met_any: whether there was an object in a tree.
     """
 
@@ -82,7 +83,7 @@ class GraphReader:
             take_for_data(node, arrays_taken_for_static(node))
         attributes, is_data = vars(node), node._pytree__nodes
         replaced: dict[str, Any] = {}
-        for name in sorted(attributes):
+        for name in names_in_order(node):
             value = attributes[name]
             is_plain = type(value) in PLAIN and type(value) not in NUMBERS
             if is_plain or name == STATE or not is_data.get(name, False):
@@ -127,6 +128,47 @@ def read_graph(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any
     reader = GraphReader()
     read_args = tuple([reader.read(value) for value in args])
     return read_args, {name: reader.read(kwargs[name]) for name in sorted(kwargs)}, reader.objects
+
+
+class KnownGraphs:
+    """Reads the arguments of calls without Python, where they are like those of a call before.
+
+    That is so where each object has one place and no part of the arguments has to be a copy: then the objects alone are
+    looked for, beside what is known of the tree.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[_core.GraphSpec, ...] = ()
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
+        """As `read_graph`."""
+        tree = (args, kwargs)
+        for spec in self._known:
+            objects = spec.objects(tree)
+            if objects is not None:
+                return args, kwargs, objects
+        read = read_graph(args, kwargs)
+        self._learn(tree, read)
+        return read
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._known = ()
+
+    def _learn(self, tree: Any, read: tuple[tuple[Any, ...], dict[str, Any], list[Any]]) -> None:
+        args, kwargs, objects = read
+        if not (_identical([*tree[0]], [*args]) and all(kwargs[name] is value for name, value in tree[1].items())):
+            return
+        try:
+            spec = _core.GraphSpec(tree)
+        except (TypeError, RecursionError):  # the call itself says what is wrong
+            return
+        found = spec.objects(tree)
+        if found is not None and len(found) == len(objects) and _identical(found, objects):
+            self._known = (spec, *self._known[: _MOST_KNOWN - 1])
+
+
+_MOST_KNOWN = 8
 
 
 def _identical(left: list[Any], right: list[Any]) -> bool:
