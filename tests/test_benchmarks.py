@@ -72,11 +72,11 @@ def differ(some: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> set[st
     return (some.keys() | others.keys()) - same
 
 
-@pytest.mark.parametrize("work", ["idle", "training", "decoding"])
+@pytest.mark.parametrize("work", ["idle", "training"])
 def test_all_ways_to_update_nnx_objects_change_the_same_variables_to_the_same_bits(work: str) -> None:
     nnx = pytest.importorskip("flax.nnx")
     bench = runpy.run_path(str(BENCH / "nnx.py"))
-    wanted = bench[work](*([] if work == "decoding" else [2]))
+    wanted = bench[work](2)
     made: list[Any] = []
 
     def objects() -> Any:
@@ -91,13 +91,6 @@ def test_all_ways_to_update_nnx_objects_change_the_same_variables_to_the_same_bi
     assert all(not differ(first, other) for other in others)
     new = wanted.objects()
     assert differ(arrays(nnx.state(new)), first) == arrays(nnx.state(new, wanted.changed)).keys()
-
-
-def test_training_digits_with_flax_ends_with_the_same_bits_each_way() -> None:
-    pytest.importorskip("flax.nnx")
-    done = run("train_flax_digits.py", "--depth", "1", "--width", "2", "--steps", "50")
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert "same parameters: all " in done.stdout
 
 
 @pytest.mark.parametrize("path", ["a", "b"])

@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+from flax_trees import HAS_FLAX
+
 pytestmark = pytest.mark.rounds
 
 README = pathlib.Path(__file__).parents[1] / "README.md"
@@ -92,7 +94,7 @@ def run_session(block: Block, names: dict[str, Any], filename: str) -> None:
 
 
 def run_blocks(text: str, names: dict[str, Any], filename: str) -> int:
-    blocks = list(python_blocks(text))
+    blocks = [block for block in python_blocks(text) if HAS_FLAX or "from flax" not in block.code]
     for block in blocks:
         is_session = block.code.lstrip().startswith(">>>")
         (run_session if is_session else run_plain)(block, names, filename)

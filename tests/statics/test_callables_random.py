@@ -114,7 +114,7 @@ def _arrays_only(transform: Any, fun: Any) -> Any:
 calls = st.lists(st.tuples(st.integers(0, 2), wrappers, changes), min_size=2, max_size=6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(pool=st.lists(recipes, min_size=1, max_size=3), plan=calls)
 def test_by_structure_gives_what_identity_gives(pool: list[Any], plan: list[Any]) -> None:
     traces = TraceCounter()
@@ -136,7 +136,7 @@ def test_by_structure_gives_what_identity_gives(pool: list[Any], plan: list[Any]
         assert_same(filter_jit(again)(x), expected)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(pool=st.lists(st.tuples(recipes, wrappers, changes), min_size=2, max_size=5))
 def test_equal_callables_have_equal_hashes(pool: list[Any]) -> None:
     callables = [build(*parts) for parts in pool for _ in range(2)]
@@ -147,7 +147,7 @@ def test_equal_callables_have_equal_hashes(pool: list[Any]) -> None:
                 assert _core.static_equal(other, one)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(recipe=recipes, steps=st.lists(changes, min_size=1, max_size=6))
 def test_one_function_that_is_mutated_between_calls(recipe: list[Any], steps: list[str]) -> None:
     fun = build(recipe, "plain", "nothing")

@@ -1,11 +1,11 @@
 """The options of `nnx.jit` in the terms of filter_jit."""
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from flax.nnx import graphlib
-from flax.nnx.transforms.transforms import _raise_bound_method_error, _resolve_bound_callable
+from flax.nnx import Module, graphlib
 
 from partax._jit.filter_jit import filter_jit
 from partax._nnx.apply_changes import Outcome
@@ -49,8 +49,7 @@ def made_jit(
     function, first = fun, ()
     if type(fun) in REGISTERED:
         function, first = type(fun).__call__, (fun,)
-    elif _resolve_bound_callable(fun)[2]:
-        _raise_bound_method_error("jit")
+    _refuse_bound_method(fun)
     static_names = _names(function, "static", *static)
     names = _names(function, "donate", *donated)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
@@ -64,6 +63,17 @@ def made_jit(
         traced, donate=names or donate, in_shardings=in_shardings, out_shardings=out_shardings, **options
     )
     return NnxJit(function, compiled, first)
+
+
+def _refuse_bound_method(fun: Any) -> None:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    if inspect.ismethod(fun) and isinstance(fun.__self__, Module):
+        name = f"{type(fun.__self__).__name__}.{fun.__name__}"
+        raise ValueError(
+            f"nnx.jit does not support bound methods: found one of `{name}`, whose module would be no argument; "
+            f"decorate the method in the class, or call `jit({name})(module, ...)`"
+        )
 
 
 def _mode(graph: bool | None, graph_updates: bool | None) -> str:
