@@ -45,9 +45,7 @@ class Splitter final : public WalkObserver {
     const Frame& frame = frames_[depth_];
     const std::uint32_t part = frame.decided != kUndecided ? frame.decided : assign(frame, object);
     const bool dynamic = add_part(part);
-    if (dynamic) {
-      if (options_.keyed) result_.keys.push_back(exact_unicode(path_.key(options_.separator)));
-    }
+    if (dynamic && options_.keyed) result_.keys.push_back(exact_unicode(path_.key(options_.separator)));
     if (has_path_ && depth_ > 0) path_.pop();
     --depth_;
     return dynamic;

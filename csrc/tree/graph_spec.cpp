@@ -13,7 +13,8 @@ namespace {
 
 struct GraphSpec {
   PyObject_HEAD
-  TreeSpec* spec;  // sealed; its nodes that are objects of a graph "come back", so that matching keeps them
+  TreeSpec* spec;       // sealed; its nodes that are objects of a graph "come back", so that matching keeps them
+  std::uint64_t epoch;  // of the type table: a leaf may have become a node since
 };
 
 GraphSpec* as_graph(PyObject* self) noexcept { return reinterpret_cast<GraphSpec*>(self); }
@@ -45,6 +46,7 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* keywords) noexcept 
     static char* names[] = {name, nullptr};
     PyObject* tree = nullptr;
     if (PyArg_ParseTupleAndKeywords(args, keywords, "O:GraphSpec", names, &tree) == 0) return nullptr;
+    const std::uint64_t epoch = TypeTable::instance().epoch();
     TreeSpec loose;
     LeafBuffer leaves;
     FlattenOptions options;
@@ -54,6 +56,7 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* keywords) noexcept 
     for (Node& node : sealed->nodes) node.comes_back = is_object(node);
     Ref self = Ref::checked(type->tp_alloc(type, 0));
     as_graph(self.get())->spec = sealed.release();
+    as_graph(self.get())->epoch = epoch;
     return self.release();
   });
 }
@@ -64,7 +67,8 @@ PyObject* objects(PyObject* self, PyObject* tree) noexcept {
     LeafBuffer leaves;
     // Without a spec, the collector has cleared it.
     const TreeSpec* spec = as_graph(self)->spec;
-    if (spec == nullptr || !match_tree(*spec, tree, leaves) || !are_arrays(leaves)) Py_RETURN_NONE;
+    if (spec == nullptr || as_graph(self)->epoch != TypeTable::instance().epoch()) Py_RETURN_NONE;
+    if (!match_tree(*spec, tree, leaves) || !are_arrays(leaves)) Py_RETURN_NONE;
     std::vector<PyObject*> found;
     found.reserve(leaves.num_nodes() + 1);
     if (spec->nodes[0].comes_back) found.push_back(tree);

@@ -299,6 +299,19 @@ def test_a_graph_spec_knows_no_tree_that_has_an_object_twice_or_a_number_for_an_
         assert spec.objects(changed) is None
 
 
+def test_a_graph_spec_knows_no_tree_in_which_a_leaf_has_become_a_node() -> None:
+    class Box:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+    tree = (Box(nnx.Param(jnp.ones(1))), jnp.ones(1))
+    spec = _core.GraphSpec(tree)
+    assert spec.objects(tree) == []
+    jax.tree_util.register_pytree_node(Box, lambda box: ((box.inner,), None), lambda _, inner: Box(*inner))
+    assert spec.objects(tree) is None
+    assert _core.GraphSpec(tree).objects(tree) == [tree[0].inner]
+
+
 def test_a_graph_spec_is_collected_with_what_it_holds() -> None:
     class Label:
         def __eq__(self, other: object) -> bool:

@@ -96,7 +96,7 @@ def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., A
 def is_registered_dataclass(cls: type) -> bool:
     """Whether a class was registered by `jax.tree_util.register_dataclass`; False where jax does not tell."""
     flatten = _attribute((registered_nodes() or {}).get(cls), "to_iter")
-    return getattr(flatten, "__qualname__", "").startswith("register_dataclass.<locals>.")
+    return getattr(flatten, "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
 
 
 def note_form(node: Any) -> None:
