@@ -100,7 +100,7 @@ class ArrayChildren {
 
   PyObject* const* identity_;
   LeafBuffer& leaves_;
-  const DictionaryReader& reader_;
+  const DictionaryReader reader_;
   PyTypeObject* array_type_;
 };
 
