@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+import partax
+
 NODES = 200
 Pairs = list[tuple[jax.Array, jax.Array]]
 
@@ -253,10 +255,8 @@ def _own() -> Trees:
 
 
 def _own_with_fields() -> Trees:
-    from partax import register_fields
-
     Affine = _new_own()
-    register_fields(Affine, data=("weight", "bias"), static=("name",))
+    partax.register_fields(Affine, data=("weight", "bias"), static=("name",))
     return _each(Affine, _WEIGHT)
 
 
@@ -296,7 +296,7 @@ FAMILIES = (
     Family("chex.dataclass, frozen", _chex(frozen=True), "chex"),
     Family("chex.dataclass, not mappable", _chex(mappable_dataclass=False), "chex"),
     Family("penzai Struct", _penzai_struct, "penzai"),
-    Family("own class, partax.register_fields", _own_with_fields, "partax"),
+    Family("own class, partax.register_fields", _own_with_fields),
     Family("own class, register_pytree_node", _own, own=True),
     Family("own class, register_pytree_with_keys", _own_with_keys, own=True),
 )

@@ -9,8 +9,6 @@ with nnx.split and nnx.merge by hand, and what Flax has: `nnx.jit`, the same in 
 
 from __future__ import annotations
 
-import importlib.util
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,12 +24,10 @@ try:
 
     from budgets import Measure, Row, as_row, run
     from interleave import Effort, Loop, repeated
+    from partax import nnx as partax_nnx
     from workloads import FLOOR, PARTAX
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
-
-# Until it is there, the others are measured alone.
-partax_nnx: Any = importlib.import_module("partax.nnx") if importlib.util.find_spec("partax.nnx") else None
 
 BY_HAND = "split, merge"
 NNX_JIT = "nnx.jit"
@@ -153,22 +149,19 @@ def loops_of(work: Work) -> dict[str, Loop]:
     def on_bound(bind: Callable[..., Callable[..., Any]], *options: Any, **named: Any) -> Loop:
         return repeated(bind(*options, *work.objects(), **named), work.x, wait_for=same_value)
 
-    loops = {
+    return {
         FLOOR: flat_loop(work),
         BY_HAND: by_hand_loop(work),
         NNX_JIT: on_objects(nnx.jit(fn)),
         TREE_MODE: on_objects(nnx.jit(fn, graph=False)),
         CACHED_PARTIAL: on_bound(nnx.cached_partial, nnx.jit(fn)),
         JIT_PARTIAL: on_bound(nnx.jit_partial, fn, graph=False),
+        PARTAX: on_objects(partax_nnx.jit(fn)),
     }
-    if partax_nnx is not None:
-        loops[PARTAX] = on_objects(partax_nnx.jit(fn))
-    return loops
 
 
 def measure(work: Callable[[], Work], base: str, effort: Effort, name: str, budget: float) -> Row:
-    measured = math.nan if partax_nnx is None else None
-    return as_row(name, effort.timings(loops_of(work())), budget, f"x {base}", measured=measured)
+    return as_row(name, effort.timings(loops_of(work())), budget, f"x {base}")
 
 
 def idle(depth: int) -> Work:
@@ -194,6 +187,5 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
 
 
 if __name__ == "__main__":
-    notes = ["partax is left out: it has no partax.nnx yet"] if partax_nnx is None else []
     description = "Measure calls that update Flax nnx objects in place."
-    sys.exit(run(ROWS, FORMS, FORMS, description, notes=notes, libraries=("flax", "optax")))
+    sys.exit(run(ROWS, FORMS, FORMS, description, libraries=("flax", "optax")))

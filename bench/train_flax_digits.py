@@ -9,7 +9,6 @@ process. All must end with the same parameters, statistics, moments and random k
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import time
 from collections import Counter
@@ -30,11 +29,10 @@ try:
     from tqdm import tqdm
 
     from interleave import Timing, take_turns
+    from partax import nnx as partax_nnx
     from train_digits import BLOCK, Batch, load, whole_number
 except ImportError as error:
     sys.exit(f'This demo needs {error.name}: run pip install "partax[bench]"')
-# Until it is there, the others are measured alone.
-partax_nnx: Any = importlib.import_module("partax.nnx") if importlib.util.find_spec("partax.nnx") else None
 
 GOAL = 0.97
 NNX_JIT, JIT_PARTIAL, PARTAX = "nnx.jit", "nnx.jit_partial", "partax.nnx.jit"
@@ -92,11 +90,11 @@ def bind_whole(jit: Callable[..., Any]) -> Bind:
     return lambda fn, *objects: partial(jit(fn), *objects)
 
 
-def ways() -> dict[str, Bind]:
-    found: dict[str, Bind] = {NNX_JIT: bind_whole(nnx.jit), JIT_PARTIAL: partial(nnx.jit_partial, graph=False)}
-    if partax_nnx is not None:
-        found[PARTAX] = bind_whole(partax_nnx.jit)
-    return found
+WAYS: dict[str, Bind] = {
+    NNX_JIT: bind_whole(nnx.jit),
+    JIT_PARTIAL: partial(nnx.jit_partial, graph=False),
+    PARTAX: bind_whole(partax_nnx.jit),
+}
 
 
 class Contender:
@@ -198,7 +196,7 @@ def main() -> int:
     traces: Counter[str] = Counter()
     contenders = {
         name: Contender(bind, make_step(name, traces), options, digits.batches(options.batch_size, options.seed))
-        for name, bind in ways().items()
+        for name, bind in WAYS.items()
     }
     blocks = options.steps // BLOCK
     with tqdm(total=blocks * BLOCK * len(contenders), unit="step", desc="training", disable=None) as bar:
@@ -215,8 +213,6 @@ def main() -> int:
     console.print(as_table(timings, first, shares, traces, title))
     agree, verdict = compare(states)
     console.print(verdict)
-    if partax_nnx is None:
-        console.print("partax is left out: it has no partax.nnx yet")
 
     if not agree:
         return 1
