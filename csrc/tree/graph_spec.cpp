@@ -74,11 +74,11 @@ PyObject* objects(PyObject* self, PyObject* tree) noexcept {
     if (spec->nodes[0].comes_back) found.push_back(tree);
     leaves.each_node([&](PyObject* node) { found.push_back(node); });
     if (!have_each_once(found)) Py_RETURN_NONE;
-    const Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(found.size())));
+    Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(found.size())));
     for (std::size_t i = 0; i < found.size(); ++i) {
       PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(found[i]));
     }
-    return Ref(list).release();
+    return list.release();
   });
 }
 

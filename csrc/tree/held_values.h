@@ -1,7 +1,6 @@
 // The values of one node, all read at one instant, and kept alive for what may run user code.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 
 #include "base/python_api.h"
@@ -28,9 +27,6 @@ class HeldValues {
   void hold_first(std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) Py_XINCREF(values_[i]);
     held_ = count;
-  }
-  bool are_all_there() const noexcept {
-    return std::none_of(values_, values_ + size_, [](const PyObject* value) { return value == nullptr; });
   }
   // Or one after the other, each owned.
   void keep(Ref value) noexcept { values_[held_++] = value.release(); }

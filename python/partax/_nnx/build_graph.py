@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import jax
 
+from partax._compat.families.fields import identical
 from partax._nnx.graph import (
     PLAIN,
     REGISTERED,
@@ -61,8 +62,7 @@ class GraphBuilder:
         if len(leaves) == 1 and leaves[0] is value:
             return value
         built = [self.build(leaf) for leaf in leaves]
-        same = all(a is b for a, b in zip(leaves, built, strict=True))
-        return value if same else structure.unflatten(built)
+        return value if identical(leaves, built) else structure.unflatten(built)
 
     def _fill(self, node: Any) -> None:
         attributes, is_data = vars(node), node._pytree__nodes

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
+from partax._compat.families.fields import identical
 from partax._nnx.errors import refuse_foreign, refuse_hijax
 from partax._nnx.graph import (
     HIJAX,
@@ -76,7 +77,7 @@ class GraphReader:
         if len(leaves) == 1 and leaves[0] is value:
             return value
         read = [self.read(leaf) for leaf in leaves]
-        return value if _identical(leaves, read) else structure.unflatten(read)
+        return value if identical(leaves, read) else structure.unflatten(read)
 
     def _node(self, node: Any) -> Any:
         if self._is_result:
@@ -106,7 +107,7 @@ class GraphReader:
         else:
             leaves, structure = jax.tree.flatten(value)
             arrays = [jnp.asarray(leaf) if type(leaf) in NUMBERS else leaf for leaf in leaves]
-            read = value if _identical(leaves, arrays) else structure.unflatten(arrays)
+            read = value if identical(leaves, arrays) else structure.unflatten(arrays)
         return variable if read is value else type(variable)._new(read, dict(variable._var_metadata))
 
     def _unregistered(self, node: Any) -> Unregistered:
@@ -157,19 +158,15 @@ class KnownGraphs:
 
     def _learn(self, tree: Any, read: tuple[tuple[Any, ...], dict[str, Any], list[Any]]) -> None:
         args, kwargs, objects = read
-        if not (_identical([*tree[0]], [*args]) and all(kwargs[name] is value for name, value in tree[1].items())):
+        if not (identical(tree[0], args) and all(kwargs[name] is value for name, value in tree[1].items())):
             return
         try:
             spec = _core.GraphSpec(tree)
         except (TypeError, RecursionError):  # the call itself says what is wrong
             return
         found = spec.objects(tree)
-        if found is not None and len(found) == len(objects) and _identical(found, objects):
+        if found is not None and identical(found, objects):
             self._known = (spec, *self._known[: _MOST_KNOWN - 1])
 
 
 _MOST_KNOWN = 8
-
-
-def _identical(left: list[Any], right: list[Any]) -> bool:
-    return all(a is b for a, b in zip(left, right, strict=True))
