@@ -180,6 +180,15 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
   }
 }
 
+void BoundCall::take(const Ref& values) {
+  if (!PyTuple_Check(values.get()) || PyTuple_GET_SIZE(values.get()) != static_cast<Py_ssize_t>(size_)) {
+    PyErr_SetString(PyExc_RuntimeError, "expected a tuple of as many values as the call has");
+    throw PythonError{};
+  }
+  owned_.push_back(values);
+  values_ = reinterpret_cast<PyTupleObject*>(values.get())->ob_item;
+}
+
 Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable) {
   std::vector<Ref> left_out;
   left_out.reserve(shape.left_out.size());

@@ -45,6 +45,9 @@ class BoundCall {
   BoundCall(const BoundCall&) = delete;
   BoundCall& operator=(const BoundCall&) = delete;
 
+  // Goes on with these values, a tuple of as many.
+  void take(const Ref& values);
+
   PyObject* const* values() const noexcept { return values_; }
   std::size_t size() const noexcept { return size_; }
   const CallShape& shape() const noexcept { return shape_; }

@@ -18,6 +18,7 @@ int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   if (cache == nullptr) return 0;
   Py_VISIT(cache->options.get());
   Py_VISIT(cache->history.get());
+  Py_VISIT(cache->graph.get());
   return cache->table.traverse(visit, arg);
 }
 
@@ -150,8 +151,10 @@ Ref make_cache(PyObject* function, PyObject* options) {
   const std::size_t max_size = PyLong_AsSize_t(size.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};
   const Ref rule = attribute(options, "trace");
+  Ref graph = attribute(options, "graph");
+  if (graph.get() == Py_None) graph.reset();
   auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
-                                           DynamicRule(rule.get()));
+                                           DynamicRule(rule.get()), std::move(graph));
   Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
   reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
   return object;

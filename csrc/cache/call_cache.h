@@ -11,18 +11,20 @@ namespace partax {
 
 // What all wrappers of equal callables with equal options share.
 struct CallCache {
-  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, DynamicRule traced)
+  CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, DynamicRule traced, Ref changing)
       : parameters(std::move(named)),
         options(std::move(of)),
         table(max_size, [](const EntryPtr& entry, bool) { return may_wait(*entry); }),
         callables(how),
-        rule(std::move(traced)) {}
+        rule(std::move(traced)),
+        graph(std::move(changing)) {}
 
   Parameters parameters;
   Ref options;
   EntryTable table;
   Callables callables;
   DynamicRule rule;
+  Ref graph;                  // the option of that name; null where the function is to change no argument
   std::weak_ptr<Entry> root;  // where wrappers find this cache
   std::size_t hits = 0;
   std::size_t misses = 0;

@@ -19,6 +19,20 @@ struct EntryTrace {
   std::shared_ptr<std::size_t> calls;
 };
 
+// The traces that the changed objects of a call belong to, all of them the current one.
+struct ValidTraces {
+  Ref current;
+  std::vector<Ref> of_owners;
+};
+
+// Of the key of a function that may change objects in its arguments.
+struct KeyObjects {
+  std::vector<std::uint32_t> nodes;  // which nodes of the key they are, in order
+  bool are_all = false;              // Python has found no others, and needs nothing else in their place
+  std::vector<PyObject*> distinct;   // the addresses of a call's that were found to be all different
+  std::shared_ptr<const ValidTraces> valid;
+};
+
 struct Entry {
   Entry() = default;
   ~Entry();  // empties the slots of its outputs
@@ -42,6 +56,7 @@ struct Entry {
   std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
+  std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.
   std::unordered_map<PyObject*, Ref> owners;
   std::size_t used = 0;            // when it was found last

@@ -6,6 +6,8 @@
 
 namespace partax {
 
+class GraphObjects;
+
 // A call under way, innermost first; where a trace finds the user's arguments. It is a local variable of its call,
 // which must keep all that the frame borrows: the callable, the cache, the bound arguments and the entry.
 struct CallFrame {
@@ -20,6 +22,7 @@ struct CallFrame {
   CallCache& cache;
   const BoundCall& call;
   Entry* entry = nullptr;
+  GraphObjects* objects = nullptr;  // null but for a function with the option `graph`
   CallFrame* outer;
   Ref on_exit;  // called without arguments when the call ends
   Ref record;   // of the trace that this call has made or is compiled for, if any

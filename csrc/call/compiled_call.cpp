@@ -5,6 +5,7 @@
 #include "call/call_target.h"
 #include "call/find_cache.h"
 #include "call/forwarded.h"
+#include "call/graph_objects.h"
 #include "call/user_result.h"
 #include "tree/match.h"
 
@@ -15,11 +16,22 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
         PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
-  const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
-                       num_args, keyword_names);
+  BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
+                 num_args, keyword_names);
   LeafBuffer leaves;
-  if (!(entry->shape == call.shape()) ||
-      !match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule)) {
+  GraphObjects objects(call);
+  const auto matches = [&] {
+    return entry->shape == call.shape() &&
+           match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule);
+  };
+  bool is_such = matches() && (!cache.graph || objects.are_in(*entry, leaves));
+  if (!is_such && cache.graph) {
+    leaves.clear();
+    const CallFrame frame(jit.function, cache, call, false);
+    objects.read();
+    is_such = matches();
+  }
+  if (!is_such) {
     PyErr_SetString(PyExc_TypeError, "the static part of the arguments is not the compiled one");
     throw PythonError{};
   }
@@ -30,7 +42,10 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
   }
   const Ref returned = call_target(executable, *entry, leaves);
   check_forwarded(*entry, returned.get(), leaves, true);
-  return user_result(returned.get(), leaves);
+  Ref result = user_result(returned.get(), leaves);
+  if (!cache.graph) return result;
+  const CallFrame frame(jit.function, cache, call, false);
+  return objects.apply(result, *entry, leaves);
 }
 
 // `self` is (wrapper, executable, entry).

@@ -4,6 +4,7 @@
 
 #include "cache/flatten_call.h"
 #include "call/build_target.h"
+#include "call/graph_objects.h"
 #include "tree/match.h"
 #include "tree/spec_data.h"
 
@@ -31,6 +32,7 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
     raise_at_static(error, spec, names_of(frame));
   }
   add_own_statics(entry->key, spec, leaves);
+  if (frame.objects != nullptr && !entry->objects) note_objects(*entry);
   if (entry->value) return entry;
   frame.entry = entry.get();
   try {
@@ -46,25 +48,39 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   return entry;
 }
 
+// The entry, if it is the last one or the one that followed that, which is known without hashing.
+EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
+  EntryTable& table = frame.cache.table;
+  const auto matches = [&](Entry& entry) {
+    if (!entry.value || entry.epoch != TypeTable::instance().epoch() || !(entry.shape == frame.call.shape())) {
+      return false;
+    }
+    if (!match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract, &frame.cache.rule)) {
+      return false;
+    }
+    if (frame.objects == nullptr || frame.objects->has_read() || frame.objects->are_in(entry, leaves)) return true;
+    leaves.clear();
+    return false;
+  };
+  EntryPtr latest = table.latest();
+  if (!latest || matches(*latest)) return latest;
+  EntryPtr entry = latest->successor.lock();
+  if (!entry || !entry->in_table || !matches(*entry)) return {};
+  if (entry->in_table) table.touch(*entry);
+  return entry;
+}
+
 }  // namespace
 
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
-  CallCache& cache = frame.cache;
-  const auto matches = [&](const Entry& entry) {
-    return entry.value && entry.epoch == TypeTable::instance().epoch() && entry.shape == frame.call.shape() &&
-           match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract, &cache.rule);
-  };
-  EntryPtr latest = cache.table.latest();
-  if (!latest) return look_up(frame, leaves, is_new);
-  if (matches(*latest)) return latest;
-  // Calls that alternate or go round between static keys are known without hashing.
-  EntryPtr entry = latest->successor.lock();
-  if (entry && entry->in_table && matches(*entry)) {
-    if (entry->in_table) cache.table.touch(*entry);
-    return entry;
+  if (EntryPtr entry = guess(frame, leaves)) return entry;
+  if (frame.objects != nullptr && !frame.objects->has_read()) {
+    frame.objects->read();
+    if (EntryPtr entry = guess(frame, leaves)) return entry;
   }
-  entry = look_up(frame, leaves, is_new);
-  latest->successor = entry;
+  const EntryPtr latest = frame.cache.table.latest();
+  EntryPtr entry = look_up(frame, leaves, is_new);
+  if (latest) latest->successor = entry;
   return entry;
 }
 

@@ -25,16 +25,21 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
   }
   for (const Ref& argument : arguments_) borrowed_.push_back(argument.get());
   const JitFunction& function = as_jit(jit_.get());
-  const CallCache& cache = cache_in(cache_.get());
+  CallCache& cache = cache_in(cache_.get());
   call_ = std::make_unique<BoundCall>(cache.parameters, function.function,
                                       function.callable_is_tree ? function.function : nullptr, function.self,
                                       borrowed_.data(), num_args, keyword_names_.get());
+  objects_ = std::make_unique<GraphObjects>(*call_);
+  if (!cache.graph) return;
+  const CallFrame frame(function.function, cache, *call_, abstract_);
+  objects_->read();
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, renewed_cache(as_jit(jit)), abstract) {
   bind(args, kwargs);
   CallFrame frame(as_jit(jit).function, cache_in(cache_.get()), *call_, abstract);
+  if (objects_->has_read()) frame.objects = objects_.get();
   bool is_new = false;
   entry_ = find_entry(frame, *leaves_, is_new);
   try {
@@ -99,6 +104,7 @@ Ref PreparedCall::described_of(PyObject* args, PyObject* kwargs) const {
 }
 
 void PreparedCall::detach() noexcept {
+  objects_.reset();
   call_.reset();
   leaves_.reset();
   leaf_tuple_.reset();

@@ -6,6 +6,7 @@
 #include "base/python_api.h"
 #include "cache/bound_call.h"
 #include "cache/entry_table.h"
+#include "call/graph_objects.h"
 #include "call/jit_function.h"
 #include "tree/leaf_buffer.h"
 
@@ -26,6 +27,8 @@ class PreparedCall {
 
   // The record of the trace that `run` made, or None.
   PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }
+  // The objects in the arguments that the function may change, a list; or None.
+  PyObject* objects() const noexcept { return objects_->has_read() ? objects_->objects().get() : Py_None; }
   PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
   PyObject* target() const noexcept { return entry_->value.get(); }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
@@ -45,6 +48,7 @@ class PreparedCall {
   Ref keyword_names_;
   std::vector<PyObject*> borrowed_;
   std::unique_ptr<BoundCall> call_;
+  std::unique_ptr<GraphObjects> objects_;
   std::unique_ptr<LeafBuffer> leaves_;
   EntryPtr entry_;
   Ref leaf_tuple_;

@@ -3,6 +3,7 @@
 #include "base/binding.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
+#include "call/graph_objects.h"
 #include "call/jit_function.h"
 #include "call/prepared_call.h"
 #include "call/trace.h"
@@ -101,6 +102,20 @@ void register_call_under_way(py::module_& module) {
       "call_under_way", [] { return give(call_under_way()); },
       "(history, record) of the call whose target jax works on now in this thread, or None.");
   module.def("call_shape", &call_shape, "Which values the call under way has.");
+  module.def(
+      "call_body",
+      [](const py::object& callable, const py::tuple& values) {
+        std::vector<Ref> given;
+        for (const py::handle value : values) given.push_back(Ref::borrow(value.ptr()));
+        return give(call_body(callable.ptr(), given));
+      },
+      py::arg("callable"), py::arg("values"), "Calls the function of the call under way with other values.");
+  module.def(
+      "set_variable_slots",
+      [](const py::object& value, const py::object& state, const py::object& trace) {
+        set_variable_slots(value.ptr(), state.ptr(), trace.ptr());
+      },
+      py::arg("value"), py::arg("state"), py::arg("trace"));
   module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
   module.def(
       "describe_call", [] { return give(describe_call()); },
@@ -110,6 +125,7 @@ void register_call_under_way(py::module_& module) {
 void register_prepared_call(py::module_& module) {
   BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
       .def_property("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
+      .def_property("objects", [](const PreparedCall& call) { return give(Ref::borrow(call.objects())); })
       .def_property("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.leaves())); })
       .def(
           "run", [](const PreparedCall& call, const py::object& callable) { return give(call.run(callable.ptr())); },

@@ -6,6 +6,7 @@
 #include "call/find_cache.h"
 #include "call/find_entry.h"
 #include "call/forwarded.h"
+#include "call/graph_objects.h"
 #include "call/user_result.h"
 
 namespace partax {
@@ -13,10 +14,12 @@ namespace partax {
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
-  const BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
-                       num_args, keyword_names);
+  BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
+                 num_args, keyword_names);
   LeafBuffer leaves;
   CallFrame frame(jit.function, cache, call, false);
+  GraphObjects objects(call);
+  if (cache.graph) frame.objects = &objects;
   bool is_new = false;
   EntryPtr entry;
   Ref returned;
@@ -38,6 +41,10 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   check_forwarded(*entry, returned.get(), leaves, !frame.traced);
   keep_nodes(frame, *entry, leaves);
   Ref result = user_result(returned.get(), leaves);
+  if (cache.graph) {
+    objects.learn(*entry, leaves);
+    result = objects.apply(result, *entry, leaves);
+  }
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);
   return result;

@@ -112,7 +112,27 @@ void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit
   }
 }
 
+// What the user's function gives for these values of the call under way.
+Ref user_call(const CallFrame& frame, PyObject* callable, const std::vector<Ref>& values) {
+  const Ref tuple = tuple_of(std::vector<Ref>(values));
+  if (frame.cache.graph) return call_python("partax._nnx.graph_call", "traced", frame.cache.options, callable, tuple);
+  const Ref watched = call_python("partax._jit.lost_changes", "watch", tuple);
+  Ref result = call_body(callable, values);
+  call_python("partax._jit.lost_changes", "refuse_lost", watched, result);
+  return result;
+}
+
 }  // namespace
+
+Ref call_body(PyObject* callable, const std::vector<Ref>& values) {
+  const CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr || values.size() != frame->call.size()) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: no call with so many values is under way");
+    throw PythonError{};
+  }
+  const std::size_t first = frame->call.has_callable() ? 1 : 0;
+  return call_with(frame->cache.parameters, frame->call.shape(), callable, values, first);
+}
 
 Ref run_trace(PyObject* const* leaves, std::size_t count) {
   CallFrame* frame = CallFrame::innermost();
@@ -146,13 +166,10 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   TraceRecorder recorder(*frame, spec, arrays, leaves, count);
   Tracers tracers(leaves, count);
   const std::vector<Ref> values = rebuild_call(spec, tracers);
-  const bool has_callable = frame->call.has_callable();
-  PyObject* callable = has_callable ? values[0].get() : frame->function;
-  const Ref watched = call_python("partax._jit.lost_changes", "watch", callable, tuple_of(std::vector<Ref>(values)));
+  PyObject* callable = frame->call.has_callable() ? values[0].get() : frame->function;
   frame->in_body = true;
-  const Ref result = call_with(frame->cache.parameters, frame->call.shape(), callable, values, has_callable ? 1 : 0);
+  const Ref result = user_call(*frame, callable, values);
   frame->in_body = false;
-  call_python("partax._jit.lost_changes", "refuse_lost", watched, result);
   each_static_part(*frame, spec, observe);
   Ref node;
   std::shared_ptr<const TraceOutput> output;

@@ -8,6 +8,8 @@ namespace partax {
 // Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
 // output node.
 Ref run_trace(PyObject* const* leaves, std::size_t count);
+// Calls the function of the innermost call with these values in the place of its own.
+Ref call_body(PyObject* callable, const std::vector<Ref>& values);
 // Has `callback` called when the innermost call ends; false if it has such a callback already.
 bool on_call_exit(PyObject* callback);
 

@@ -63,10 +63,6 @@ class LeafBuffer {
   void reserve_nodes(std::size_t count) { nodes_.reserve(count); }
   void keep_node(std::size_t index, PyObject* node) { nodes_.emplace_back(index, Ref::borrow(node)); }
   void take_nodes_of(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }
-  template <typename Visit>
-  void each_node(Visit&& visit) const {
-    for (const auto& [index, node] : nodes_) visit(node.get());
-  }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
   // Null where it has not been kept. `hint` is the place where it may be; then where the next one may be.
   PyObject* node(std::size_t index, std::size_t& hint) const noexcept {

@@ -3,7 +3,6 @@
 #include "base/binding.h"
 #include "tree/equinox.h"
 #include "tree/flatten.h"
-#include "tree/graph_spec.h"
 #include "tree/match.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
@@ -106,7 +105,6 @@ void register_tree(py::module_& module) {
         return py::make_tuple(give(spec_data(spec, root_of(name))), as_list(leaves));
       },
       "(parts, array leaves) of a tree.", py::arg("tree"), py::arg("root"));
-  module.attr("GraphSpec") = give(register_graph_spec_type());
   const py::object static_nodes = give(register_static_node_types());
   module.attr("FlatSpec") = static_nodes[py::int_(0)];
   module.attr("Static") = static_nodes[py::int_(1)];

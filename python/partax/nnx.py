@@ -41,18 +41,16 @@ try:
 except ImportError as _error:
     raise ImportError("partax.nnx needs flax: install the extra `partax[flax]`", name="flax") from _error
 
+from partax._core import JitFunction
 from partax._jit.options import DonateMode
-from partax._nnx.jit import NnxJit, Stage
 from partax._nnx.options import made_jit
 
-__all__ = ["NnxJit", "Stage", "jit"]
+__all__ = ["jit"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Numbers = int | Sequence[int] | None
 _Names = str | Iterable[str] | None
-
-NnxJit.__module__ = Stage.__module__ = "partax.nnx"  # where users find them
 
 
 @overload
@@ -75,7 +73,7 @@ def jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
-) -> NnxJit[_P, _R]: ...
+) -> JitFunction[_P, _R]: ...
 @overload
 def jit(
     fun: None = None,
@@ -96,7 +94,7 @@ def jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
-) -> Callable[[Callable[_P, _R]], NnxJit[_P, _R]]: ...
+) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
 def jit(
     fun: Any = None,
     *,

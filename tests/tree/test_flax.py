@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import partax
@@ -255,74 +254,3 @@ def test_a_retrace_names_the_attribute(caplog: pytest.LogCaptureFixture) -> None
         jitted(block(scale=2))
         jitted(block(scale=3))
     assert "model.scale" in caplog.messages[-1] and "2" in caplog.messages[-1] and "3" in caplog.messages[-1]
-
-
-def objects_of(tree: Any) -> list[Any]:
-    """What Flax knows by identity, in jax's order of the places."""
-    found: list[Any] = []
-
-    def walk(node: Any) -> None:
-        if isinstance(node, nnx.Pytree | nnx.Variable) and not isinstance(node, nnx.pytreelib.PytreeState):
-            found.append(node)
-        children = jax.tree.flatten(node, is_leaf=lambda x: x is not node)[0]
-        for child in children:
-            if child is not node:
-                walk(child)
-
-    walk(tree)
-    return found
-
-
-@pytest.mark.parametrize("name", ["module", "optimizer", "metrics", "rngs", "variable", "state", "split"])
-def test_a_graph_spec_gives_the_objects_of_such_a_tree(name: str) -> None:
-    spec = _core.GraphSpec(({"a": OBJECTS[name]()}, 1))
-    tree = ({"a": OBJECTS[name]()}, 1)
-    expected = objects_of(tree)
-    assert len(expected) > 0
-    assert all(a is b for a, b in zip(spec.objects(tree), expected, strict=True))
-    assert spec.objects(({"a": OBJECTS[name]()}, 2)) is None
-    assert spec.objects((tree[0], 1, 1)) is None
-
-
-def test_a_graph_spec_knows_no_tree_that_has_an_object_twice_or_a_number_for_an_array() -> None:
-    def pair(a: Any, b: Any) -> Any:
-        return nnx.List([nnx.Param(a), nnx.Param(b)])
-
-    spec = _core.GraphSpec(pair(jnp.ones(1), jnp.ones(1)))
-    assert len(spec.objects(pair(jnp.ones(1), np.ones(1)))) == 3
-    twice = pair(jnp.ones(1), jnp.ones(1))
-    twice[1] = twice[0]
-    assert spec.objects(twice) is None
-    for other in (1.0, np.float32(1), jax.new_ref(jnp.ones(1)), None):
-        changed = pair(jnp.ones(1), jnp.ones(1))
-        object.__setattr__(changed[0], "_raw_value", other)
-        assert spec.objects(changed) is None
-
-
-def test_a_graph_spec_knows_no_tree_in_which_a_leaf_has_become_a_node() -> None:
-    class Box:
-        def __init__(self, inner: Any) -> None:
-            self.inner = inner
-
-    tree = (Box(nnx.Param(jnp.ones(1))), jnp.ones(1))
-    spec = _core.GraphSpec(tree)
-    assert spec.objects(tree) == []
-    jax.tree_util.register_pytree_node(Box, lambda box: ((box.inner,), None), lambda _, inner: Box(*inner))
-    assert spec.objects(tree) is None
-    assert _core.GraphSpec(tree).objects(tree) == [tree[0].inner]
-
-
-def test_a_graph_spec_is_collected_with_what_it_holds() -> None:
-    class Label:
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Label)
-
-        def __hash__(self) -> int:
-            return 1
-
-    label = Label()
-    label.spec = _core.GraphSpec((label, jnp.ones(1)))
-    ref = weakref.ref(label)
-    del label
-    gc.collect()
-    assert ref() is None

@@ -237,7 +237,8 @@ def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
     forwarded, _ = _core.output_info(out_info)
     for i, info in zip(forwarded, jax.eval_shape(_same, [leaves[i] for i in forwarded]), strict=True):
         leaves[i] = info
-    return call.result(out_info, tuple(leaves))
+    result = call.result(out_info, tuple(leaves))
+    return result if call.objects is None else result.abstract_result(call.objects)
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:

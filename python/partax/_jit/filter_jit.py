@@ -54,7 +54,8 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
 
 
 def _text(self: JitFunction[..., Any]) -> str:
-    return f"<partax.filter_jit of {self.__qualname__}>"
+    name = "filter_jit" if self._options.graph is None else "nnx.jit"
+    return f"<partax.{name} of {self.__qualname__}>"
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
@@ -172,6 +173,43 @@ def filter_jit(
         path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
+    wrap = wrapping(
+        donate=donate,
+        inline=inline,
+        keep_unused=keep_unused,
+        compiler_options=compiler_options,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        cache_size=cache_size,
+        callables=callables,
+        trace=trace,
+        max_traces=max_traces,
+    )
+    return wrap if fun is None else wrap(fun)
+
+
+def wrapping(
+    *,
+    donate: Any,
+    inline: bool,
+    keep_unused: bool,
+    compiler_options: dict[str, Any] | None,
+    in_shardings: Any,
+    out_shardings: Any,
+    cache_size: int,
+    callables: str,
+    trace: Any,
+    max_traces: int | None,
+    graph: str | None = None,
+) -> Callable[[Any], JitFunction[..., Any]]:
+    """Checks options.
+
+    Args:
+      graph: as `Options` has it; the others are filter_jit's.
+
+    Returns:
+      What wraps a callable with them.
+    """
     if not isinstance(cache_size, int) or cache_size < 1:
         raise ValueError(f"found cache_size={cache_size!r}, expected a positive number of static keys")
     if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
@@ -189,6 +227,7 @@ def filter_jit(
         callables,
         check_trace(trace),
         max_traces,
+        graph,
     )
 
     def wrap(function: Any) -> Any:
@@ -199,7 +238,7 @@ def filter_jit(
                 _check_names(function, option, names)
         return _core.make_jit_function(function, options)
 
-    return wrap if fun is None else wrap(fun)
+    return wrap
 
 
 def install() -> None:

@@ -1,7 +1,7 @@
 """Changes of nnx objects by a function of plain filter_jit, which the caller's objects would not see."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -26,18 +26,17 @@ class _Seen(NamedTuple):
     contents: dict[str, Any]
 
 
-def watch(fun: Callable[..., Any], values: tuple[Any, ...]) -> list[_Seen] | None:
+def watch(values: tuple[Any, ...]) -> list[_Seen] | None:
     """Remembers the nnx objects that are given to a function. Called by the native wrapper, in a trace.
 
     Args:
-      fun: the function.
       values: of the call, with tracers.
 
     Returns:
       What `refuse_lost` takes.
     """
     nnx: Any = sys.modules.get("flax.nnx")
-    if not hasattr(nnx, "Pytree") or getattr(type(fun), "changes_arguments", False):
+    if not hasattr(nnx, "Pytree"):
         return None
     names = value_names(_core.call_shape())
     return [

@@ -31,6 +31,7 @@ class Options:
         callables: str,
         trace: Callable[[Any], bool] | tuple[str, ...] | None,
         max_traces: int | None,
+        graph: str | None,
     ):
         self.donate = donate
         self.inline = inline
@@ -42,9 +43,11 @@ class Options:
         self.callables = callables
         self.trace = trace
         self.max_traces = max_traces
+        self.graph = graph
+        """How objects in the arguments are changed in place (partax._nnx.graph_call); None if they are not."""
         self.key = (
             *(donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size, callables),
-            *(trace, max_traces),
+            *(trace, max_traces, graph),
         )
         self._spec = _core.flatten(self.key, "options")[1]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flax.nnx import tracers
+from flax.nnx import graphlib, tracers
 
 from partax._nnx.build_graph import GraphBuilder
 from partax._nnx.errors import refuse_change
@@ -13,13 +13,16 @@ from partax._nnx.graph import REGISTERED, STATE, Variable
 
 
 class Outcome(NamedTuple):
-    """What a traced call gives: trees as `read_graph` makes them, with the objects of the arguments as `Seen`.
+    """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`.
+
+    The native wrapper reads the first five fields.
 
     Attributes:
       result: of the function.
       values: what attributes are set to.
       owners: for each of them, whose it is.
       names: and its name.
+      is_plain: whether this is all, and there are no objects in it.
       deleted: owners and names of attributes to delete.
       refilled: nodes of which nnx knows only how to fill them, and with what.
       has_objects: whether there is an object in any of these.
@@ -30,10 +33,21 @@ class Outcome(NamedTuple):
     values: tuple[Any, ...] = ()
     owners: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    is_plain: bool = True
     deleted: tuple[tuple[int, str], ...] = ()
     refilled: tuple[tuple[int, Any], ...] = ()
     has_objects: bool = False
     kept: tuple[Any, ...] = ()
+
+    def abstract_result(self, objects: list[Any]) -> Any:
+        """The result of a call that has not been run, in which objects of the arguments are copies.
+
+        Args:
+          objects: as `GraphReader` has found them; they stay as they are.
+        """
+        if not self.has_objects:
+            return self.result
+        return apply_changes(self, graphlib.clone(objects, graph=True))
 
 
 def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
@@ -41,12 +55,12 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
 
     Args:
       outcome: of the call.
-      objects: as `read_graph` has found them.
+      objects: as `GraphReader` has found them.
 
     Returns:
       The result of the call.
     """
-    result, values, owners, names, deleted, refilled, has_objects, _ = outcome
+    result, values, owners, names, _, deleted, refilled, has_objects, _ = outcome
     if has_objects:
         builder = GraphBuilder(objects)
         values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)

@@ -1,4 +1,4 @@
-"""Puts the objects of a tree that `read_graph` has made together again."""
+"""Puts the objects of a tree that `GraphReader` has made together again."""
 
 from typing import Any, cast
 

@@ -28,10 +28,10 @@ def refuse_change(value: Any) -> NoReturn:
     raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
 
 
-def note_argument(error: Exception, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Adds to an error on an nnx object where in the arguments that object is."""
+def note_argument(error: Exception, values: dict[str, Any]) -> None:
+    """Adds to an error on an nnx object where in the values of a call, given by name, that object is."""
     refused = _refused(error)
-    path = None if refused is None else _path_of(refused, _named(fun, args, kwargs))
+    path = None if refused is None else _path_of(refused, values)
     if path is not None:
         error.add_note(f"partax: it is `{path}`")
 
@@ -39,7 +39,8 @@ def note_argument(error: Exception, fun: Callable[..., Any], args: tuple[Any, ..
 def note_held(error: Exception, fun: Callable[..., Any]) -> None:
     """Adds to an error on an nnx object that a function holds, and was not given, what the function calls it."""
     refused = _refused(error)
-    path = None if refused is None else _path_of(refused, _held(error.__traceback__, fun))
+    users = error.__traceback__ and error.__traceback__.tb_next  # the first frame is the one that asks
+    path = None if refused is None else _path_of(refused, _held(users, fun))
     if path is not None:
         error.add_note(f"partax: it is `{path}`, which is no argument of `{_name(fun)}`: pass it as one")
 
@@ -62,13 +63,6 @@ def _refused(error: Exception) -> Any:
     for variables in _frames(error.__traceback__):
         found = next((variables[name] for name in ("self", "value") if is_object(variables.get(name))), found)
     return found
-
-
-def _named(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return dict(inspect.signature(fun).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):
-        return {"args": args, **kwargs}
 
 
 def _held(traceback: TracebackType | None, fun: Any) -> dict[str, Any]:

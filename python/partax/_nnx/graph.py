@@ -5,13 +5,16 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax.nnx import graphlib, variablelib
+from flax.nnx import graphlib, tracers, variablelib
 from flax.nnx.pytreelib import Pytree
 
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
 REGISTERED: dict[type, Any] = graphlib.GRAPH_REGISTRY
 """The classes whose instances are nodes of a graph, and by which functions nnx reads and fills them."""
+
+VARIABLE_SLOTS = (Variable._raw_value, Variable._trace_state, tracers.TraceState._jax_trace)
+"""Where a Variable has its value and its state, and that the trace that it was made in."""
 
 STATE = "_pytree__state"
 """Where an nnx object has the trace that it was made in."""

@@ -2,17 +2,18 @@
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flax.nnx import Module, graphlib
 
-from partax._jit.filter_jit import filter_jit
+from partax._core import JitFunction
+from partax._jit.filter_jit import wrapping
 from partax._nnx.apply_changes import Outcome
 from partax._nnx.graph import REGISTERED
-from partax._nnx.jit import NnxJit
+from partax._nnx.graph_call import GRAPH, TREE, VARIABLES
 from partax._nnx.shardings import prefix_of
-from partax._nnx.traced_function import GRAPH, TREE, VARIABLES, TracedFunction
 
 _Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
 """Arguments by position and by name."""
@@ -29,7 +30,7 @@ def made_jit(
     in_shardings: Any,
     out_shardings: Any,
     **options: Any,
-) -> NnxJit[..., Any]:
+) -> JitFunction[..., Any]:
     """Makes what `partax.nnx.jit` returns.
 
     Args:
@@ -46,10 +47,11 @@ def made_jit(
     Returns:
       The wrapper.
     """
-    function, first = fun, ()
-    if type(fun) in REGISTERED:
-        function, first = type(fun).__call__, (fun,)
-    _refuse_bound_method(fun)
+    function = fun
+    if type(fun) in REGISTERED:  # as an argument, whether jax knows it as a tree or not
+        function, fun = type(fun).__call__, types.MethodType(type(fun).__call__, fun)
+    else:
+        _refuse_bound_method(fun)
     static_names = _names(function, "static", *static)
     names = _names(function, "donate", *donated)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
@@ -57,12 +59,14 @@ def made_jit(
     in_shardings = prefix_of(in_shardings)
     if out_shardings is not None:
         out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
-    mode = _mode(graph, graph_updates)
-    traced = TracedFunction(function, bool(names) or donate != "none", mode, in_shardings)
-    compiled = filter_jit(
-        traced, donate=names or donate, in_shardings=in_shardings, out_shardings=out_shardings, **options
+    wrap = wrapping(
+        donate=names or donate,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        graph=_mode(graph, graph_updates),
+        **options,
     )
-    return NnxJit(function, compiled, first)
+    return wrap(fun)
 
 
 def _refuse_bound_method(fun: Any) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from partax import _core
 from partax._compat.families.fields import identical
 from partax._nnx.errors import refuse_foreign, refuse_hijax
 from partax._nnx.graph import (
@@ -114,59 +113,3 @@ class GraphReader:
         data, statics, aux = children_of(node)
         children = tuple(self.read(child) for child in data.values())
         return Unregistered(children, type(node), aux, tuple(data), tuple(statics.items()))
-
-
-def read_graph(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
-    """Reads the arguments of a call.
-
-    Args:
-      args: those by position.
-      kwargs: those by name.
-
-    Returns:
-      Both as filter_jit takes them, and the objects.
-    """
-    reader = GraphReader()
-    read_args = tuple([reader.read(value) for value in args])
-    return read_args, {name: reader.read(kwargs[name]) for name in sorted(kwargs)}, reader.objects
-
-
-class KnownGraphs:
-    """Reads the arguments of calls without Python, where they are like those of a call before.
-
-    That is so where each object has one place and no part of the arguments has to be a copy: then the objects alone are
-    looked for, beside what is known of the tree.
-    """
-
-    def __init__(self) -> None:
-        self._known: tuple[_core.GraphSpec, ...] = ()
-
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
-        """As `read_graph`."""
-        tree = (args, kwargs)
-        for spec in self._known:
-            objects = spec.objects(tree)
-            if objects is not None:
-                return args, kwargs, objects
-        read = read_graph(args, kwargs)
-        self._learn(tree, read)
-        return read
-
-    def clear(self) -> None:
-        """Forgets all."""
-        self._known = ()
-
-    def _learn(self, tree: Any, read: tuple[tuple[Any, ...], dict[str, Any], list[Any]]) -> None:
-        args, kwargs, objects = read
-        if not (identical(tree[0], args) and all(kwargs[name] is value for name, value in tree[1].items())):
-            return
-        try:
-            spec = _core.GraphSpec(tree)
-        except (TypeError, RecursionError):  # the call itself says what is wrong
-            return
-        found = spec.objects(tree)
-        if found is not None and identical(found, objects):
-            self._known = (spec, *self._known[: _MOST_KNOWN - 1])
-
-
-_MOST_KNOWN = 8

@@ -1,0 +1,208 @@
+#include "call/graph_objects.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+
+#include "base/layout.h"
+#include "base/type_table.h"
+
+namespace partax {
+namespace {
+
+constexpr char kPython[] = "partax._nnx.graph_call";
+
+// The fields of partax._nnx.apply_changes.Outcome.
+enum : std::uint8_t { kResult, kValues, kOwners, kNames, kIsPlain, kNumFields };
+
+// Of Variables: a slot of theirs, and its class.
+struct ClassSlot {
+  PyTypeObject* type = nullptr;  // lives as long as the process
+  Py_ssize_t offset = 0;
+
+  // Null where the object has none such, or nothing in it.
+  PyObject** place(PyObject* object) const noexcept {
+    if (object == nullptr || type == nullptr || PyType_IsSubtype(Py_TYPE(object), type) == 0) return nullptr;
+    auto** found = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
+    return *found == nullptr ? nullptr : found;
+  }
+};
+
+struct VariableSlots {
+  ClassSlot value, state, trace;
+  PyObject* name = nullptr;  // of the value
+} slots;
+
+void set(ClassSlot& slot, PyObject* descriptor) {
+  if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return;
+  const PyMemberDef& member = *reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
+  if (member.type != T_OBJECT_EX) return;
+  slot.type = reinterpret_cast<PyTypeObject*>(Py_NewRef(PyDescr_TYPE(descriptor)));
+  slot.offset = member.offset;
+}
+
+bool is_object(const Node& node) noexcept {
+  if (node.kind != Kind::kEntries) return false;
+  const Layout::Aux aux = node.info->layout->aux;
+  return aux == Layout::Aux::kItems || aux == Layout::Aux::kAttributes;
+}
+
+// Arrays have no identity that a program could see, unlike a jax.Ref.
+bool are_arrays(const LeafBuffer& leaves) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (hooks().jax_array_type.is(Py_TYPE(leaves[i]))) continue;
+    const LeafSort sort = TypeTable::instance().find(leaves[i]).sort;
+    if (sort != LeafSort::kJaxArray && sort != LeafSort::kTracer && sort != LeafSort::kNumpyArray) return false;
+  }
+  return true;
+}
+
+// The objects in a match of the key, borrowed; empty where not all are there.
+std::vector<PyObject*> found_in(const KeyObjects& key, const LeafBuffer& leaves) {
+  std::vector<PyObject*> found;
+  found.reserve(key.nodes.size());
+  std::size_t hint = 0;
+  for (const std::uint32_t node : key.nodes) {
+    PyObject* object = leaves.node(node, hint);
+    if (object == nullptr) return {};
+    found.push_back(object);
+  }
+  return found;
+}
+
+bool have_each_once(std::vector<PyObject*> objects) {
+  std::sort(objects.begin(), objects.end());
+  return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
+}
+
+bool are_equal(PyObject* left, PyObject* right) {
+  return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
+}
+
+// Gives variables new values.
+class NewValues {
+ public:
+  explicit NewValues(KeyObjects& key) : key_(key), current_(call_python(kPython, "current_trace")) {
+    // Comparing runs Python, so what was found equal is remembered, by identity.
+    const std::shared_ptr<const ValidTraces> known = key.valid;
+    if (known && are_equal(known->current.get(), current_.get())) known_ = known;
+  }
+
+  // Whether all that changes are values of variables that belong to the current trace.
+  bool are_for(PyObject* owners, PyObject* names, const LeafBuffer& leaves) {
+    const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(owners));
+    places_.reserve(count);
+    bool are_known = known_ && known_->of_owners.size() == count;
+    std::vector<Ref> traces;
+    std::size_t hint = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(owners, static_cast<Py_ssize_t>(i)));
+      if (index >= key_.nodes.size() || PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(i)) != slots.name) return false;
+      PyObject* owner = leaves.node(key_.nodes[index], hint);
+      places_.push_back(slots.value.place(owner));
+      PyObject** const state = slots.state.place(owner);
+      PyObject** const trace = state == nullptr ? nullptr : slots.trace.place(*state);
+      if (places_.back() == nullptr || trace == nullptr) return false;
+      are_known = are_known && known_->of_owners[i].get() == *trace;
+      if (!are_known) traces.push_back(Ref::borrow(*trace));
+    }
+    return are_known || are_current(std::move(traces));
+  }
+
+  void set(PyObject* values) {
+    std::vector<Ref> before;  // let go of at the end, since that may run any code
+    before.reserve(places_.size());
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      PyObject* value = PyTuple_GET_ITEM(values, static_cast<Py_ssize_t>(i));
+      before.push_back(Ref::steal(std::exchange(*places_[i], Py_NewRef(value))));
+    }
+  }
+
+ private:
+  // `traces` are the last ones of the owners, those before them are known.
+  bool are_current(std::vector<Ref> traces) {
+    for (const Ref& trace : traces) {
+      if (!are_equal(trace.get(), current_.get())) return false;
+    }
+    const auto num_known = static_cast<std::ptrdiff_t>(places_.size() - traces.size());
+    if (num_known > 0) traces.insert(traces.begin(), known_->of_owners.begin(), known_->of_owners.begin() + num_known);
+    key_.valid = std::make_shared<ValidTraces>(ValidTraces{current_, std::move(traces)});
+    return true;
+  }
+
+  KeyObjects& key_;
+  Ref current_;
+  std::shared_ptr<const ValidTraces> known_;
+  std::vector<PyObject**> places_;
+};
+
+}  // namespace
+
+bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
+  if (!entry.objects || !entry.objects->are_all || !are_arrays(leaves)) return false;
+  KeyObjects& key = *entry.objects;
+  std::vector<PyObject*> found = found_in(key, leaves);
+  if (found.size() != key.nodes.size()) return false;
+  if (found == key.distinct) return true;
+  if (!have_each_once(found)) return false;
+  key.distinct = std::move(found);
+  return true;
+}
+
+void GraphObjects::read() {
+  const Ref values = tuple_of(call_.values(), call_.size());
+  const Ref read = call_python(kPython, "read", values);
+  PyObject *taken = nullptr, *objects = nullptr;
+  if (!PyArg_ParseTuple(read.get(), "O!O!", &PyTuple_Type, &taken, &PyList_Type, &objects)) throw PythonError{};
+  call_.take(Ref::borrow(taken));
+  objects_ = Ref::borrow(objects);
+}
+
+void GraphObjects::learn(const Entry& entry, const LeafBuffer& leaves) const {
+  if (!has_read() || !entry.objects || entry.objects->are_all) return;
+  const std::vector<PyObject*> found = found_in(*entry.objects, leaves);
+  const auto count = static_cast<std::size_t>(PyList_GET_SIZE(objects_.get()));
+  entry.objects->are_all =
+      found.size() == entry.objects->nodes.size() && found.size() == count &&
+      std::equal(found.begin(), found.end(), reinterpret_cast<PyListObject*>(objects_.get())->ob_item);
+}
+
+Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer& leaves) {
+  if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
+  PyObject* const* const fields = reinterpret_cast<PyTupleObject*>(outcome.get())->ob_item;
+  if (fields[kIsPlain] == Py_True && !has_read()) {
+    if (PyTuple_GET_SIZE(fields[kOwners]) == 0) return Ref::borrow(fields[kResult]);
+    NewValues values(*entry.objects);
+    if (values.are_for(fields[kOwners], fields[kNames], leaves)) {
+      values.set(fields[kValues]);
+      return Ref::borrow(fields[kResult]);
+    }
+  }
+  if (!has_read()) {
+    const std::vector<PyObject*> found = found_in(*entry.objects, leaves);
+    objects_ = Ref::checked(PySequence_List(tuple_of(found.data(), found.size()).get()));
+  }
+  return call_python(kPython, "apply", outcome, objects_, tuple_of(call_.values(), call_.size()));
+}
+
+void note_objects(Entry& entry) {
+  auto objects = std::make_unique<KeyObjects>();
+  for (std::size_t i = 0; i < entry.key.nodes.size(); ++i) {
+    if (is_object(entry.key.nodes[i])) objects->nodes.push_back(static_cast<std::uint32_t>(i));
+  }
+  for (const std::uint32_t i : objects->nodes) {
+    Node& node = entry.key.nodes[i];
+    entry.key.num_coming_back += node.comes_back ? 0 : 1;
+    node.comes_back = true;
+  }
+  entry.objects = std::move(objects);
+}
+
+void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace) {
+  set(slots.value, value);
+  set(slots.state, state);
+  set(slots.trace, trace);
+  slots.name = attribute(value, "__name__").release();
+}
+
+}  // namespace partax

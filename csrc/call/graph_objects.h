@@ -1,0 +1,39 @@
+// The objects in the arguments of a call that its function may change in place, such as those of Flax nnx: which they
+// are, and how what a trace has done to them is done to them. What needs Python is in `partax._nnx.graph_call`.
+#pragma once
+
+#include "cache/bound_call.h"
+#include "cache/call_cache.h"
+#include "tree/leaf_buffer.h"
+
+namespace partax {
+
+// Of one call of a cache with the option `graph`.
+class GraphObjects {
+ public:
+  explicit GraphObjects(BoundCall& call) noexcept : call_(call) {}
+
+  // Whether arguments that match the entry's key are to be taken as they are: their objects are the nodes of the key,
+  // and each is in one place. `leaves` are those of the match.
+  bool are_in(const Entry& entry, const LeafBuffer& leaves) const;
+  // Has Python read the arguments, and goes on with what it makes of them. It asks for the call under way.
+  void read();
+  bool has_read() const noexcept { return static_cast<bool>(objects_); }
+  // After a call: whether others with the same key need no Python.
+  void learn(const Entry& entry, const LeafBuffer& leaves) const;
+  // Does what is in the outcome of a trace to the objects, all or nothing, and gives the result of the function.
+  Ref apply(const Ref& outcome, const Entry& entry, const LeafBuffer& leaves);
+  // All objects, a list, if Python has read them.
+  const Ref& objects() const noexcept { return objects_; }
+
+ private:
+  BoundCall& call_;
+  Ref objects_;
+};
+
+// Has the nodes of a new key kept in a match that are such objects.
+void note_objects(Entry& entry);
+// Where an object has its value: the descriptors of a variable's value, of its state, and of the trace in a state.
+void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace);
+
+}  // namespace partax
