@@ -20,11 +20,13 @@ older_isas=()
 if [[ $(uname -m) == x86_64 ]]; then older_isas=(SSE4_2 AVX AVX2); fi
 
 failures=()
+failed_logs=()
 summary=()
 
 # step "title" command...: runs it, times it, and goes on whatever comes of it. `finish` tells the outcome.
 step() {
-  local title=$1 begin=$SECONDS status=0
+  local title=$1 begin=$SECONDS status=0 log
+  log=$(mktemp "$WORK/step.XXXXXX")
   shift
   printf '\n=== %s\n' "$title"
   # A subshell of its own with errexit: in a condition the shell would ignore failures within "$@".
@@ -32,15 +34,18 @@ step() {
   (
     set -e
     "$@"
-  )
-  status=$?
+  ) 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
   set -e
-  ended "$title" "$begin" "$status"
+  ended "$title" "$begin" "$status" "$log"
 }
 
-# ended TITLE BEGIN STATUS: notes how a step ended.
+# ended TITLE BEGIN STATUS LOG: notes how a step ended, and where what it printed is.
 ended() {
-  if (($3 != 0)); then failures+=("$1"); fi
+  if (($3 != 0)); then
+    failures+=("$1")
+    failed_logs+=("$4")
+  fi
   summary+=("$(printf '%5d s  %s  %s' $((SECONDS - $2)) "$( (($3 == 0)) && echo ok || echo FAILED)" "$1")")
 }
 
@@ -67,7 +72,7 @@ one_ended() {
   unset "running[$process]"
   printf '\n=== %s\n' "$title"
   cat "$log"
-  ended "$title" "$begin" "$status"
+  ended "$title" "$begin" "$status" "$log"
 }
 
 joined() {
@@ -80,9 +85,15 @@ note() {
 }
 
 finish() {
+  local index
   printf '\n=== Summary, %d s in all\n' "$SECONDS"
   printf '%s\n' "${summary[@]}"
   if ((${#failures[@]} > 0)); then
+    # Again, for who reads the end alone: other steps have printed much since.
+    for index in "${!failures[@]}"; do
+      printf '\n=== The end of: %s\n' "${failures[index]}"
+      tail -n 80 "${failed_logs[index]}"
+    done
     printf '\n%d failed: ' "${#failures[@]}"
     printf '%s; ' "${failures[@]}"
     printf '\n'
