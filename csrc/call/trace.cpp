@@ -97,7 +97,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
 }
 
 // Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
-// call, and of the static nodes in it.
+// call, and of the static nodes in it. An argument that has changed meanwhile may have fewer of them.
 template <typename Visit>
 void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
   if (const EntryPtr root = frame.cache.root.lock(); root && root->key.holds_callables()) {
@@ -105,6 +105,7 @@ void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit
   }
   const TreeSpec& key = frame.entry->key;
   visit(key, now);
+  if (key.statics.size() != now.statics.size()) return;
   for (std::size_t i = 0; i < key.statics.size(); ++i) {
     PyObject *known = key.statics[i].identity(), *value = now.statics[i].identity();
     if (known == nullptr || value == nullptr || !is_static_node(known) || !is_static_node(value)) continue;

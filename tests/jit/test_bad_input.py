@@ -339,3 +339,33 @@ def test_a_tree_that_another_thread_changes() -> None:
     assert seen and seen <= {4, 5}
     assert_same(f(tree), [array(2), {"a": 1}, [array(2)], "x"])
     check_works(f)
+
+
+class Shrinking:
+    """A node with many static leaves, which has none from the time on that a test says."""
+
+    asked = 0
+    at = 0
+
+    def children(self) -> tuple[Any, ...]:
+        type(self).asked += 1
+        return (1.0, *(["static"] * 1000 if self.asked < self.at else []))
+
+
+jax.tree_util.register_pytree_node(Shrinking, lambda node: (node.children(), None), lambda _, children: list(children))
+
+
+def test_a_tree_that_has_lost_its_statics_when_it_is_traced() -> None:
+    outcomes: list[str] = []
+    for at in range(1, 7):
+        f = identity()
+        Shrinking.asked, Shrinking.at = 0, at
+        try:
+            outcomes.append(f"{len(f([Shrinking(), array(2)])[0])} leaves")
+        except RuntimeError as error:
+            assert "changed" in text_of(error)
+            outcomes.append("refused")
+        Shrinking.at = 0
+        assert_same(f([Shrinking(), array(2)]), [[1.0], array(2)])
+        check_works(f)
+    assert "refused" in outcomes and {*outcomes} <= {"refused", "1 leaves", "1001 leaves"}, outcomes
