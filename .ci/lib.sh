@@ -171,15 +171,19 @@ sanitized_install() {
 
 # sanitized_python PYTHON DIRECTORY ARGUMENT...: runs it with what `sanitized_install` installed.
 sanitized_python() {
-  local python=$1 directory=$2 libraries
+  local python=$1 directory=$2 libraries reports status=0
   shift 2
   # The runtime has to come first in a process that was not linked with it, and libstdc++ before it catches exceptions.
   libraries="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so) ${PRELOADED:-}"
   # Python itself, numpy and jaxlib keep memory until the end; `leaks_of` looks for what we keep.
   # A small quarantine, or freed memory that it keeps would be growth in the eyes of those tests.
+  # The reports go to files: pytest holds what a test writes, and that is lost with a process that is ended.
+  reports=$(mktemp -d "$WORK/reports.XXXXXX")
   env PYTHONPATH="$directory" LD_PRELOAD="$libraries" \
-    ASAN_OPTIONS="${SANITIZERS:-detect_leaks=0}:quarantine_size_mb=8" \
-    UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc "$python" "$@"
+    ASAN_OPTIONS="${SANITIZERS:-detect_leaks=0}:quarantine_size_mb=8:log_path=$reports/report" \
+    UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports/report" PYTHONMALLOC=malloc "$python" "$@" || status=$?
+  find "$reports" -type f -exec cat {} +
+  return "$status"
 }
 
 # tested_interpreter: sets up an environment with partax and all that its tests need, and prints its Python.
