@@ -1,7 +1,6 @@
 """Guards every promise: eight CPU devices, warnings as errors, one way to count traces, and which tests round.
 
-XLA takes half of its usual time to compile, since most of a test's time is that; `PARTAX_OPTIMIZED=1` leaves it as users
-have it.
+Most of a test's time is XLA's compiler, which takes half as long here; `PARTAX_OPTIMIZED=1` leaves it as users have it.
 """
 
 from __future__ import annotations
