@@ -3,7 +3,10 @@
 namespace partax {
 
 void explain_failure(const CallFrame& frame) {
-  if (PyErr_ExceptionMatches(PyExc_ValueError) == 0 && PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
+  const bool is_explained = PyErr_ExceptionMatches(PyExc_ValueError) != 0 ||
+                            PyErr_ExceptionMatches(PyExc_TypeError) != 0 ||
+                            PyErr_ExceptionMatches(PyExc_RuntimeError) != 0;
+  if (!is_explained) return;
   Ref original = take_exception();
   restore_exception(call_python("partax._jit.explain_failure", "explain_failure", original, frame.cache.options,
                                 tuple_of(frame.call.values(), frame.call.size()), frame.traced ? Py_True : Py_False,

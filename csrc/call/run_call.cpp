@@ -10,6 +10,14 @@
 #include "call/user_result.h"
 
 namespace partax {
+namespace {
+
+bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuffer& leaves) {
+  const Ref arguments = entry.takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.tuple().get())) : leaves.tuple();
+  return call_python("partax._jit.runtime_errors", "may_raise", target, arguments).get() == Py_True;
+}
+
+}  // namespace
 
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
@@ -30,6 +38,8 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     const Ref target = entry->value;
     returned = call_target(target.get(), *entry, leaves);
     frame.in_user_code = true;
+    if (frame.traced && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, leaves);
+    if (entry->waits) call_python("partax._jit.runtime_errors", "wait_for", returned);
   } catch (const PythonError&) {
     frame.in_user_code = true;
     if (entry) {

@@ -137,7 +137,7 @@ Ref call_body(PyObject* callable, const std::vector<Ref>& values) {
 
 Ref run_trace(PyObject* const* leaves, std::size_t count) {
   CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr || frame->entry == nullptr) {
+  if (frame == nullptr || frame->entry == nullptr || frame->in_user_code) {
     PyErr_SetString(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
     throw PythonError{};
   }

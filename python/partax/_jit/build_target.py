@@ -13,6 +13,7 @@ from partax._compat.jax_private import traced_once
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, option_names
+from partax._jit.runtime_errors import FRAME_ID
 from partax._jit.shardings import leaf_in_shardings
 from partax._statics.user_objects import read, unwrapped
 from partax._tree.paths import leaf_owners, leaf_paths
@@ -66,6 +67,7 @@ def _source_of(fun: Any) -> Callable[..., Any] | None:
 
 def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
     def of_each(*leaves: Any) -> Any:
+        __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
         if silent:
             _silence_donation_warnings()
         return _core.trace(*leaves)

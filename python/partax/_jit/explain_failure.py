@@ -8,6 +8,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._jit.options import Options
+from partax._jit.runtime_errors import as_equinox_raises, raised_at_run_time
 from partax._jit.shardings import misplaced_leaf
 from partax._tree.paths import leaf_paths
 
@@ -15,10 +16,10 @@ from partax._tree.paths import leaf_paths
 def explain_failure(
     error: BaseException, options: Options, values: tuple[Any, ...], traced: bool, in_body: bool
 ) -> BaseException:
-    """The exception of a call that has failed. Called by the native wrapper for a TypeError or a ValueError.
+    """The exception of a call that has failed. Called by the native wrapper for errors of the kinds below.
 
     Args:
-      error: what has been raised.
+      error: a TypeError, a ValueError or a RuntimeError.
       options: the wrapper's.
       values: of the call.
       traced: whether the call has traced its function.
@@ -27,6 +28,10 @@ def explain_failure(
     Returns:
       The same exception, or one with the path of an argument, which has it for its cause.
     """
+    if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
+        return as_equinox_raises(error)
+    if isinstance(error, RuntimeError):
+        return error
     kind = ValueError if isinstance(error, ValueError) else TypeError
     if (in_body or options.in_shardings is None) if kind is ValueError else traced:
         return error  # no argument is to blame, and none is read again, which may run code of the user's

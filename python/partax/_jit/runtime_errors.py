@@ -1,0 +1,114 @@
+"""Errors that a program raises while it runs, by `equinox.error_if`: under filter_jit as under Equinox's own."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from partax._compat.jax_private import last_runtime_error
+
+FRAME_ID = os.urandom(16)
+"""What Equinox looks for in the frames above an error: those below it are the inside of the program."""
+
+_MODULE = "equinox._errors"
+_NAME = "_EquinoxRuntimeError"
+
+
+def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
+    """Whether the program that a target has just traced may raise an error of Equinox's. Called by the native wrapper.
+
+    Args:
+      target: the jitted function.
+      leaves: what it was called with.
+    """
+    if _MODULE not in sys.modules:
+        return False
+    _silence_callbacks()
+    return any(_raises(equation) for equation in _equations(target.trace(*leaves).jaxpr))
+
+
+def wait_for(returned: Any) -> None:
+    """Waits until a program has run, and raises what it raises. Called by the native wrapper.
+
+    Args:
+      returned: what its target has returned.
+    """
+    for leaf in jax.tree.leaves(returned):
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+            leaf.block_until_ready()
+            return
+
+
+def raised_at_run_time(error: BaseException) -> bool:
+    """Whether a program has raised this by `equinox.error_if`."""
+    return _MODULE in sys.modules and f"{_NAME}: " in str(error)
+
+
+def as_equinox_raises(error: BaseException) -> BaseException:
+    """The error in the place of jax's, which is long and does not help.
+
+    Args:
+      error: for which `raised_at_run_time` is true.
+    """
+    import equinox
+
+    message, stack = last_runtime_error()
+    # Of a program that was traced inside of another one first, there is that one's id. The first id is error_if's own.
+    ids = [part for part in stack if not isinstance(part, str)]
+    end = stack.index(FRAME_ID if FRAME_ID in ids else ids[1]) if len(ids) > 1 else len(stack)
+    inside = [part for part in stack[:end] if isinstance(part, str)]
+    if not message:
+        message = str(error).split(f"{_NAME}: ", 1)[1].split("\n\n\n", 1)[0]
+    text = f"{message}\n"
+    if inside:
+        text += (
+            f"\nThe stack inside of the jitted function, to where the error was checked for:\n{''.join(inside[::-1])}"
+        )
+    text += (
+        "\nSet EQX_ON_ERROR=breakpoint for a debugger where it is raised, or EQX_ON_ERROR=nan to go on with NaNs; see "
+        "https://docs.kidger.site/equinox/api/errors/"
+    )
+    found = equinox.EquinoxRuntimeError(text)
+    found.__suppress_context__ = True  # the error in its place
+    return found
+
+
+def _raises(equation: Any) -> bool:
+    callback = equation.params.get("callback") if equation.primitive.name == "pure_callback" else None
+    function = getattr(callback, "callback_func", callback)
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__module__", None) == _MODULE
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a program, those of programs in it included, each program once."""
+    seen: set[int] = set()
+    waiting = [jaxpr]
+    while waiting:
+        found = waiting.pop()
+        found = getattr(found, "jaxpr", found)
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        for equation in found.eqns:
+            yield equation
+            for value in equation.params.values():
+                items = value if isinstance(value, (tuple, list)) else (value,)
+                waiting += [it for it in items if hasattr(getattr(it, "jaxpr", it), "eqns")]
+
+
+class _OfErrors(logging.Filter):
+    """Keeps jax from printing an error of Equinox's as that of a callback, before it is raised."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME)
+
+
+@functools.cache
+def _silence_callbacks() -> None:
+    logging.getLogger("jax._src.callback").addFilter(_OfErrors())
