@@ -2,6 +2,7 @@
 
 from importlib import import_module as _import_module
 from importlib.metadata import version as _version
+from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from partax._compat import node_families as _node_families
@@ -32,6 +33,7 @@ from partax._partition.partition import apply_updates, combine, filter, partitio
 
 if _TYPE_CHECKING:
     from partax import debug as debug
+    from partax import equinox as equinox
     from partax import nnx as nnx
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
     from partax._files.save_and_load import Mismatch, load, save
@@ -89,6 +91,8 @@ _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _explain_install.install()
+if _environ.get("PARTAX_EQUINOX") == "1":
+    _import_module("partax._equinox.on_import").accelerate_when_imported()
 
 _LATER = {
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
@@ -102,7 +106,7 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     """What few programs need is imported when it is asked for."""
-    if name in ("debug", "nnx"):
+    if name in ("debug", "equinox", "nnx"):
         return _import_module(f"partax.{name}")
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
@@ -110,4 +114,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "debug", "nnx"})
+    return sorted({*globals(), *__all__, "debug", "equinox", "nnx"})

@@ -1,4 +1,6 @@
-"""`python -m partax explain script.py args...`: runs a script, unchanged, and explains what it traces and compiles."""
+"""The commands that run a script unchanged: `python -m partax explain script.py args...` explains what it traces and
+compiles, `python -m partax equinox script.py args...` has it use partax for what it calls of Equinox.
+"""
 
 import argparse
 import os
@@ -11,6 +13,7 @@ import jax
 
 from partax import explain, report
 from partax._compat.jax_private import only_unexplained_misses
+from partax._equinox.on_import import accelerate_when_imported
 from partax._explain import history as _history
 from partax._explain import monitor as _monitor
 
@@ -36,13 +39,39 @@ def main(arguments: list[str]) -> None:
     command.add_argument(
         "--json", metavar="FILE", help="write the report of the partax functions to this file, as JSON"
     )
-    command.add_argument("-m", action="store_true", dest="module", help="run a module by its name")
-    command.add_argument("script", help="the script, or the module's name")
-    command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to it as they are")
+    _add_script(command)
+    command = commands.add_parser(
+        "equinox",
+        usage="%(prog)s [-h] (script.py | -m module) [argument ...]",
+        help="run a script that imports equinox, and have it use partax",
+        description="Runs a Python script, or with -m a module, as `python` does, and has Equinox, and every library "
+        "that imports it, use partax (partax.equinox.accelerate).",
+    )
+    _add_script(command)
     given = parser.parse_args(arguments)
     if not given.module and not os.path.exists(given.script):
         command.error(f"found no file {given.script!r}, expected a Python script")
-    _explain(given.script, given.arguments, given.module, given.json)
+    accelerate_when_imported()
+    if given.command == "explain":
+        _explain(given.script, given.arguments, given.module, given.json)
+    else:
+        _run(given.script, given.arguments, given.module).clear()
+
+
+def _add_script(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-m", action="store_true", dest="module", help="run a module by its name")
+    command.add_argument("script", help="the script, or the module's name")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to it as they are")
+
+
+def _run(script: str, arguments: list[str], is_module: bool) -> dict[str, Any]:
+    """Runs a script as `python script.py` does; gives its variables."""
+    # What `python script.py` would find; `python -m` has put the working directory there, which fits a module.
+    sys.argv = [script, *arguments]
+    if is_module:
+        return runpy.run_module(script, run_name="__main__", alter_sys=True)
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    return runpy.run_path(script, run_name="__main__")
 
 
 def _explain(script: str, arguments: list[str], is_module: bool, json_file: str | None) -> None:
@@ -51,16 +80,9 @@ def _explain(script: str, arguments: list[str], is_module: bool, json_file: str 
     only_unexplained_misses(_history.explains_now)
     _history.keep_all()
     others = _monitor.count_others()
-    # What `python script.py` would find; `python -m` has put the working directory there, which fits a module.
-    sys.argv = [script, *arguments]
-    if not is_module:
-        sys.path[0] = os.path.dirname(os.path.abspath(script))
     namespace: dict[str, Any] = {}
     try:
-        if is_module:
-            namespace = runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
-            namespace = runpy.run_path(script, run_name="__main__")
+        namespace = _run(script, arguments, is_module)
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print(f"\npartax: what has been traced and compiled\n\n{found}", file=sys.stderr)

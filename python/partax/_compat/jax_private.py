@@ -25,6 +25,9 @@ def _name(name: str) -> Any:
         return None
 
 
+name_of = _name  # for the file of Equinox's names
+
+
 def _attribute(owner: Any, name: str) -> Any:
     """An attribute of an object of jax's, or None where it has none."""
     return getattr(owner, name, None)
@@ -380,15 +383,3 @@ def _ask_for_stages(*only: str) -> bool:
     _heard = None
     _have_asked = _have_asked or not only
     return heard_all
-
-
-# --- errors at run time
-
-
-def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
-    """The message of Equinox's last error at run time, and its stack: texts, and the ids of frames between them.
-
-    Without it, an error has no stack of its own.
-    """
-    found = _name("equinox._jit.last_error_info")
-    return (found[0], tuple(found[1])) if isinstance(found, tuple) and len(found) == 2 else ("", ())

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from partax._compat.jax_private import last_runtime_error
+from partax._compat.equinox_private import last_runtime_error
 
 FRAME_ID = os.urandom(16)
 """What Equinox looks for in the frames above an error: those below it are the inside of the program."""

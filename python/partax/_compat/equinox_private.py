@@ -1,0 +1,34 @@
+"""The only file that uses names of Equinox that are not public, each by `_name`, with what serves where it is gone."""
+
+from typing import Any
+
+from partax._compat.jax_private import name_of as _name
+
+
+def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
+    """The message of Equinox's last error at run time, and its stack: texts, and the ids of frames between them.
+
+    Without it, an error has no stack of its own.
+    """
+    found = _name("equinox._jit.last_error_info")
+    return (found[0], tuple(found[1])) if isinstance(found, tuple) and len(found) == 2 else ("", ())
+
+
+def jit_class() -> type | None:
+    """The class of what `equinox.filter_jit` returns.
+
+    Without it, only what is decorated while libraries are accelerated is.
+    """
+    found = _name("equinox._jit._JitWrapper")
+    return found if isinstance(found, type) else None
+
+
+def jit_options(wrapper: Any) -> tuple[str, Any] | None:
+    """What an instance of `jit_class` donates, as the option says, and its `jax.jit`; None where it does not tell."""
+    fields = [getattr(wrapper, name, None) for name in ("donate_first", "donate_rest", "filter_warning", "_cached")]
+    first, rest, is_quiet, jitted = fields
+    if jitted is None or not all(isinstance(it, bool) for it in fields[:3]) or (first and not rest):
+        return None
+    if not rest:
+        return "none", jitted
+    return ("all" if is_quiet else "warn") + ("" if first else "-except-first"), jitted
