@@ -35,6 +35,7 @@ if HAS_FLAX:
     KEYED = {
         "frozen": lambda items: FrozenDict(dict(items)),
         "state": lambda items: nnx.State(dict(items)),
+        "flat": lambda items: nnx.FlatState([((key,), child) for key, child in items], sort=False),
     }
 else:
     FIXED, KEYED = {}, {}

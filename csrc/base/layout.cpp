@@ -14,14 +14,19 @@ void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
 
 Layout::Layout(PyObject* description) {
   const char* form = nullptr;
-  PyObject *dict = nullptr, *key = nullptr, *child_slots = nullptr, *static_slots = nullptr, *made_slots = nullptr,
-           *given = nullptr;
-  if (PyArg_ParseTuple(description, "sOOO!O!O!O!", &form, &dict, &key, &PyTuple_Type, &child_slots, &PyTuple_Type,
-                       &static_slots, &PyTuple_Type, &made_slots, &PyTuple_Type, &given) == 0) {
+  PyObject *dict = nullptr, *key = nullptr, *row = nullptr, *child_slots = nullptr, *static_slots = nullptr,
+           *made_slots = nullptr, *given = nullptr;
+  if (PyArg_ParseTuple(description, "sOOO!O!O!O!O!", &form, &dict, &key, &PyTuple_Type, &row, &PyTuple_Type,
+                       &child_slots, &PyTuple_Type, &static_slots, &PyTuple_Type, &made_slots, &PyTuple_Type,
+                       &given) == 0) {
     throw PythonError{};
   }
   const std::string name = form;
-  aux = name == "keys" ? Aux::kKeys : name == "items" ? Aux::kItems : name == "slots" ? Aux::kSlots : Aux::kAttributes;
+  aux = name == "keys"    ? Aux::kKeys
+        : name == "items" ? Aux::kItems
+        : name == "slots" ? Aux::kSlots
+        : name == "slot"  ? Aux::kSlot
+                          : Aux::kAttributes;
   if (dict == Py_True) {
     dictionary = Dictionary::kOwn;
   } else if (PyUnicode_Check(dict)) {
@@ -34,6 +39,7 @@ Layout::Layout(PyObject* description) {
     append_slots(dictionary_slot, Ref::checked(PyTuple_Pack(1, dict)).get());
   }
   if (key != Py_None) required = Ref::borrow(key);
+  append_slots(items, row);
   append_slots(children, child_slots);
   append_slots(statics, static_slots);
   append_slots(made, made_slots);
@@ -42,7 +48,10 @@ Layout::Layout(PyObject* description) {
 
 PyObject* Layout::only_attribute(PyObject* dict) const {
   if (PyDict_GET_SIZE(dict) != 1) return nullptr;
-  PyObject* value = PyDict_GetItemWithError(dict, dictionary_name.get());
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  if (PyDict_Next(dict, &position, &key, &value) != 0 && key == dictionary_name.get()) return value;
+  value = PyDict_GetItemWithError(dict, dictionary_name.get());
   if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
   return value;
 }

@@ -28,6 +28,7 @@ struct Layout {
     kItems,       // (key, value) for each entry, all of them static
     kAttributes,  // the keys of the children, those of the static entries, and the values of these
     kSlots,       // the values of the static slots
+    kSlot,        // the value of the only one
   };
   enum class Dictionary : std::uint8_t { kNone, kOwn, kInSlot, kInAttribute };
 
@@ -36,6 +37,7 @@ struct Layout {
   std::vector<Slot> dictionary_slot;
   Ref dictionary_name;
   Ref required;                // the key of a static entry that tells which entries are children, if one does
+  std::vector<Slot> items;     // of a list or tuple of the children, if that is where they are
   std::vector<Slot> children;  // come before the children of the dictionary
   std::vector<Slot> statics;
   std::vector<Slot> made;  // of a new instance, filled with what these give, which is made once for each result

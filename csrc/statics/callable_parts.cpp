@@ -79,8 +79,10 @@ void mark_self_changing(PyObject* callable) {
 }
 
 bool is_self_changing(PyObject* callable) noexcept {
-  const auto found = self_changing().find(callable);
-  return found != self_changing().end() && weakly_is(found->second.get(), callable);
+  const SelfChanging& known = self_changing();
+  if (known.empty()) return false;
+  const auto found = known.find(callable);
+  return found != known.end() && weakly_is(found->second.get(), callable);
 }
 
 }  // namespace partax

@@ -10,7 +10,10 @@ class ArrayChildren {
  public:
   // `spec` is sealed, and `leaves` has room for all of its leaves.
   ArrayChildren(const TreeSpec& spec, LeafBuffer& leaves, const DictionaryReader& reader)
-      : identity_(spec.identity.data()),
+      : nodes_(spec.nodes.data()),
+        num_nodes_(spec.nodes.size()),
+        identity_(spec.identity.data()),
+        same_dictionaries_(spec.same_dictionaries),
         leaves_(leaves),
         reader_(reader),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())) {}
@@ -34,13 +37,62 @@ class ArrayChildren {
       case Kind::kDeclared:
         return !node.has_wrapper_fields && fields_are_leaves(node, object);
       case Kind::kEntries:
-        return entries_are_leaves(node, object);
+        return node.info->layout->items.empty() && entries(node, object, leaves_.end()) && are_leaves(node.arity);
       default:
         return false;
     }
   }
 
-  // The same of a dictionary.
+  // As `read`, of a node that is `in_slots`, where its dictionary is the one that was found to be right before.
+  bool read_slots(const Node& node, std::size_t index, PyObject* object) const {
+    if (Py_TYPE(object) != node.info->type) return false;
+    const Layout& layout = *node.info->layout;
+    PyObject** leaves = leaves_.end();
+    for (const Slot& slot : layout.children) {
+      PyObject* value = slot.of(object);
+      if (value == nullptr || Py_TYPE(value) != array_type_) return false;
+      *leaves++ = value;
+    }
+    PyObject* const* statics = identity_ + node.first_static;
+    for (const Slot& slot : layout.statics) {
+      PyObject* value = slot.of(object);
+      if (value == nullptr || value != *statics++) return false;
+    }
+    if (layout.dictionary == Layout::Dictionary::kNone) return true;
+    PyObject* dict = layout.dictionary_slot[0].of(object);
+    return dict != nullptr && PyDict_CheckExact(dict) && same_dictionaries_.hold(index, dict);
+  }
+
+  // Writes the children of a node with entries to `to`, borrowed, in one pass that runs no Python, where all that is
+  // static is identical; false where it is not.
+  bool entries(const Node& node, PyObject* object, PyObject** to) const {
+    const Layout& layout = *node.info->layout;
+    Ref own;
+    PyObject* const dict = layout.entries_of(object, own);
+    for (const Slot& slot : layout.children) {
+      if ((*to++ = slot.of(object)) == nullptr) return false;
+    }
+    PyObject* const* statics = identity_ + node.first_static;
+    for (const Slot& slot : layout.statics) {
+      PyObject* value = slot.of(object);
+      if (value == nullptr || value != *statics++) return false;
+    }
+    if (layout.dictionary == Layout::Dictionary::kNone) return true;
+    if (dict == nullptr) return false;
+    const std::size_t index = static_cast<std::size_t>(&node - nodes_), children = node.arity - layout.children.size();
+    if (children == 0 && same_dictionaries_.hold(index, dict)) return true;
+    const std::size_t keys = static_cast<std::size_t>(statics - identity_) + node.entries - children;
+    const auto put = [=](std::size_t place, PyObject* value) {
+      if (place >= children) return value == statics[place - children];
+      to[place] = value;
+      return true;
+    };
+    if (!reader_.visit_identical(dict, keys, node.entries, put)) return false;
+    if (children == 0) same_dictionaries_.remember(index, num_nodes_, dict);
+    return true;
+  }
+
+  // As `read`, of a dictionary.
   bool values_are_leaves(const Node& node, PyObject* object) {
     PyObject** const leaves = leaves_.end();
     PyTypeObject* const array_type = array_type_;
@@ -72,33 +124,19 @@ class ArrayChildren {
     });
   }
 
-  bool entries_are_leaves(const Node& node, PyObject* object) {
-    const Layout& layout = *node.info->layout;
-    const EntryPlaces at(node);
-    PyObject** leaves = leaves_.end();
-    for (const Slot& slot : layout.children) {
-      PyObject* value = slot.of(object);
-      if (value == nullptr || Py_TYPE(value) != array_type_) return false;
-      *leaves++ = value;
+  // Whether those that have been written to the end of the buffer are arrays.
+  bool are_leaves(std::size_t count) const {
+    PyObject* const* const leaves = leaves_.end();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (Py_TYPE(leaves[i]) != array_type_) return false;
     }
-    PyObject* const* statics = identity_ + node.first_static;
-    for (const Slot& slot : layout.statics) {
-      if (slot.of(object) != *statics++) return false;
-    }
-    if (layout.dictionary == Layout::Dictionary::kNone) return true;
-    Ref own;
-    PyObject* dict = layout.entries_of(object, own);
-    PyTypeObject* const array_type = array_type_;
-    const std::size_t children = at.children;
-    return dict != nullptr &&
-           reader_.visit_identical(dict, at.keys, node.entries, [=](std::size_t place, PyObject* value) {
-             if (place >= children) return value == statics[place - children];
-             leaves[place] = value;
-             return Py_TYPE(value) == array_type;
-           });
+    return true;
   }
 
+  const Node* nodes_;
+  std::size_t num_nodes_;
   PyObject* const* identity_;
+  SameDictionaries& same_dictionaries_;
   LeafBuffer& leaves_;
   const DictionaryReader reader_;
   PyTypeObject* array_type_;

@@ -5,8 +5,9 @@
 
 namespace partax {
 
-// Children in a row that nothing moves.
+// Children in a row that nothing moves, and that are held as long as they are looked at.
 struct FixedItems {
+  static constexpr bool kHolds = true;
   PyObject** items;
   PyObject* at(std::size_t i) const { return items[i]; }
   PyObject** block(std::size_t i, std::size_t) const { return items + i; }
@@ -14,6 +15,7 @@ struct FixedItems {
 
 // Children of a list, which user code may shrink meanwhile.
 struct ListItems {
+  static constexpr bool kHolds = false;
   PyObject* list;
   PyObject* at(std::size_t i) const {
     return static_cast<Py_ssize_t>(i) < PyList_GET_SIZE(list) ? PyList_GET_ITEM(list, i) : nullptr;

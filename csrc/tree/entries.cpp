@@ -16,6 +16,9 @@ class Reader {
   std::optional<Entries> read() {
     if (!dict_ && layout_.dictionary != Layout::Dictionary::kNone) return {};
     if (PySequence_Fast_GET_SIZE(children_) < static_cast<Py_ssize_t>(layout_.children.size())) return {};
+    for (const Slot& slot : layout_.items) {
+      if (!are_children(slot.of(object_))) return {};
+    }
     for (const Slot& slot : layout_.children) {
       if (!is_child(slot.of(object_))) return {};
     }
@@ -46,6 +49,8 @@ class Reader {
         return is_tuple(aux_) && PyTuple_GET_SIZE(aux_) == 3 && attributes();
       case Layout::Aux::kSlots:
         return is_tuple(aux_) && static_cast<std::size_t>(PyTuple_GET_SIZE(aux_)) == found_.statics.size() && slots();
+      case Layout::Aux::kSlot:
+        return aux_ == found_.statics.front().get();
     }
     return false;
   }
@@ -113,6 +118,15 @@ class Reader {
     PyObject* child = PySequence_Fast_GET_ITEM(children_, next_child_);
     ++next_child_;
     return child == value;
+  }
+
+  bool are_children(PyObject* row) {
+    if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return false;
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(row);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!is_child(PySequence_Fast_GET_ITEM(row, i))) return false;
+    }
+    return true;
   }
 
   bool is_static(PyObject* value, PyObject* expected) {

@@ -68,7 +68,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
 std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
   mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
-  spec_.nodes.push_back(Node{kind, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
+  spec_.nodes.push_back(Node{kind, false, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
                              static_cast<std::uint32_t>(spec_.statics.size()), info});
   return spec_.nodes.size() - 1;
 }
@@ -114,7 +114,7 @@ void Flattener::add_leaf(PyObject* object, bool dynamic) {
     throw;
   }
   mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
-  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1,
+  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, false, 0, 0, 1,
                              static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
 }
 

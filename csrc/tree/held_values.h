@@ -1,7 +1,9 @@
 // The values of one node, all read at one instant, and kept alive for what may run user code.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/python_api.h"
 
@@ -28,6 +30,13 @@ class HeldValues {
     for (std::size_t i = 0; i < count; ++i) Py_XINCREF(values_[i]);
     held_ = count;
   }
+  // To be filled with owned objects, each of which may be taken out again.
+  PyObject** to_own() noexcept {
+    std::fill(values_, values_ + size_, nullptr);
+    held_ = size_;
+    return values_;
+  }
+  Ref take(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
   // Or one after the other, each owned.
   void keep(Ref value) noexcept { values_[held_++] = value.release(); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }

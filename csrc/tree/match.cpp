@@ -99,6 +99,12 @@ class Matcher {
     return true;
   }
 
+  // A child that its parent may let go while it is walked.
+  bool loose_child(PyObject* object) {
+    const Ref owned = Ref::borrow(object);
+    return child(object);
+  }
+
   bool child(PyObject* object) {
     const Node& node = nodes_[at_];
     if (node.kind == Kind::kDynamicLeaf && Py_TYPE(object) == array_type_) {
@@ -106,8 +112,11 @@ class Matcher {
       leaves_.push(object);
       return true;
     }
-    const Ref owned = Ref::borrow(object);
     if (node.comes_back) leaves_.keep_node(at_, object);
+    if (node.in_slots && array_children_.read_slots(node, at_, object)) {
+      ++at_;
+      return took_leaves(node);
+    }
     if (node.only_leaves && array_children_.read(node, object)) {
       ++at_;
       return took_leaves(node);
@@ -129,7 +138,7 @@ class Matcher {
       const Node& next = nodes_[at_];
       if (next.kind != Kind::kStaticRun) {
         PyObject* object = source.at(i++);
-        if (object == nullptr || !child(object)) return false;
+        if (object == nullptr || !(Source::kHolds ? child(object) : loose_child(object))) return false;
         continue;
       }
       ++at_;
@@ -196,7 +205,7 @@ class Matcher {
         if (PyErr_Occurred() != nullptr) throw PythonError{};
         return false;
       }
-      if (!child(value)) return false;
+      if (!loose_child(value)) return false;
     }
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
     spec_.key_order.expect(object, ordered.get(), keys, spec_.statics.size());
@@ -231,41 +240,53 @@ class Matcher {
   }
 
   bool entries(const Node& node, PyObject* object) {
+    if (!node.info->layout->items.empty()) return row(node, object);
+    HeldValues children(node.arity);
+    if (!array_children_.entries(node, object, children.to_fill())) return unlike_entries(node, object);
+    children.hold();
+    return sequence(FixedItems{children.to_fill()}, node.arity);
+  }
+
+  // Children in a list or tuple of the object's, and static values in slots.
+  bool row(const Node& node, PyObject* object) {
+    const Layout& layout = *node.info->layout;
+    const Ref children = Ref::borrow(layout.items[0].of(object));
+    if (!children || !(PyList_CheckExact(children.get()) || PyTuple_CheckExact(children.get()))) return false;
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+      const Ref value = Ref::borrow(layout.statics[i].of(object));
+      if (!value || !static_value(node.first_static + i, value.get())) return false;
+    }
+    if (PyList_CheckExact(children.get())) return list(node, children.get());
+    return PyTuple_GET_SIZE(children.get()) == static_cast<Py_ssize_t>(node.arity) &&
+           sequence(FixedItems{reinterpret_cast<PyTupleObject*>(children.get())->ob_item}, node.arity);
+  }
+
+  // Entries with other static values than identical ones, or in another order.
+  bool unlike_entries(const Node& node, PyObject* object) {
     const Layout& layout = *node.info->layout;
     const EntryPlaces at(node);
     const std::size_t in_slots = layout.children.size(), num_statics = at.keys - node.first_static;
-    PyObject* const* const known = identity_ + node.first_static;
     // The children, then what is static, in the order of the spec.
     HeldValues values(node.arity + num_statics);
     PyObject** const children = values.to_fill();
     PyObject** const statics = children + node.arity;
-    bool identical = true;
     for (std::size_t i = 0; i < in_slots; ++i) children[i] = layout.children[i].of(object);
-    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-      statics[i] = layout.statics[i].of(object);
-      identical = identical && statics[i] == known[i];
-    }
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) statics[i] = layout.statics[i].of(object);
     if (layout.dictionary != Layout::Dictionary::kNone) {
-      const std::size_t offset = at.statics - node.first_static;
-      const auto put = [&](std::size_t place, PyObject* value) {
-        if (place < at.children) {
-          children[in_slots + place] = value;
-        } else {
-          const std::size_t index = offset + place - at.children;
-          statics[index] = value;
-          identical = identical && value == known[index];
-        }
+      const std::size_t first = at.statics - node.first_static;
+      const auto put = [=](std::size_t place, PyObject* value) {
+        (place < at.children ? children[in_slots + place] : statics[first + place - at.children]) = value;
         return true;
       };
       Ref own;
       PyObject* dict = layout.entries_of(object, own);
       if (dict == nullptr || !reader_.visit(dict, at.keys, node.entries, put)) return false;
     }
-    values.hold_first(identical ? node.arity : node.arity + num_statics);
+    values.hold();
     for (std::size_t i = 0; i < in_slots; ++i) {
       if (children[i] == nullptr) return false;
     }
-    for (std::size_t i = 0; !identical && i < num_statics; ++i) {
+    for (std::size_t i = 0; i < num_statics; ++i) {
       if (statics[i] == nullptr || !static_value(node.first_static + i, statics[i])) return false;
     }
     return sequence(FixedItems{children}, node.arity);

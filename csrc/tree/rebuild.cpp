@@ -1,5 +1,8 @@
 #include "tree/rebuild.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/error_path.h"
 #include "base/stack_room.h"
 #include "tree/equinox.h"
@@ -234,22 +237,50 @@ class Rebuilder {
   Ref entries(const Node& node) {
     const Layout& layout = *node.info->layout;
     const EntryPlaces at(node);
-    const Ref children = tuple(node);
+    HeldValues children(layout.items.empty() ? node.arity : layout.items.size());
+    if (layout.items.empty()) {
+      fill(children.to_own(), node.arity);
+    } else {
+      children.keep(tuple(node));
+    }
     const Ref object = allocated([&] { return PyBaseObject_Type.tp_new(node.info->type, empty_.get(), nullptr); });
-    Py_ssize_t next = 0;
-    const auto next_child = [&] { return Ref::borrow(PyTuple_GET_ITEM(children.get(), next++)); };
-    for (const Slot& slot : layout.children) set(slot, object, next_child());
+    std::size_t next = 0;
+    for (const Slot& slot : layout.items) set(slot, object, children.take(next++));
+    for (const Slot& slot : layout.children) set(slot, object, children.take(next++));
     for (std::size_t i = node.first_static; i < at.statics; ++i) {
       set(layout.statics[i - node.first_static], object, static_value(i));
     }
     for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
     if (layout.dictionary == Layout::Dictionary::kNone) return object;
+    if (layout.dictionary == Layout::Dictionary::kInSlot && at.children == 0) {
+      set(layout.dictionary_slot[0], object, static_entries(at, node.entries));
+      return object;
+    }
     const Ref dict = layout.new_entries(object.get());
     for (std::size_t i = 0; i < node.entries; ++i) {
-      const Ref value = i < at.children ? next_child() : static_value(at.statics + i - at.children);
+      const Ref value = i < at.children ? children.take(next++) : static_value(at.statics + i - at.children);
       checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), value.get()));
     }
     return object;
+  }
+
+  // A dictionary with nothing but static values: a copy of the last one, where it has the same.
+  Ref static_entries(const EntryPlaces& at, std::size_t count) {
+    PyObject* const* const known =
+        stored_ == nullptr ? nullptr : stored_ + at.statics;  // the values, and then the keys
+    if (known != nullptr && last_entries_ && count == last_count_ &&
+        std::memcmp(known, last_statics_, 2 * count * sizeof(PyObject*)) == 0) {
+      return allocated([&] { return PyDict_Copy(last_entries_.get()); });
+    }
+    Ref dict = allocated([] { return PyDict_New(); });
+    for (std::size_t i = 0; i < count; ++i) {
+      checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), static_value(at.statics + i).get()));
+    }
+    if (known == nullptr || std::find(known, known + 2 * count, nullptr) != known + 2 * count) return dict;
+    last_entries_ = allocated([&] { return PyDict_Copy(dict.get()); });
+    last_statics_ = known;
+    last_count_ = count;
+    return dict;
   }
 
   // Nobody has the object yet, and its slot is empty.
@@ -347,6 +378,9 @@ class Rebuilder {
   const StackReserve stack_ = stack_reserve();
   const Ref empty_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
+  Ref last_entries_;  // which nobody else has
+  PyObject* const* last_statics_ = nullptr;
+  std::size_t last_count_ = 0;
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
 };

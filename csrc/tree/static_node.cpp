@@ -191,7 +191,7 @@ PyObject* static_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) noexc
     static char* names[] = {name, nullptr};
     if (PyArg_ParseTupleAndKeywords(args, kwargs, "O:Static", names, &value) == 0) throw PythonError{};
     auto part = std::make_unique<StaticPart>();
-    part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1, 0, nullptr});
+    part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, false, 0, 0, 1, 0, nullptr});
     part->tree.statics.push_back(StaticValue::loose(Ref::borrow(value)));
     with_path("value", [&] { part->tree.statics[0].own(); });
     Ref node = make_node(type, std::move(part));

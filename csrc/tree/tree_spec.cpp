@@ -9,6 +9,14 @@ namespace {
 
 bool is_dynamic_leaf(const Node& node) noexcept { return node.kind == Kind::kDynamicLeaf; }
 
+bool is_in_slots(const Node& node) noexcept {
+  if (node.kind != Kind::kEntries) return false;
+  const Layout& layout = *node.info->layout;
+  const bool is_slot =
+      layout.dictionary == Layout::Dictionary::kNone || layout.dictionary == Layout::Dictionary::kInSlot;
+  return is_slot && layout.items.empty() && node.arity == layout.children.size();
+}
+
 }  // namespace
 
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
@@ -17,8 +25,9 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     const std::uint32_t arity = nodes[i].arity;
-    copy.nodes[i].only_leaves = (arity > 0 || nodes[i].kind == Kind::kEntries) && nodes[i].extent == arity + 1 &&
-                                std::all_of(first, first + arity, is_dynamic_leaf);
+    copy.nodes[i].only_leaves =
+        nodes[i].info != nullptr && nodes[i].extent == arity + 1 && std::all_of(first, first + arity, is_dynamic_leaf);
+    copy.nodes[i].in_slots = copy.nodes[i].only_leaves && is_in_slots(nodes[i]);
   }
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;

@@ -8,6 +8,7 @@
 #include "base/type_table.h"
 #include "statics/static_value.h"
 #include "tree/key_order.h"
+#include "tree/same_dictionaries.h"
 
 namespace partax {
 
@@ -16,6 +17,7 @@ struct Node {
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
   bool only_leaves : 1;         // if sealed: all its children are dynamic leaves
+  bool in_slots : 1;            // and it is a kEntries node with nothing but static values in its dictionary, if any
   bool comes_back : 1;          // of a key: some trace gives this node back as it came; of a result: it is such a one
   std::uint16_t entries;        // kEntries: those of the dictionary
   std::uint32_t arity;          // children; for runs the number of leaves
@@ -33,8 +35,9 @@ struct TreeSpec {
   std::vector<StaticValue> statics;
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
   mutable KeyOrder key_order;       // if sealed: of its dictionaries
-  std::vector<TypeInfoPtr> infos;   // keeps every Node::info alive
-  std::vector<Ref> types;           // the infos' types: strong, or weak in a sealed spec
+  mutable SameDictionaries same_dictionaries;  // if sealed: by index of the node
+  std::vector<TypeInfoPtr> infos;              // keeps every Node::info alive
+  std::vector<Ref> types;                      // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
   std::size_t num_coming_back = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
@@ -76,7 +79,7 @@ inline std::size_t first_key(const Node& node) noexcept {
 // of the first key.
 struct EntryPlaces {
   explicit EntryPlaces(const Node& node)
-      : children(node.arity - node.info->layout->children.size()),
+      : children(node.info->layout->items.empty() ? node.arity - node.info->layout->children.size() : 0),
         statics(node.first_static + node.info->layout->statics.size()),
         keys(statics + node.entries - children) {}
   std::size_t children, statics, keys;

@@ -57,8 +57,6 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "empty FrozenDict": lambda: frozen_dict.FrozenDict(),
 }
 objects = pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS)
-# Those of whose functions partax runs none on a hit.
-native = pytest.mark.parametrize("name", [name for name in OBJECTS if name != "flat state"])
 
 
 @objects
@@ -87,9 +85,9 @@ def test_equal_objects_made_anew_match_and_share_a_trace(make: Callable[[], Any]
     assert len(traces) == 1
 
 
-@native
-def test_no_function_of_flax_runs_on_a_hit(name: str) -> None:
-    tree = OBJECTS[name]()
+@objects
+def test_no_function_of_flax_runs_on_a_hit(make: Callable[[], Any]) -> None:
+    tree = make()
     traces = []
 
     def one_more(x: Any) -> Any:

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from partax._compat.families.fields import Description
+from partax._compat.families.fields import Description, identical
 from partax._compat.jax_private import flatten_one_level, one_level
 
 _ENTRIES: Description = ("entries", (), ())
@@ -18,9 +18,10 @@ class Layout(NamedTuple):
 
     Attributes:
       aux: what the aux data consists of: the "keys" of the dictionary, its "items", the keys and values of those
-        "attributes" that are static, or the values of the static "slots".
+        "attributes" that are static, the values of the static "slots", or that of the only "slot".
       dictionary: the slot or the name of the attribute that holds the entries; True for the instance's own dictionary.
       required: the key of the static entry that tells which entries are children, if one does.
+      row: the slot of a list or tuple of the children, if there is one.
       children: slots of children.
       statics: slots of static values.
       made: slots of a new instance,
@@ -30,6 +31,7 @@ class Layout(NamedTuple):
     aux: str
     dictionary: types.MemberDescriptorType | str | bool | None = None
     required: str | None = None
+    row: _Slots = ()
     children: _Slots = ()
     statics: _Slots = ()
     made: _Slots = ()
@@ -63,6 +65,8 @@ def layout(cls: type) -> Layout | None:
         return None
     if issubclass(cls, nnx.State):
         return Layout("keys", "_mapping")
+    if cls is nnx.FlatState:
+        return Layout("slot", row=_slots(cls, "_values"), statics=_slots(cls, "_keys"))
     traced: Any = nnx.tracers.TraceState
     if issubclass(cls, nnx.Variable):
         made = (_slot(cls, "_trace_state"),)
@@ -93,6 +97,11 @@ def _is_rebuilt_alike(obj: Any, found: Layout) -> bool:
     again = one_level(obj).unflatten(children)
     if type(again) is not type(obj) or type(object.__new__(type(obj))) is not type(obj):
         return False
+    if found.row:
+        (row,) = found.row
+        made = row.__get__(again)
+        if type(made) is not tuple or not identical(made, row.__get__(obj)):
+            return False
     if not all(slot.__get__(again) is slot.__get__(obj) for slot in (*found.children, *found.statics)):
         return False
     if not all(

@@ -1,0 +1,94 @@
+"""Guards that nothing of a Flax object is taken for what it was: a dictionary of metadata that is known by its version,
+and a list of values that a FlatState keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from reference import assert_exact
+
+nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
+
+
+class Holder:
+    """Sets an attribute where its dictionary is another's metadata."""
+
+    def __init__(self, metadata: dict[str, Any]) -> None:
+        self.__dict__ = metadata
+
+    def put(self, value: int) -> None:
+        self.mark = value
+
+
+CHANGES: dict[str, Callable[[dict[str, Any], int], Any]] = {
+    "an item": lambda metadata, n: metadata.__setitem__("mark", n),
+    "update": lambda metadata, n: metadata.update(mark=n),
+    "in place or": lambda metadata, n: metadata.__ior__({"mark": n}),
+    "deleted and set": lambda metadata, n: (metadata.pop("mark"), metadata.setdefault("mark", n)),
+    "added": lambda metadata, n: metadata.__setitem__(f"more {n}", n),
+    "setdefault": lambda metadata, n: metadata.setdefault(f"more {n}", n),
+    "popitem": lambda metadata, n: metadata.popitem() if metadata else None,
+    "clear": lambda metadata, n: metadata.clear(),
+    "an attribute": lambda metadata, n: Holder(metadata).put(n),
+    "an attribute deleted": lambda metadata, n: (metadata.setdefault("mark", n), delattr(Holder(metadata), "mark")),
+    "nothing": lambda metadata, n: None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_metadata_that_change_in_place_between_calls_are_seen(change: Callable[[dict[str, Any], int], Any]) -> None:
+    @partax.filter_jit
+    def told(variables: Any) -> Any:
+        return [(v[...] + 1, dict(v._var_metadata)) for v in variables]
+
+    for n in range(500, 600):  # CPython has ways of its own to set an attribute that is set often
+        CHANGES["an attribute"]({}, n)
+    variables = [nnx.Param(jnp.ones(1), mark=n, first=None) for n in range(2)]
+    for n in range(4):
+        change(variables[1]._var_metadata, 1000 + n)
+        for _ in range(3):
+            found = [metadata for _, metadata in told(variables)]
+            assert found == [variable._var_metadata for variable in variables]
+
+
+def test_a_dictionary_of_metadata_at_the_place_of_another_is_read() -> None:
+    variable = nnx.Param(jnp.ones(1), mark=0)
+
+    @partax.filter_jit
+    def mark(v: Any) -> Any:
+        return v._var_metadata["mark"], v[...]
+
+    for n in [0, 0, 1, 1, 0, 2, 2]:
+        nnx.Variable._var_metadata.__set__(variable, {**variable._var_metadata, "mark": n})  # the last one is freed
+        assert mark(variable)[0] == n
+
+
+def test_a_flat_state_with_other_paths_or_values_is_another() -> None:
+    def flat(**values: Any) -> Any:
+        return nnx.to_flat_state(nnx.State(values))
+
+    traces = []
+
+    @partax.filter_jit
+    def one_more(state: Any) -> Any:
+        traces.append(1)
+        return jax.tree.map(lambda x: x + 1, state)
+
+    a, b = jnp.ones(1), jnp.zeros(2)
+    seen = []
+    for state in [flat(a=a, b=b), flat(a=a, b=b), flat(a=a, c=b), flat(a=a), flat(), flat(a={"x": a}), flat(b=b, a=a)]:
+        assert_exact(one_more(state), jax.tree.map(lambda x: x + 1, state))
+        assert_exact(one_more(one_more(state)), jax.tree.map(lambda x: x + 2, state))
+        seen.append(len(traces))
+    assert seen == [1, 1, 2, 3, 4, 5, 5]
+    state = flat(a=a, b=b)
+    state._values.append(a)  # a list that is longer than the paths, which are all that the functions tell of it
+    assert len(one_more(state)._values) == 3
+    state._values.pop()
+    assert_exact(one_more(state), jax.tree.map(lambda x: x + 1, state))
