@@ -68,6 +68,7 @@ def _loses_a_leaf(flatten: Any) -> Any:
 
 WRONG: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "tree_walk": (_core, "flatten", _loses_a_leaf),
+    "families": (_core, "flatten", _loses_a_leaf),
     "statics": (_core, "static_equal", lambda _: lambda left, right: left == right),
     "globs": (partax, "by_path", lambda make: lambda glob=None, regex=None: make("**") if regex is None else make("*")),
     "files": (partax, "load", lambda _: lambda *args, **options: {}),

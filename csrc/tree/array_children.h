@@ -70,7 +70,8 @@ class ArrayChildren {
     Ref own;
     PyObject* const dict = layout.entries_of(object, own);
     for (const Slot& slot : layout.children) {
-      if ((*to++ = slot.of(object)) == nullptr) return false;
+      *to = slot.of(object);
+      if (*to++ == nullptr) return false;
     }
     PyObject* const* statics = identity_ + node.first_static;
     for (const Slot& slot : layout.statics) {

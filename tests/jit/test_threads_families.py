@@ -1,0 +1,123 @@
+"""Guards threads with objects of Flax, chex, penzai and jax's Partial: each key is traced once, and what another thread
+changes in place meanwhile is seen as it was at one moment."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from test_threads import (
+    THREADS,
+    Traces,
+    all_right,
+    assert_equal,
+    pause,
+    rounds,
+    switching_as_often_as_possible,  # noqa: F401
+    together,
+)
+
+from library_trees import PAIRS, parts_of
+from partax import filter_jit
+from trees import array
+
+families = pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
+Make = Callable[[Any, Any, Any], Any]
+
+
+def one_more(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf + 1 if isinstance(leaf, jax.Array) else leaf, tree)
+
+
+def static_part(tree: Any) -> str:
+    """Its text, which is the same in a trace."""
+    leaves, structure = jax.tree.flatten(tree)
+    return f"{structure} {['array' if isinstance(leaf, jax.Array) else leaf for leaf in leaves]}"
+
+
+@families
+def test_each_key_is_traced_once_and_its_objects_come_back(make: Make) -> None:
+    traces = Traces()
+
+    @filter_jit
+    def step(tree: Any) -> Any:
+        traces.tick(static_part(tree))
+        pause()
+        return one_more(tree)
+
+    def work(seed: int) -> None:
+        for i in range(12):
+            mode = (seed + i) % 3
+            tree = [make(array(2), {"k": array(3)}, mode), make(array(1), mode, "fixed")]
+            for _ in range(3):
+                found, tree = step(tree), one_more(tree)
+                assert static_part(found) == static_part(tree)
+                for left, right in zip(jax.tree.leaves(found), jax.tree.leaves(tree), strict=True):
+                    assert_equal(left, right)
+                tree = found
+
+    all_right(together(*(functools.partial(work, seed) for seed in range(THREADS // 2))))
+    assert len(traces.counts) == 3
+    assert set(traces.counts.values()) == {1}
+
+
+CHANGED = {name: make for name, make in PAIRS.items() if parts_of(make(array(1), array(1), 1)) is not None}
+
+
+@pytest.mark.parametrize("make", CHANGED.values(), ids=CHANGED)
+def test_an_object_that_another_thread_changes_is_read_as_it_is_at_one_moment(make: Make) -> None:
+    stop, seen = threading.Event(), Counter[float]()
+    shared = make(array(2), array(2), 1)
+    parts: Any = parts_of(shared)
+    # An array, or a static value, at a place of its own.
+    place: Any = 0 if isinstance(parts, list) else next(reversed([k for k in parts if not str(k).startswith("_")]))
+    first = parts[place]
+    is_array = isinstance(first, jax.Array)
+    values = [array(2) * n for n in (1, 2, 3)] if is_array else [1, 2, 3]
+
+    @filter_jit
+    def told(tree: Any, x: Any) -> Any:
+        found = parts_of(tree)[place]  # type: ignore[index]
+        pause()
+        return (found if is_array else None), found * x, (None if is_array else found)
+
+    def changes() -> None:
+        while not stop.is_set():
+            for value in values:
+                parts[place] = value
+                pause()
+
+    def work() -> None:
+        for _ in rounds(40, lambda: len(seen) == 3):
+            try:
+                given, product, static = told(shared, array(2))
+            except RuntimeError as error:
+                assert "changed" in str(error), error
+                continue
+            assert any(given is value for value in values) if is_array else static in values
+            assert_equal(product, (given if is_array else static) * array(2))
+            seen[float(np.sum(product))] += 1
+
+    parts[place] = values[0]
+    thread = threading.Thread(target=changes, daemon=True)
+    thread.start()
+    try:
+        results = together(work, work, work)
+    finally:
+        stop.set()
+        thread.join()
+    all_right(results)
+    assert len(seen) == 3, seen
+    for value in values[::-1]:
+        parts[place] = value
+        assert_equal(told(shared, array(2))[1], value * array(2))
+
+
+def test_each_family_that_can_change_in_place_is_changed() -> None:
+    assert set(PAIRS) - set(CHANGED) == {"declared slots", "partial"}
