@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 import partax
 from partax import _core
-from partax._compat.families import declared
+from partax._compat.families import fields
 from trees import array
 
 flax = pytest.importorskip("flax.struct", reason="flax is not installed")
@@ -129,7 +131,7 @@ def test_an_instance_is_read_and_made_by_its_fields(form: str) -> None:
             continue
         assert list(vars(found)) == list(vars(expected))
     assert len(traces) == 1
-    assert type(obj) not in declared.fallbacks()
+    assert fields.fallback(type(obj)) == ""
 
 
 STATICS = st.sampled_from(["n", 1, True, (1, "b")])
@@ -252,9 +254,23 @@ def test_a_library_that_does_something_else_is_told_of_and_left_to_its_functions
         a: Any
 
     obj = Newer(a=array(1))
-    found = partax.filter_jit(lambda tree: tree)(obj)
-    assert list(vars(found)) == ["a", "version"]
-    assert declared.fallbacks()[Newer] == "unflattening sets the attributes ('a', 'version')"
+    f = partax.filter_jit(lambda tree: tree)
+    assert list(vars(f(obj))) == ["a", "version"]
+    reason = "unflattening sets the attributes ('a', 'version')"
+    assert [(node.type, node.count, node.because) for node in f.report().slow_nodes] == [("Newer", 1, reason)]
+    assert re.search(
+        rf"Newer x 1 flattened by a Python function: \S+ us a call; {re.escape(reason)}\n?", str(f.report())
+    )
+    assert json.loads(f.report().to_json())["slow_nodes"][0]["because"] == reason
+
+
+def test_an_object_that_is_otherwise_than_declared_of_its_class_is_told_of() -> None:
+    f = partax.filter_jit(lambda tree: tree)
+    usual, unusual = ChexMapping(a=array(1), b=array(1)), ChexMapping(a=array(1), b=array(1))
+    vars(unusual)["more"] = 1
+    f([usual, unusual])
+    reason = "an object is otherwise than is known of its class"
+    assert [(node.type, node.count, node.because) for node in f.report().slow_nodes] == [("ChexMapping", 1, reason)]
 
 
 def test_a_frozen_part_that_comes_back_is_the_one_that_came() -> None:

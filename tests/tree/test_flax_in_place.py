@@ -1,5 +1,5 @@
 """Guards that nothing of a Flax object is taken for what it was: a dictionary of metadata that is known by its version,
-and a list of values that a FlatState keeps."""
+a list of values that a FlatState keeps, and the functions of another version of Flax."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 import partax
 from reference import assert_exact
+from trees import Bag
 
 nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
 
@@ -92,3 +93,40 @@ def test_a_flat_state_with_other_paths_or_values_is_another() -> None:
     assert len(one_more(state)._values) == 3
     state._values.pop()
     assert_exact(one_more(state), jax.tree.map(lambda x: x + 1, state))
+
+
+def _with_a_version(make: Callable[..., Any]) -> Callable[..., Any]:
+    def unflatten(*given: Any) -> Any:
+        made = make(*given)
+        made.__dict__["version"] = 2
+        return made
+
+    return unflatten
+
+
+def test_another_version_of_flax_is_told_of_and_left_to_its_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nnx.Pytree, "_pytree__unflatten", _with_a_version(nnx.Pytree._pytree__unflatten))
+
+    class Newer(nnx.Pytree):
+        def __init__(self) -> None:
+            self.weight = nnx.data(jnp.ones(1))
+
+    f = partax.filter_jit(lambda tree: tree)
+    for _ in range(2):
+        assert f(Newer()).version == 2
+    (node,) = f.report().slow_nodes
+    assert (node.type, node.count, node.because) == ("Newer", 1, "unflattening makes another object")
+
+
+def test_a_flax_without_what_is_known_of_it_is_told_of_and_left_to_its_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Newer(nnx.Pytree):
+        def __init__(self) -> None:
+            self.weight = nnx.data(jnp.ones(1))
+
+    monkeypatch.delattr(nnx, "tracers")
+    f = partax.filter_jit(lambda tree: tree)
+    assert f([Newer(), Bag(1)])[0].weight.tolist() == [1.0]
+    reasons = {node.type: node.because for node in f.report().slow_nodes}
+    assert "tracers" in reasons["Newer"] and reasons["Bag"] == ""

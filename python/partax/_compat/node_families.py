@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._compat.families import dataclasses, declared, equinox, flax
-from partax._compat.families.fields import Description
+from partax._compat.families.fields import Description, fallback
 from partax._compat.jax_private import (
     concrete_array_type,
     flatten_one_level,
@@ -76,6 +76,14 @@ def describe(obj: Any) -> Description:
 def layout(cls: type) -> flax.Layout | None:
     """The layout of a class that is described as one with entries."""
     return flax.layout(cls)
+
+
+def why_called(cls: type) -> str:
+    """Why the registered functions of a class are called though partax knows its library; "" if it does not."""
+    reason = fallback(cls)
+    if not reason and (flax.knows(cls) or declared.fields_of(cls) is not None):
+        reason = "an object is otherwise than is known of its class"
+    return reason
 
 
 def simple_key(entry: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from partax import _core
 from partax._compat.jax_private import is_jaxpr
+from partax._compat.node_families import why_called
 from partax._explain.call_site import site_text
 from partax._explain.captured_arrays import Constant, captured_constants
 from partax._explain.flatten_costs import flatten_microseconds
@@ -76,11 +77,13 @@ class SlowNode:
       type: its name.
       count: how many there are in one call.
       microseconds: what flattening them takes of each call.
+      because: where partax usually reads the classes of its library itself, why it does not read this one; else empty.
     """
 
     type: str
     count: int
     microseconds: float
+    because: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +147,7 @@ class FunctionReport:
                 lines.append(f"    captured {name}: {constant.type}, {_bytes_text(constant.bytes)}")
         lines += [
             f"  {node.type} x {node.count} flattened by a Python function: {node.microseconds:.1f} us a call"
+            + (f"; {node.because}" if node.because else "")
             for node in self.slow_nodes
         ]
         return "\n".join(lines)
@@ -326,14 +330,14 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
 
 
 def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
-    counts: dict[str, tuple[int, float]] = {}
+    counts: dict[str, tuple[int, float, str]] = {}
     latest = history.records[-1] if history.records else None
     for part in () if latest is None else latest.snapshot.parts:
         kind = part.refs[0]() if part.key[:2] == ("node", "registered") and part.refs else None
         if kind is not None:
-            count = counts.get(part.text, (0, 0.0))[0] + 1
-            counts[part.text] = (count, count * flatten_microseconds(kind))
-    return tuple(SlowNode(name, count, cost) for name, (count, cost) in counts.items())
+            count = counts[part.text][0] + 1 if part.text in counts else 1
+            counts[part.text] = (count, count * flatten_microseconds(kind), why_called(kind))
+    return tuple(SlowNode(name, *found) for name, found in counts.items())
 
 
 def function_report(self: Any) -> FunctionReport:

@@ -11,7 +11,7 @@ import jax
 from partax import _core
 from partax._compat.families import chex, partial, penzai
 from partax._compat.families.equinox import is_module
-from partax._compat.families.fields import Fields, hidden, identical, in_slots, instance_dict, values_of
+from partax._compat.families.fields import Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
 from partax._compat.jax_private import (
     flatten_one_level,
     flatten_one_level_with_keys,
@@ -29,8 +29,6 @@ _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "penzai": penzai.fields_of,
 }
 _of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
-# Why the functions of a class are called though its library usually does what is known of it.
-_fallbacks: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
 
 def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] = ()) -> _Class:
@@ -118,18 +116,13 @@ def _fields_of_library(cls: type) -> Fields | None:
             names = (*fields.children, *fields.statics)
             if not hidden(cls, names):
                 return fields
-            _fallbacks[cls] = f"`{hidden(cls, names)}` is no plain attribute"
+            fall_back(cls, f"`{hidden(cls, names)}` is no plain attribute")
     return None
 
 
 def is_declared(cls: type) -> bool:
     """Whether a class that has been changed is still one of which something is declared. Called by C++."""
     return fields_of(cls) is not None
-
-
-def fallbacks() -> dict[type, str]:
-    """The classes whose functions do something else than what is known of their library, and what that is."""
-    return dict(_fallbacks)
 
 
 def order_of(obj: Any) -> tuple[str, ...] | str | None:
@@ -148,7 +141,7 @@ def order_of(obj: Any) -> tuple[str, ...] | str | None:
         except Exception as error:
             order = f"they raise {error!r}"
         if isinstance(order, str):
-            _fallbacks[cls] = order
+            fall_back(cls, order)
         return None if isinstance(order, str) else order
     order = _compared(obj, fields)
     if isinstance(order, tuple):

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import types
+import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -10,6 +11,17 @@ from typing import Any, NamedTuple
 Description = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 _HEAP_TYPE = 1 << 9
+_fallbacks: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+
+
+def fall_back(cls: type, reason: str) -> None:
+    """Notes why the functions of a class are called though its library usually does what is known of it."""
+    _fallbacks[cls] = reason
+
+
+def fallback(cls: type) -> str:
+    """What the functions of a class do otherwise than is known of its library; "" if nothing is noted."""
+    return _fallbacks.get(cls, "")
 
 
 class Fields(NamedTuple):

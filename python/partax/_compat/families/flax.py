@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from partax._compat.families.fields import Description, identical
+from partax._compat.families.fields import Description, fall_back, identical
 from partax._compat.jax_private import flatten_one_level, one_level
 
 _ENTRIES: Description = ("entries", (), ())
@@ -43,12 +43,26 @@ def describe(obj: Any) -> Description | None:
     cls = type(obj)
     try:
         found = layout(cls)
-        same = found is not None and _is_rebuilt_alike(obj, found)
+        if found is None:
+            return None
+        reason = "" if _is_rebuilt_alike(obj, found) else "unflattening makes another object"
     except MemoryError:
         raise
-    except Exception:  # another version of Flax, or a class that does things its own way
-        return None
-    return _ENTRIES if same else None
+    except Exception as error:  # another version of Flax, or a class that does things its own way
+        reason = repr(error)
+    if not reason:
+        return _ENTRIES
+    if any(base.__module__.partition(".")[0] == "flax" for base in cls.__mro__):
+        fall_back(cls, reason)
+    return None
+
+
+def knows(cls: type) -> bool:
+    """Whether a class has a layout in this version of Flax."""
+    try:
+        return layout(cls) is not None
+    except (AttributeError, TypeError):
+        return False
 
 
 def layout(cls: type) -> Layout | None:
