@@ -256,7 +256,7 @@ class Rebuilder {
       set(layout.dictionary_slot[0], object, static_entries(at, node.entries));
       return object;
     }
-    const Ref dict = layout.new_entries(object.get());
+    const Ref dict = allocated([&] { return layout.new_entries(object.get()).release(); });
     for (std::size_t i = 0; i < node.entries; ++i) {
       const Ref value = i < at.children ? children.take(next++) : static_value(at.statics + i - at.children);
       checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), value.get()));

@@ -15,6 +15,7 @@ import numpy as np
 from case import Case, operation
 from checks import equals, exactly, says
 
+import flax_trees
 import trees
 from partax import _core, filter_jit
 from reference import to_jax
@@ -69,6 +70,11 @@ def _() -> Case:
 def _() -> Case:
     names = ("declared", "declared_slots", "dataclass_slots", "jax_partial")
     return hit_case(lambda: [trees.SAMPLES[name]() for name in names])
+
+
+@operation("hit: objects of Flax")
+def _() -> Case:
+    return hit_case(lambda: [trees.array(1), flax_trees.samples()])
 
 
 @operation("hit: static leaves")
