@@ -112,16 +112,22 @@ class Matcher {
       leaves_.push(object);
       return true;
     }
+    if (slots_child(object)) return true;
     if (node.comes_back) leaves_.keep_node(at_, object);
-    if (node.in_slots && array_children_.read_slots(node, at_, object)) {
-      ++at_;
-      return took_leaves(node);
-    }
     if (node.only_leaves && array_children_.read(node, object)) {
       ++at_;
       return took_leaves(node);
     }
     return walk(object);
+  }
+
+  // Takes a child that is read from slots, if it is as it was. Runs no Python.
+  bool slots_child(PyObject* object) {
+    const Node& node = nodes_[at_];
+    if (!node.in_slots || !array_children_.read_slots(node, at_, object)) return false;
+    if (node.comes_back) leaves_.keep_node(at_, object);
+    ++at_;
+    return took_leaves(node);
   }
 
   bool took_leaves(const Node& node) {
@@ -243,8 +249,11 @@ class Matcher {
     if (!node.info->layout->items.empty()) return row(node, object);
     HeldValues children(node.arity);
     if (!array_children_.entries(node, object, children.to_fill())) return unlike_entries(node, object);
+    std::size_t taken = 0;
+    while (taken < node.arity && slots_child(children[taken])) ++taken;
+    if (taken == node.arity) return true;
     children.hold();
-    return sequence(FixedItems{children.to_fill()}, node.arity);
+    return sequence(FixedItems{children.to_fill() + taken}, node.arity - taken);
   }
 
   // Children in a list or tuple of the object's, and static values in slots.
