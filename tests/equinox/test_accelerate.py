@@ -1,0 +1,181 @@
+"""Guards that libraries which import Equinox run by partax while accelerated, and as before when that has ended."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import equinox as eqx
+import partax
+import partax.equinox
+from conftest import TraceCounter
+from trees import assert_same
+
+
+class Model(eqx.Module):
+    weight: jax.Array
+    name: str = "model"
+
+    @eqx.filter_jit
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.weight * x
+
+
+@eqx.filter_jit
+def before(model: Model, x: jax.Array, n: int = 1) -> Any:
+    arrays, _ = eqx.partition(model, eqx.is_array)
+    return arrays.weight * x * n, model.name
+
+
+def of_equinox() -> dict[str, Any]:
+    """What Equinox consists of, as far as accelerate may change it."""
+    found = {
+        f"{name}.{key}": value
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "equinox"
+        for key, value in vars(module).items()
+    }
+    return found | {"call": vars(type(before))["__call__"]}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    known = of_equinox()
+    yield
+    now = of_equinox()
+    assert [name for name in known if now[name] is not known[name]] == []
+
+
+def test_functions_that_were_decorated_before() -> None:
+    model, x = Model(jnp.arange(3.0)), jnp.ones(3)
+    expected = before(model, x, 2)
+    with partax.equinox.accelerate():
+        for _ in range(3):
+            assert_same(before(model, x, n=2), expected)
+            assert_same(model(x), model.weight)
+        ours = partax.filter_jit(before.__wrapped__)
+        assert ours.cache_info().traces == 1 and ours.cache_info().hits == 2
+    assert_same(before(model, x, 2), expected)
+    assert ours.cache_info().hits == 2
+
+
+def test_functions_that_are_decorated_meanwhile_outlive_it(traces: TraceCounter) -> None:
+    def body(x: Any) -> Any:
+        traces.tick()
+        return x * 2
+
+    with partax.equinox.accelerate():
+        jitted = eqx.filter_jit(body)
+        assert_same(jitted(jnp.ones(2)), jnp.full(2, 2.0))
+    assert type(jitted) is type(before)
+    assert_same(jitted(jnp.ones(2)), jnp.full(2, 2.0))
+    assert traces.count == 2
+
+
+def test_functions_of_trees_are_ours_in_each_module() -> None:
+    theirs = eqx.partition
+    module = type(sys)("a_library")
+    module.cut = theirs  # type: ignore[attr-defined]
+    sys.modules["a_library"] = module
+    try:
+        with partax.equinox.accelerate():
+            assert eqx.partition is partax.partition is module.cut  # type: ignore[attr-defined]
+            assert vars(eqx.filter_grad).get("partition", eqx.partition) is partax.partition
+            module.later = eqx.partition  # type: ignore[attr-defined]
+        assert eqx.partition is theirs is module.cut is module.later  # type: ignore[attr-defined]
+    finally:
+        del sys.modules["a_library"]
+
+
+def test_it_is_counted() -> None:
+    theirs = eqx.combine
+    first, second = partax.equinox.accelerate(), partax.equinox.accelerate()
+    first.end()
+    first.end()
+    assert eqx.combine is partax.combine
+    second.end()
+    assert eqx.combine is theirs
+
+
+@pytest.mark.parametrize("donate", ["all", "all-except-first", "warn", "warn-except-first", "none"])
+def test_options_go_with_it(donate: Any) -> None:
+    def function(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return x + 1, y + 1
+
+    jitted = eqx.filter_jit(function, donate=donate, inline=True)
+    deleted: list[tuple[bool, bool]] = []
+    with partax.equinox.accelerate():
+        jitted(x := jnp.ones(2), y := jnp.ones(3))
+        deleted.append((x.is_deleted(), y.is_deleted()))
+        assert "name=function" not in str(jax.make_jaxpr(jitted)(jnp.ones(2), jnp.ones(3)))
+    jitted(x := jnp.ones(2), y := jnp.ones(3))
+    assert (x.is_deleted(), y.is_deleted()) == deleted[0]
+
+
+@pytest.mark.filterwarnings("ignore:backend and device argument:DeprecationWarning")
+def test_what_ours_cannot_do_stays_equinoxs() -> None:
+    jitted = eqx.filter_jit(lambda x: x + 1, device=jax.devices()[0])
+    with partax.equinox.accelerate():
+        assert_same(jitted(jnp.ones(2)), jnp.full(2, 2.0))
+
+
+def test_wrappers_are_not_kept() -> None:
+    with partax.equinox.accelerate():
+        wrapper = eqx.filter_jit(lambda x: x)
+        wrapper(jnp.ones(1))
+        gone = weakref.ref(wrapper)
+        del wrapper
+        gc.collect()
+        assert gone() is None
+
+
+def test_every_name_of_equinox_is_there() -> None:
+    names = [name for name in dir(eqx) if not name.startswith("_")]
+    assert set(names) <= set(dir(partax.equinox))
+    ours = [name for name in names if getattr(partax.equinox, name) is not getattr(eqx, name)]
+    assert {"filter_jit", "partition", "combine", "filter_grad"} <= set(ours)
+    assert all(getattr(partax.equinox, name) is getattr(partax, name) for name in ours)
+    # What partax has of Equinox's names is not forgotten.
+    assert set(ours) >= {name for name in names if name in partax.__all__}
+
+
+SCRIPT = """
+import sys, equinox as eqx, jax.numpy as jnp
+{first}
+@eqx.filter_jit
+def step(x, n): return x * n
+step(jnp.ones(2), 2); step(jnp.ones(3), 2)
+print(sys.argv[1:], eqx.partition.__module__)
+"""
+
+
+@pytest.mark.parametrize("way", ["command", "variable", "explain"])
+def test_scripts_run_unchanged(way: str, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(first="import partax" if way == "variable" else ""))
+    commands = {"command": ["-m", "partax", "equinox"], "variable": [], "explain": ["-m", "partax", "explain"]}
+    environment = {**os.environ, "PARTAX_EQUINOX": "1"} if way == "variable" else dict(os.environ)
+    done = subprocess.run(
+        [sys.executable, *commands[way], str(script), "a", "--b"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert done.stdout.split("\n")[0] == f"['a', '--b'] {partax.partition.__module__}"
+    if way == "explain":
+        lines = [line for line in done.stderr.splitlines() if line.startswith(str(script))]
+        assert lines == [
+            f"{script}:6 step: trace 1, the first",
+            f"{script}:6 step: trace 2, because x: float32[2] -> float32[3]",
+        ]
