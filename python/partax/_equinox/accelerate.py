@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox
-
-import partax
 from partax._compat.equinox_private import jit_class, jit_options
 from partax._compat.jax_private import jit_options as options_of
 from partax._core import JitFunction
 from partax._jit.filter_jit import filter_jit
+from partax._partition import partition as _partition
 
-REPLACED = ("apply_updates", "combine", "filter", "partition")
+_REPLACED = ("apply_updates", "combine", "filter", "partition")
 """The functions that are replaced wherever a module has them. `filter_jit` is not: what it returns runs by partax."""
 
 _TAKEN_OVER = ("inline", "keep_unused", "compiler_options_kvs")
@@ -65,8 +64,8 @@ def accelerate() -> Accelerated:
         _active.append(made)
         if len(_active) == 1:
             _replace_calls()
-            for name in REPLACED:
-                _replace(getattr(equinox, name), getattr(partax, name))
+            for name in _REPLACED:
+                _replace(getattr(equinox, name), getattr(_partition, name))
     return made
 
 
