@@ -12,9 +12,10 @@ from typing import Any
 import jax
 
 from partax import explain, report
-from partax._compat.jax_private import only_unexplained_misses
+from partax._compat.jax_private import rewrite_misses
 from partax._equinox.on_import import accelerate_when_imported
 from partax._explain import history as _history
+from partax._explain import jax_misses
 from partax._explain import monitor as _monitor
 
 
@@ -77,7 +78,7 @@ def _run(script: str, arguments: list[str], is_module: bool) -> dict[str, Any]:
 def _explain(script: str, arguments: list[str], is_module: bool, json_file: str | None) -> None:
     explain()
     jax.config.update("jax_explain_cache_misses", True)
-    only_unexplained_misses(_history.explains_now)
+    rewrite_misses(_history.explains_now, jax_misses.one_line)
     _history.keep_all()
     others = _monitor.count_others()
     namespace: dict[str, Any] = {}

@@ -235,14 +235,23 @@ def under_trace() -> bool:
 _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
-def only_unexplained_misses(explained: Callable[[], bool]) -> None:
-    """Keeps those of jax's own explanations of cache misses from its log that are `explained` better.
+def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str | None]) -> None:
+    """Keeps those of jax's own explanations of cache misses from its log that are `explained`, and rewrites the others.
 
-    Where their logger has another name, both are in the log.
+    Where their logger has another name, both are in the log, as jax has them.
     """
     module = _name("jax._src.interpreters.partial_eval")
+
+    def rewrite(record: logging.LogRecord) -> bool:
+        if explained():
+            return False
+        text = rewritten(record.getMessage())
+        if text is not None:
+            record.msg, record.args = text, None
+        return True
+
     if module is not None:
-        logging.getLogger(module.__name__).addFilter(lambda _: not explained())
+        logging.getLogger(module.__name__).addFilter(rewrite)
 
 
 # --- what jax does without saying so

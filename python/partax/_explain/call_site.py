@@ -16,10 +16,14 @@ _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _not_the_user = (_directory(jax), _own)
 
 
-def call_site() -> tuple[str, int]:
-    """The file and line of the innermost call in the user's own code."""
-    equinox = sys.modules.get("equinox")
-    inside = _not_the_user if equinox is None else (*_not_the_user, _directory(equinox))
+def call_site(*packages: str) -> tuple[str, int]:
+    """The file and line of the innermost call in the user's own code.
+
+    Args:
+      *packages: others that call jax for the user; they have been imported.
+    """
+    between = [sys.modules[name] for name in (*packages, "equinox") if name in sys.modules]
+    inside = (*_not_the_user, *map(_directory, between))
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename

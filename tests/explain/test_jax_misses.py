@@ -1,0 +1,91 @@
+"""Guards that `python -m partax explain` tells of jax.jit and nnx.jit in one line for each trace, as of filter_jit."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from partax._explain.jax_misses import one_line
+
+SCRIPT = """
+import jax, jax.numpy as jnp
+
+@jax.jit
+def step(x, tree, n=2):
+    return x * 2 + tree['a'][0]
+
+step(jnp.ones(2), {'a': [jnp.ones(2)]})
+step(jnp.ones(3), {'a': [jnp.ones(3)]})
+step(jnp.ones(3), {'a': [jnp.ones(3)], 'b': 1})
+
+def again():
+    return jax.jit(lambda x: x + 1)(jnp.ones(2))
+
+again()
+again()
+"""
+LINES = """
+8 step: trace 1, the first
+9 step: trace 2, because x: float32[2] -> float32[3]; tree['a'][0]: float32[2] -> float32[3]
+10 step: trace 3, because args[1]: dict with 1 child -> dict with 2 children (keys 'b')
+13 <lambda>: trace 1, the first
+13 <lambda>: trace 2, because the function has been made anew
+"""
+
+OF_FLAX = """
+import jax.numpy as jnp
+from flax import nnx
+
+@nnx.jit
+def step(model, x):
+    return model(x)
+
+model = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
+step(model, jnp.ones((1, 2)))
+step(model, jnp.ones((3, 2)))
+"""
+LINES_OF_FLAX = """
+10 step: trace 1, the first
+11 step: trace 2, because x: float32[1,2] -> float32[3,2]
+"""
+
+
+def explained(script: pathlib.Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "partax", "explain", script.name],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=script.parent,
+    )
+    return [line for line in done.stderr.partition("partax: what has been")[0].splitlines() if "trace" in line.lower()]
+
+
+def test_jax_jit(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    assert explained(script) == [f"script.py:{line}" for line in LINES.strip().splitlines()]
+
+
+def test_nnx_jit(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("flax")
+    script = tmp_path / "script.py"
+    script.write_text(OF_FLAX)
+    found = [line for line in explained(script) if " step: " in line]
+    assert found == [f"script.py:{line}" for line in LINES_OF_FLAX.strip().splitlines()]
+
+
+def test_a_static_value_and_what_jax_does_not_tell() -> None:
+    start = "TRACING CACHE MISS at x.py:1 (<module>):\n  for g defined at x.py:1\n"
+    first = one_line(f"{start}  never seen function:\n")
+    kind = "<class 'jax._src.tree_util.Static'> with pytree metadata"
+    now, before = f"{kind} Static(val=3)", f"{kind} Static(val=2)"
+    static = one_line(f"{start}  * at input path [1]['k'], now {now} and before {before}, so it does not match\n")
+    untold = one_line(f"{start}  cache miss explanation unavailable\n")
+    lines = [first, static, untold]
+    ends = ["trace 1, the first", "trace 2, because k: 2 -> 3", "trace 3, for a reason that jax does not tell"]
+    assert [line.partition(" g: ")[2] for line in lines if line] == ends
+    assert one_line("Finished tracing") is None
