@@ -25,8 +25,7 @@ from partax._equinox.accelerate import Accelerated, accelerate
 from partax._equinox.names import OURS as _OURS
 
 if _TYPE_CHECKING:
-    from equinox import *  # noqa: F403  # pyright: ignore[reportAssignmentType]
-
+    from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
     from partax import apply_updates as apply_updates
     from partax import combine as combine
     from partax import filter as filter

@@ -59,8 +59,13 @@ def _text(self: JitFunction[..., Any]) -> str:
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
-    """Pickles by name where the name leads to the wrapper itself, as of a decorated function; else by content."""
+    """Pickles by name where the name leads to the wrapper itself, as of a decorated function; else by content.
+
+    cloudpickle takes by content what is in `__main__`, which is another one in the process that it goes to.
+    """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
+    if module is sys.modules.get("__main__") and "cloudpickle" in sys._getframe(1).f_globals.get("__name__", ""):
+        module = None
     name = getattr(wrapper, "__qualname__", None)
     if module is not None and isinstance(name, str):
         found: Any = module

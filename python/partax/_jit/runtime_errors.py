@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from partax._compat.equinox_private import last_runtime_error
 
@@ -38,7 +39,7 @@ def wait_for(returned: Any) -> None:
       returned: what its target has returned.
     """
     for leaf in jax.tree.leaves(returned):
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
             leaf.block_until_ready()
             return
 
