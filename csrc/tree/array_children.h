@@ -37,7 +37,8 @@ class ArrayChildren {
       case Kind::kDeclared:
         return !node.has_wrapper_fields && fields_are_leaves(node, object);
       case Kind::kEntries:
-        return node.info->layout->items.empty() && entries(node, object, leaves_.end()) && are_leaves(node.arity);
+        return node.info->layout->items.empty() && entries(node, object, leaves_.end(), kNoOther) &&
+               are_leaves(node.arity);
       default:
         return false;
     }
@@ -63,9 +64,11 @@ class ArrayChildren {
     return dict != nullptr && PyDict_CheckExact(dict) && same_dictionaries_.hold(index, dict);
   }
 
-  // Writes the children of a node with entries to `to`, borrowed, in one pass that runs no Python, where all that is
-  // static is identical; false where it is not.
-  bool entries(const Node& node, PyObject* object, PyObject** to) const {
+  // Writes the children of a node with entries to `to`, borrowed, in one pass that runs no Python. `other(index,
+  // value)` is called, and must not run Python, for what is static and not identical; false where that is, or in
+  // another order.
+  template <typename Other>
+  bool entries(const Node& node, PyObject* object, PyObject** to, Other&& other) const {
     const Layout& layout = *node.info->layout;
     Ref own;
     PyObject* const dict = layout.entries_of(object, own);
@@ -73,23 +76,29 @@ class ArrayChildren {
       *to = slot.of(object);
       if (*to++ == nullptr) return false;
     }
-    PyObject* const* statics = identity_ + node.first_static;
+    std::size_t first = node.first_static;
     for (const Slot& slot : layout.statics) {
       PyObject* value = slot.of(object);
-      if (value == nullptr || value != *statics++) return false;
+      if (value == nullptr || (value != identity_[first] && !other(first, value))) return false;
+      ++first;
     }
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
     if (dict == nullptr) return false;
     const std::size_t index = static_cast<std::size_t>(&node - nodes_), children = node.arity - layout.children.size();
     if (children == 0 && same_dictionaries_.hold(index, dict)) return true;
-    const std::size_t keys = static_cast<std::size_t>(statics - identity_) + node.entries - children;
-    const auto put = [=](std::size_t place, PyObject* value) {
-      if (place >= children) return value == statics[place - children];
-      to[place] = value;
-      return true;
+    bool is_same = children == 0;
+    const auto put = [&, to](std::size_t place, PyObject* value) {
+      if (place < children) {
+        to[place] = value;
+        return true;
+      }
+      const std::size_t found = first + place - children;
+      if (value == identity_[found]) return true;
+      is_same = false;
+      return other(found, value);
     };
-    if (!reader_.visit_identical(dict, keys, node.entries, put)) return false;
-    if (children == 0) same_dictionaries_.remember(index, num_nodes_, dict);
+    if (!reader_.visit_identical(dict, first + node.entries - children, node.entries, put)) return false;
+    if (is_same) same_dictionaries_.remember(index, num_nodes_, dict);
     return true;
   }
 
@@ -133,6 +142,8 @@ class ArrayChildren {
     }
     return true;
   }
+
+  static constexpr auto kNoOther = [](std::size_t, PyObject*) { return false; };
 
   const Node* nodes_;
   std::size_t num_nodes_;

@@ -248,7 +248,13 @@ class Matcher {
   bool entries(const Node& node, PyObject* object) {
     if (!node.info->layout->items.empty()) return row(node, object);
     HeldValues children(node.arity);
-    if (!array_children_.entries(node, object, children.to_fill())) return unlike_entries(node, object);
+    FewStatics others;
+    const auto other = [&](std::size_t index, PyObject* value) { return others.add(index, value); };
+    if (!array_children_.entries(node, object, children.to_fill(), other)) return unlike_entries(node, object);
+    if (others.count > 0) {
+      children.hold();
+      return are_equal(others) && sequence(FixedItems{children.to_fill()}, node.arity);
+    }
     std::size_t taken = 0;
     while (taken < node.arity && slots_child(children[taken])) ++taken;
     if (taken == node.arity) return true;
@@ -270,7 +276,30 @@ class Matcher {
            sequence(FixedItems{reinterpret_cast<PyTupleObject*>(children.get())->ob_item}, node.arity);
   }
 
-  // Entries with other static values than identical ones, or in another order.
+  // Static values that have to be compared, such as functions, by their index. They are borrowed.
+  struct FewStatics {
+    static constexpr std::size_t kMost = 8;
+    std::size_t count = 0, indices[kMost];
+    PyObject* values[kMost];
+
+    bool add(std::size_t index, PyObject* value) noexcept {
+      if (count == kMost) return false;
+      indices[count] = index;
+      values[count++] = value;
+      return true;
+    }
+  };
+
+  bool are_equal(const FewStatics& statics) {
+    HeldValues held(statics.count);
+    for (std::size_t i = 0; i < statics.count; ++i) held.keep(Ref::borrow(statics.values[i]));
+    for (std::size_t i = 0; i < statics.count; ++i) {
+      if (!static_value(statics.indices[i], held[i])) return false;
+    }
+    return true;
+  }
+
+  // Entries with many static values to compare, or in another order.
   bool unlike_entries(const Node& node, PyObject* object) {
     const Layout& layout = *node.info->layout;
     const EntryPlaces at(node);
