@@ -35,6 +35,8 @@ if _TYPE_CHECKING:
     from partax import debug as debug
     from partax import equinox as equinox
     from partax import nnx as nnx
+    from partax._control.branches import filter_cond, filter_switch
+    from partax._control.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
@@ -66,10 +68,16 @@ __all__ = [
     "combine",
     "explain",
     "filter",
+    "filter_cond",
+    "filter_fori_loop",
     "filter_grad",
     "filter_jit",
+    "filter_map",
+    "filter_scan",
     "filter_shard",
+    "filter_switch",
     "filter_value_and_grad",
+    "filter_while_loop",
     "flat_combine",
     "flat_partition",
     "is_array",
@@ -95,6 +103,8 @@ if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._equinox.on_import").accelerate_when_imported()
 
 _LATER = {
+    **dict.fromkeys(("filter_cond", "filter_switch"), "partax._control.branches"),
+    **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._control.loops"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
     **dict.fromkeys(
         ("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._explain.report"

@@ -1,0 +1,113 @@
+"""Where two trees that should be alike differ first, and what is there in each."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from partax import _core
+from partax._partition.flat_partition import flat_partition
+from partax._tree.array_text import array_text
+from partax._tree.key_details import ARRAY, NODE, RUN, VALUE, details
+from partax._tree.spec_data import DICTS, shown
+
+NUMBERS = (bool, int, float, complex)
+_LONGEST = 200
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether it is a number of Python's own, which is static and may become an array."""
+    return type(leaf) in NUMBERS
+
+
+class Flat(NamedTuple):
+    """A tree as its static part and, for each array, whatever has its dtype and shape."""
+
+    spec: _core.TreeSpec
+    arrays: Sequence[Any]
+
+
+class Difference(NamedTuple):
+    """The first place where two trees differ, and what each has there in words."""
+
+    path: str
+    first: str
+    second: str
+
+
+class _Entry(NamedTuple):
+    kind: int
+    value: Any
+    is_leaf: bool
+
+    @property
+    def settles(self) -> bool:
+        """Whether it may become an array."""
+        return self.is_leaf and is_number(self.value)
+
+    @property
+    def text(self) -> str:
+        if self.kind == ARRAY:
+            return array_text(self.value)
+        if self.kind == NODE:
+            family, cls, arity = self.value
+            if family == "none":
+                return "None"
+            return f"a `{cls.__name__}`" if family in DICTS else f"a `{cls.__name__}` of {arity}"
+        text = shown(self.value)
+        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+    def same(self, other: "_Entry", numbers_settle: bool) -> bool:
+        if numbers_settle and (self.settles or other.settles):
+            return all(entry.settles or entry.kind == ARRAY for entry in (self, other))
+        if self.kind != other.kind:
+            return False
+        if self.kind == ARRAY:
+            return True
+        if self.kind == NODE:
+            return self.value[:2] == other.value[:2] and (self.value[0] in DICTS or self.value[2] == other.value[2])
+        return _core.static_equal(self.value, other.value)
+
+
+def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
+    """All nodes, arrays and static values, each by its path; a node before what is in it."""
+    arrays = iter(flat.arrays)
+    # What stands for the arrays has to be one; which it is does not matter.
+    tree = flat.spec.rebuild([np.False_] * len(flat.arrays))
+    leaves = {root + path for path in flat_partition(tree, True)[1]}
+    for path, kind, value in details(_core.describe_tree(tree, root)[0]):
+        if kind == ARRAY:
+            yield path, _Entry(ARRAY, next(arrays), True)
+        elif kind == RUN:
+            yield from ((f"{path}[{i}]", _Entry(VALUE, one, True)) for i, one in enumerate(value[1], value[0]))
+        elif kind == NODE and value[0] == "ordered_dict":
+            yield path, _Entry(NODE, (*value[:2], len(value[2])), False)
+            yield f"{path}.keys()", _Entry(VALUE, value[2], False)
+        else:
+            yield path, _Entry(kind, value, path in leaves)
+
+
+def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
+    """Where the static parts of two trees differ first.
+
+    Args:
+      first, second: the trees.
+      root: what the paths begin with.
+      numbers_settle: whether a Python number may stand beside another one, or beside an array.
+
+    Returns:
+      The difference; None if there is none.
+    """
+    one, other = dict(_entries(first, root)), dict(_entries(second, root))
+    for path, entry in one.items():
+        beside = other.get(path)
+        if beside is None:
+            return Difference(path, entry.text, "nothing")
+        if not entry.same(beside, numbers_settle):
+            return Difference(path, entry.text, beside.text)
+    return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
+
+
+def alike(difference: Difference) -> str:
+    """What a message says beside two values whose texts are the same."""
+    return " (they look alike, but are not equal)" if difference.first == difference.second else ""
