@@ -40,6 +40,8 @@ if _TYPE_CHECKING:
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
+    from partax._layers.fold import fold
+    from partax._layers.stack import stack, unstack
     from partax._partition.summary import Summary, SummaryRow, summary
 
 __version__ = _version("partax")
@@ -80,6 +82,7 @@ __all__ = [
     "filter_while_loop",
     "flat_combine",
     "flat_partition",
+    "fold",
     "is_array",
     "is_array_like",
     "is_inexact_array",
@@ -91,7 +94,9 @@ __all__ = [
     "register_fields",
     "report",
     "save",
+    "stack",
     "summary",
+    "unstack",
 ]
 
 _node_families.install()
@@ -105,6 +110,8 @@ if _environ.get("PARTAX_EQUINOX") == "1":
 _LATER = {
     **dict.fromkeys(("filter_cond", "filter_switch"), "partax._control.branches"),
     **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._control.loops"),
+    "fold": "partax._layers.fold",
+    **dict.fromkeys(("stack", "unstack"), "partax._layers.stack"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
     **dict.fromkeys(
         ("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._explain.report"

@@ -10,7 +10,7 @@ from partax import _core
 from partax._control.arrays import Arrays, in_place_of
 from partax._control.carry import Carry, until_settled
 from partax._control.differences import Flat, alike, first_difference
-from partax._tree.array_text import array_text
+from partax._control.types import array_type
 
 __all__ = ["filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"]
 
@@ -192,20 +192,26 @@ def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
     return Arrays.of(leaves, spec, "xs"), spec
 
 
-def check_leading_axis(leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None) -> None:
-    """Raises a ValueError where arrays do not have a leading axis of one length."""
+def check_leading_axis(
+    leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
+) -> None:
+    """Raises a ValueError where arrays do not have a leading axis of one length.
+
+    Args:
+      leaves: the arrays of a tree.
+      spec: of the tree.
+      length: what it has to be; that of the first array, if not given.
+      whose: in words, where it comes from.
+    """
     shapes = [np.shape(leaf) for leaf in leaves]
-    wanted = length if length is not None or not shapes else shapes[0][:1]
-    if isinstance(wanted, int):
-        wanted = (wanted,)
     for i, shape in enumerate(shapes):
-        if shape[:1] != wanted or not shape:
+        if not shape or shape[0] != (shapes[0][0] if length is None else length):
             paths = spec.dynamic_paths()
-            found = f"`{paths[i]}`: found {array_text(jax.typeof(leaves[i]))}, expected "
+            found = f"`{paths[i]}`: found {array_type(leaves[i]).text}, expected "
             if not shape:
-                raise ValueError(found + "an array with a leading axis")
-            of = f"as `length` says, {length}" if length is not None else f"as `{paths[0]}` has, {shapes[0][0]}"
-            raise ValueError(f"{found}a leading axis of the same length {of}")
+                raise ValueError(f"{found}an array with a leading axis")
+            wanted = f"{length}, as {whose}" if length is not None else f"{shapes[0][0]}, as `{paths[0]}` has"
+            raise ValueError(f"{found}a leading axis of length {wanted}")
 
 
 class Results:
@@ -223,7 +229,7 @@ class Results:
         """
         leaves, spec = _core.flatten(result, self._root)
         if self._spec is not None and spec != self._spec:
-            before = Flat(self._spec, [jax.typeof(False)] * len(self._spec.dynamic_paths()))
+            before = Flat(self._spec, [array_type(False)] * self._spec.num_dynamic)
             difference = first_difference(before, Flat(spec, leaves), self._root)
             if difference is not None:
                 raise TypeError(
