@@ -1,0 +1,184 @@
+"""Guards the promise that loops over any trees compute what Python's own do, and what `jax.lax`'s do on arrays, under
+every transformation; arrays are carried and all else stays."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from conftest import TraceCounter
+from trees import Layer, array, assert_close, double
+
+
+def scan_in_python(f: Any, init: Any, xs: list[Any]) -> tuple[Any, list[Any]]:
+    ys = []
+    for x in xs:
+        init, y = f(init, x)
+        ys.append(y)
+    return init, ys
+
+
+def assert_trees_close(actual: Any, expected: Any) -> None:
+    """Equal static parts, and arrays that are equal but for rounding."""
+    arrays, rest = partax.partition(actual, partax.is_array)
+    wanted, wanted_rest = partax.partition(expected, partax.is_array)
+    assert eqx.tree_equal(rest, wanted_rest) is True
+    for one, other in zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True):
+        if jnp.issubdtype(one.dtype, jnp.inexact):
+            assert_close(one, other)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+def carry() -> dict[str, Any]:
+    return {
+        "layer": Layer(array(2, 2), array(2), 0.25, activation=jnp.tanh),
+        "none": None,
+        "mode": "train",
+        "apply": double,
+        "state": (jnp.zeros(2), np.zeros(2, np.float32)),
+    }
+
+
+def step(carry: dict[str, Any], x: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    layer, (total, last) = carry["layer"], carry["state"]
+    assert layer.rate == 0.25 and carry["mode"] == "train" and x["text"] == "same"
+    out = carry["apply"](layer(x["x"] + total))
+    moved = Layer(layer.weight * 0.5, layer.bias, layer.rate, activation=layer.activation)
+    return {**carry, "layer": moved, "state": (total + out, last - x["x"])}, {"out": out, "kind": ("y", 1), "none": None}
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, partax.filter_jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"unroll": 2}], ids=str)
+def test_a_scan_is_the_python_loop_for_trees_with_static_parts(jit: Any, options: dict[str, Any]) -> None:
+    xs = jnp.arange(6.0).reshape(3, 2) / 6
+    entries = [{"x": x, "text": "same"} for x in xs]
+    last, ys = jit(lambda init, xs: partax.filter_scan(step, init, xs, **options))(carry(), {"x": xs, "text": "same"})
+    expected, one_by_one = scan_in_python(step, carry(), entries[::-1] if options.get("reverse") else entries)
+    assert_trees_close(last, expected)
+    outs = jnp.stack([y["out"] for y in one_by_one])
+    assert_trees_close(ys, {"out": outs[::-1] if options.get("reverse") else outs, "kind": ("y", 1), "none": None})
+
+
+def test_static_results_and_entries_pass_once_as_the_same_objects() -> None:
+    held = object()
+    last, ys = partax.filter_scan(lambda c, x: (c, (x["o"], c["o"])), {"o": held}, {"o": held, "a": jnp.arange(2)})
+    assert last["o"] is held and ys[0] is held and ys[1] is held
+
+
+def test_a_scan_takes_a_length_in_place_of_arrays() -> None:
+    last, ys = partax.filter_scan(lambda c, x: (c * 2, x), jnp.ones(2), "text", length=3)
+    assert ys == "text"
+    np.testing.assert_array_equal(last, [8.0, 8.0])
+    last, ys = partax.filter_scan(lambda c, x: (c + 1, (c, x)), jnp.zeros(()), jnp.arange(3), 3)
+    np.testing.assert_array_equal(ys[0], [0.0, 1.0, 2.0])
+
+
+def test_arrays_alone_are_as_in_jax_lax() -> None:
+    xs = jnp.arange(4.0)
+
+    def f(c: Any, x: Any) -> Any:
+        return (c[0] * 0.5 + x, c[1] + 1), jnp.sin(c[0])
+
+    init = jnp.float32(0.5), jnp.int32(0)
+    assert_trees_close(partax.filter_scan(f, init, xs), jax.lax.scan(f, init, xs))
+    low = lambda c: c[0] < 9.0
+    grow = lambda c: (c[0] * 2 + 1, c[1] + 1)
+    assert_trees_close(partax.filter_while_loop(low, grow, init), jax.lax.while_loop(low, grow, init))
+    body = lambda i, c: (c[0] + i, c[1] - i)
+    assert_trees_close(partax.filter_fori_loop(1, 4, body, init), jax.lax.fori_loop(1, 4, body, init))
+    assert_trees_close(partax.filter_map(jnp.sin, xs), jax.lax.map(jnp.sin, xs))
+    assert_trees_close(partax.filter_map(jnp.sin, xs, batch_size=3), jax.lax.map(jnp.sin, xs, batch_size=3))
+
+
+def test_a_while_loop_and_a_fori_loop_carry_modules() -> None:
+    start = {"layer": Layer(array(2, 2), array(2)), "x": jnp.ones(2), "n": jnp.int32(0), "name": "x"}
+
+    def body(c: dict[str, Any]) -> dict[str, Any]:
+        return {**c, "x": c["layer"](c["x"]), "n": c["n"] + 1}
+
+    expected = body(body(body(start)))
+    assert_trees_close(partax.filter_while_loop(lambda c: c["n"] < 3, body, start), expected)
+    assert_trees_close(partax.filter_fori_loop(0, 3, lambda i, c: body(c), start), expected)
+    assert_trees_close(partax.filter_fori_loop(0, jnp.int32(3), lambda i, c: body(c), start), expected)
+
+
+def test_a_map_passes_statics_through() -> None:
+    found = partax.filter_map(lambda x: {**x, "a": x["f"](x["a"])}, {"a": jnp.arange(3.0), "f": double, "s": "s"})
+    np.testing.assert_array_equal(found["a"], [0.0, 2.0, 4.0])
+    assert found["f"] is double and found["s"] == "s"
+
+
+def loss(layer: Layer, xs: Any, loop: Any) -> Any:
+    last, ys = loop(lambda c, x: (layer(c + x), {"y": jnp.sum(c), "name": "y"}), jnp.ones(2), xs)
+    return jnp.sum(last**2) + sum(y["y"] for y in ys) if isinstance(ys, list) else jnp.sum(last**2) + jnp.sum(ys["y"])
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, partax.filter_jit], ids=["eager", "jit"])
+def test_gradients_reach_what_f_captures_and_the_trees(jit: Any) -> None:
+    xs, layer = jnp.arange(6.0).reshape(3, 2) / 6, Layer(array(2, 2) / 4, array(2))
+    found = jit(partax.filter_value_and_grad(partial(loss, loop=partax.filter_scan)))(layer, xs)
+    assert_trees_close(found, partax.filter_value_and_grad(lambda m, xs: loss(m, list(xs), scan_in_python))(layer, xs))
+    by_xs = jit(partax.filter_grad(lambda xs: loss(layer, xs, partax.filter_scan)))(xs)
+    assert_trees_close(by_xs, jax.grad(lambda xs: loss(layer, list(xs), scan_in_python))(xs))
+
+
+class Step(eqx.Module):
+    weight: jax.Array
+
+    def __call__(self, c: Any, x: Any) -> Any:
+        return {**c, "a": c["a"] * self.weight + x}, None
+
+
+def test_a_module_is_a_step_and_is_differentiated_through() -> None:
+    def last(module: Step, scan: Any, xs: Any) -> Any:
+        return scan(module, {"a": jnp.float32(1), "s": "s"}, xs)[0]["a"]
+
+    xs = jnp.arange(3.0)
+    found = partax.filter_grad(last)(Step(jnp.float32(0.5)), partax.filter_scan, xs)
+    assert_close(found.weight, partax.filter_grad(last)(Step(jnp.float32(0.5)), scan_in_python, list(xs)).weight)
+
+
+def test_vmap_jvp_and_linearize_see_an_ordinary_program() -> None:
+    def f(x: Any) -> Any:
+        last, _ = partax.filter_scan(lambda c, _: ((c[0] * x, c[1]), None), (x, "s"), length=3)
+        return partax.filter_fori_loop(0, 2, lambda i, c: (c[0] + x, c[1]), last)[0]
+
+    x = jnp.array([0.5, 2.0])
+    assert_close(jax.vmap(f)(x), x**4 + 2 * x)
+    assert_close(jax.jvp(f, (x,), (jnp.ones(2),))[1], 4 * x**3 + 2)
+    assert_close(jax.linearize(f, x)[1](jnp.ones(2)), 4 * x**3 + 2)
+    assert_close(jax.vmap(jax.grad(f))(x), 4 * x**3 + 2)
+
+
+def test_a_step_is_traced_once_and_a_jitted_loop_hits(traces: TraceCounter) -> None:
+    def f(c: Any, x: Any) -> Any:
+        traces.tick()
+        return {**c, "a": c["a"] + x}, None
+
+    jitted = partax.filter_jit(partial(partax.filter_scan, f))
+    jitted({"a": jnp.zeros(()), "s": "a"}, jnp.arange(3.0))
+    assert traces.count == 1
+    jitted({"a": jnp.ones(()), "s": "a"}, jnp.arange(3.0) + 1)
+    assert traces.count == 1
+    jitted({"a": jnp.ones(()), "s": "b"}, jnp.arange(3.0))
+    assert traces.count == 2
+
+
+def test_loops_run_without_jit_and_leak_no_tracers() -> None:
+    with jax.disable_jit():
+        last, ys = partax.filter_scan(step, carry(), {"x": jnp.ones((2, 2)), "text": "same"})
+        assert partax.filter_while_loop(lambda c: c["n"] < 3, lambda c: {**c, "n": c["n"] + 1}, {"n": 0})["n"] == 3
+    assert_trees_close(last, scan_in_python(step, carry(), [{"x": jnp.ones(2), "text": "same"}] * 2)[0])
+    assert ys["kind"] == ("y", 1)
+    with jax.checking_leaks():
+        found = partax.filter_scan(lambda c, x: (c + x, "s"), 0, jnp.arange(3.0))
+        branch = partax.filter_cond(True, lambda x: (x, 1), lambda x: (x + 1, 2), jnp.ones(()))
+    assert found[0] == 3.0 and branch == (1.0, 1)
