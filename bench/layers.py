@@ -37,15 +37,18 @@ TOLERANCE = 1e-4
 
 
 class Block(eqx.Module):
-    """A residual layer."""
+    """A residual layer of two linear maps."""
 
-    linear: eqx.nn.Linear
+    into: eqx.nn.Linear
+    out: eqx.nn.Linear
 
     def __init__(self, key: jax.Array) -> None:
-        self.linear = eqx.nn.Linear(WIDTH, WIDTH, key=key)
+        first, second = jax.random.split(key)
+        self.into = eqx.nn.Linear(WIDTH, 2 * WIDTH, key=first)
+        self.out = eqx.nn.Linear(2 * WIDTH, WIDTH, key=second)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return x + jnp.tanh(self.linear(x)) / DEPTH
+        return x + self.out(jax.nn.gelu(self.into(x))) / DEPTH
 
 
 def in_a_loop(layers: Sequence[Block], x: jax.Array) -> jax.Array:

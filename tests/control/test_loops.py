@@ -52,7 +52,11 @@ def step(carry: dict[str, Any], x: dict[str, Any]) -> tuple[dict[str, Any], dict
     assert layer.rate == 0.25 and carry["mode"] == "train" and x["text"] == "same"
     out = carry["apply"](layer(x["x"] + total))
     moved = Layer(layer.weight * 0.5, layer.bias, layer.rate, activation=layer.activation)
-    return {**carry, "layer": moved, "state": (total + out, last - x["x"])}, {"out": out, "kind": ("y", 1), "none": None}
+    return {**carry, "layer": moved, "state": (total + out, last - x["x"])}, {
+        "out": out,
+        "kind": ("y", 1),
+        "none": None,
+    }
 
 
 @pytest.mark.parametrize("jit", [lambda f: f, partax.filter_jit], ids=["eager", "jit"])

@@ -61,6 +61,8 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
       TypeError: as for `filter_cond`.
       ValueError: there are no branches.
     """
+    if not branches:
+        raise ValueError("`branches`: found none, expected one or more")
     names = [f"branches[{i}]" for i in range(len(branches))]
 
     def choose(on_arrays: Sequence[Callable[..., Any]], arrays: Sequence[Arrays]) -> Any:

@@ -1,11 +1,9 @@
 """Trees that are equal but for their arrays, as one tree."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from partax import _core
 from partax._control.differences import Flat, alike, first_difference
@@ -50,7 +48,7 @@ def stack(layers: Iterable[_T]) -> _T:
             if (now.shape, now.dtype) != (type.shape, type.dtype):
                 _fail(_core.flatten(layer, f"layers[{i}]")[1].dynamic_paths()[k], now.text, type.text)
             columns[k].append(leaf)
-    return spec.rebuild(map(_stacked, columns))
+    return spec.rebuild(map(jnp.stack, columns))
 
 
 def _fail(path: str, found: str, expected: str, note: str = "") -> None:
@@ -58,14 +56,6 @@ def _fail(path: str, found: str, expected: str, note: str = "") -> None:
         f"`{path}`: found {found}, expected {expected}, as `layers[0]` has{note}; layers of a stack may differ only in "
         "the values of arrays"
     )
-
-
-def _stacked(column: Sequence[Any]) -> jax.Array:
-    shape = np.shape(column[0])
-    if not shape:
-        return jnp.stack(column)
-    # One operation for all layers, where `stack` has one for each.
-    return jnp.concatenate(column).reshape(len(column), *shape)
 
 
 def unstack(tree: _T) -> tuple[_T, ...]:

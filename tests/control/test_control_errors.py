@@ -1,0 +1,172 @@
+"""Guards the promise that what must not change in a loop, or differ between branches, is an error that names its path
+in the user's tree and both values."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from trees import Bag, Cell, Layer, Pair, Tray, array, make_model
+
+XS = jnp.arange(3.0)
+NONE: Any = object()
+
+
+def model(**changes: Any) -> Any:
+    """A model whose second layer has other attributes."""
+    made = make_model(2)
+    given = {"weight": made.layers[1].weight, "bias": made.layers[1].bias, **changes}
+    return replace(made, layers=[made.layers[0], Layer(**given)])
+
+
+# What there is before a step, and after it; the path and both in words.
+CHANGES: dict[str, tuple[Any, Any, str, str, str]] = {
+    "a static field": (model(), model(scale=3), ".layers[1].scale", "2", "3"),
+    "a string leaf": (model(rate="a"), model(rate="b"), ".layers[1].rate", "'a'", "'b'"),
+    "a number made a string": (model(rate=0.1), model(rate="b"), ".layers[1].rate", "0.1", "'b'"),
+    "an array made None": (model(), model(bias=None), ".layers[1].bias", "float32[3]", "None"),
+    "None made an array": (model(bias=None), model(), ".layers[1].bias", "None", "float32[3]"),
+    "another shape": (model(), model(bias=array(2)), ".layers[1].bias", "float32[3]", "float32[2]"),
+    "another dtype": (model(), model(bias=array(3).astype(int)), ".layers[1].bias", "float32[3]", "int32[3]"),
+    "a longer list": ([1, [2]], [1, [2, 3]], "[1]", "a `list` of 1", "a `list` of 2"),
+    "a list made a tuple": ({"a": [1]}, {"a": (1,)}, "['a']", "a `list` of 1", "a `tuple` of 1"),
+    "a key that goes": ({"a": 1, "b": 2}, {"a": 1}, "['b']", "2", "nothing"),
+    "a key that comes": ({"a": 1}, {"a": 1, "b": array(2)}, "['b']", "nothing", "float32[2]"),
+    "the order of keys": (
+        OrderedDict(a=1, b=2),
+        OrderedDict(b=1, a=2),
+        ".keys()",
+        "('a', 'b')",
+        "('b', 'a')",
+    ),
+    "aux data": (Bag(1, label="a"), Bag(1, label="b"), ".<aux data>", "'a'", "'b'"),
+    "a static field of a dataclass": (Cell(array(1)), Cell(array(1), mode="half"), ".mode", "'same'", "'half'"),
+    "a field of a NamedTuple": (Pair("x", 1), Pair("y", 1), ".left", "'x'", "'y'"),
+    "one of many strings": (["s"] * 40, ["s"] * 30 + ["t"] + ["s"] * 9, "[30]", "'s'", "'t'"),
+    "a number and an array of a shape": ({"a": 1}, {"a": array(2)}, "['a']", "1", "float32[2]"),
+    "in a registered node": (Tray("x", Bag(array(1), "a")), Tray("x", Bag(array(1), "b")), NONE, "'a'", "'b'"),
+}
+
+
+def fails(call: Any, path: str, *words: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        call()
+    expected = ": ".join([f"`{path}`", words[0]])
+    assert str(raised.value).startswith(expected), str(raised.value)
+    for word in words[1:]:
+        assert word in str(raised.value)
+
+
+def where(change: str, root: str) -> str:
+    path = CHANGES[change][2]
+    return root + (".bottom[<flat index 1>]" if path is NONE else path)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_carry_is_told(change: str) -> None:
+    before, after, _, first, second = CHANGES[change]
+    told = f"{first} before the step, {second} after it"
+    path = where(change, "carry")
+    fails(lambda: partax.filter_scan(lambda c, x: (after, None), before, XS), path, told)
+    if change in ("a static field", "another dtype", "a key that goes"):
+        fails(lambda: partax.filter_while_loop(lambda c: True, lambda c: after, before), path, told)
+        fails(lambda: partax.filter_fori_loop(0, 3, lambda i, c: after, before), path, told)
+        fails(lambda: partax.filter_jit(partax.filter_scan)(lambda c, x: (after, None), before, XS), path, told)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_difference_between_branches_is_told(change: str) -> None:
+    before, after, _, first, second = CHANGES[change]
+    path = where(change, "result")
+    told = f"{first} of true_fun, {second} of false_fun"
+    fails(lambda: partax.filter_cond(True, lambda: before, lambda: after), path, told)
+    if change in ("a static field", "another dtype", "a key that goes"):
+        branches = [lambda: before, lambda: before, lambda: after]
+        fails(lambda: partax.filter_switch(0, branches), path, f"{first} of branches[0], {second} of branches[2]")
+
+
+def test_strong_types_of_one_carry_do_not_settle() -> None:
+    fails(
+        lambda: partax.filter_scan(lambda c, x: (c + x, None), jnp.int32(0), XS),
+        "carry",
+        "int32[] before the step, float32[] after it",
+    )
+    fails(
+        lambda: partax.filter_scan(lambda c, x: (jnp.int32(1), None), 0.5, XS),
+        "carry",
+        "0.5 before the step, int32[] after it",
+    )
+    key = jax.random.key(0)
+    fails(
+        lambda: partax.filter_scan(lambda c, x: (jax.random.key_data(c), None), key, XS),
+        "carry",
+        "key<fry>[] before the step, uint32[2] after it",
+    )
+    fails(
+        lambda: partax.filter_scan(lambda c, x: (1.0, None), key, XS),
+        "carry",
+        "key<fry>[] before the step, 1.0 after it",
+    )
+
+
+def test_values_that_look_alike_say_so() -> None:
+    class Quiet:
+        def __repr__(self) -> str:
+            return "Quiet()"
+
+    with pytest.raises(TypeError, match=re.escape("`carry[0]`: Quiet() before the step, Quiet() after it (they look")):
+        partax.filter_scan(lambda c, x: ([Quiet()], None), [Quiet()], XS)
+
+
+def test_what_cannot_be_scanned_is_told() -> None:
+    scan = lambda xs, length=None: partax.filter_scan(lambda c, x: (c, None), 0, xs, length)
+    axis = "found float32[4,2], expected a leading axis of length 3, as "
+    fails(lambda: scan({"a": XS, "b": jnp.ones((4, 2))}), "xs['b']", axis + "`xs['a']` has")
+    fails(lambda: scan(jnp.ones((4, 2)), 3), "xs", axis + "`length` says")
+    fails(lambda: scan([XS, np.float32(1)]), "xs[1]", "found float32[], expected an array with a leading axis")
+    fails(lambda: scan(None), "xs", "found no array")
+    fails(lambda: partax.filter_map(lambda x: x, ("a",)), "xs", "found no array")
+    fails(lambda: partax.filter_map(lambda x: x, [XS, jnp.ones(2)]), "xs[1]", "found float32[2]", "3, as `xs[0]` has")
+
+
+def test_a_step_without_a_pair_is_told() -> None:
+    with pytest.raises(TypeError, match=r"found a `int` as the result of a step, expected \(carry, y\)"):
+        partax.filter_scan(lambda c, x: 1, 0, XS)
+    with pytest.raises(ValueError, match=r"`branches`: found none"):
+        partax.filter_switch(0, [])
+
+
+def test_without_jit_a_static_result_that_changes_is_told() -> None:
+    names = iter("ab")
+    with jax.disable_jit(), pytest.raises(TypeError, match=re.escape("`ys['n']`: 'a' of one step, 'b' of another")):
+        partax.filter_scan(lambda c, x: (c, {"n": next(names)}), 0, XS)
+
+
+def test_errors_of_the_users_own_functions_pass_through() -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("mine")
+
+    for call in (
+        lambda: partax.filter_scan(fail, 0, XS),
+        lambda: partax.filter_while_loop(fail, lambda c: c, 0),
+        lambda: partax.filter_cond(True, fail, fail, 1),
+    ):
+        with pytest.raises(KeyError, match="mine"):
+            call()
+
+
+def test_jax_names_the_users_argument_and_its_path() -> None:
+    def f(c: Any, x: Any) -> Any:
+        return c, float(x["batch"][0])
+
+    with pytest.raises(jax.errors.ConcretizationTypeError, match=re.escape("x['batch'][0]")) as raised:
+        partax.filter_scan(f, 0, {"batch": (XS, "s")})
+    assert f"{f.__name__} at {__file__}" in str(raised.value)
