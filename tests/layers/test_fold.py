@@ -1,0 +1,160 @@
+"""Guards the promise that `fold` computes what the Python loop over the layers does, gradients included, in a program
+that has one layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from conftest import TraceCounter
+from trees import Layer, array, assert_close
+
+
+class Block(eqx.Module):
+    layer: Layer
+    name: str = eqx.field(static=True, default="block")
+
+    def __call__(self, x: jax.Array, key: Any = None) -> jax.Array:
+        noise = 0.0 if key is None else jax.random.normal(key, x.shape)
+        return x + self.layer(x) + noise
+
+
+def blocks(count: int) -> list[Block]:
+    return [Block(Layer(array(3, 3, start=i) / 8, array(3), activation=jnp.tanh)) for i in range(count)]
+
+
+def loop(layers: Any, x: Any) -> Any:
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+def assert_trees_close(actual: Any, expected: Any) -> None:
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert_close(one, other)
+
+
+X = jnp.array([0.5, -0.25, 1.0])
+dots = jax.checkpoint_policies.dots_saveable
+OPTIONS = [{}, {"remat": True}, {"remat": dots}, {"unroll": 2}, {"unroll": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "plain")
+def test_values_and_gradients_are_the_loop_s(options: dict[str, Any]) -> None:
+    layers = blocks(4)
+
+    @partax.filter_jit
+    def by(call: Any, layers: Any, x: Any) -> Any:
+        return partax.filter_value_and_grad(lambda both: jnp.sum(call(*both) ** 2))((layers, x))
+
+    value, (grads, by_x) = by(loop, layers, X)
+    found, (stacked_grads, stacked_by_x) = by(lambda layers, x: partax.fold(layers, x, **options), layers, X)
+    assert_close(found, value)
+    assert_close(stacked_by_x, by_x)
+    assert_trees_close(stacked_grads, grads)
+    if not options:
+        found, (of_stack, _) = by(partax.fold, partax.stack(layers), X)
+        assert_close(found, value)
+        assert_trees_close(list(partax.unstack(partax.filter(of_stack, partax.is_array))), grads)
+
+
+def test_a_layer_is_traced_once(traces: TraceCounter) -> None:
+    def call(layer: Any, x: Any) -> Any:
+        traces.tick()
+        return layer(x)
+
+    def layer_of(weights: Any) -> Block:
+        return Block(Layer(weights, activation=jnp.tanh))
+
+    lengths = []
+    for count in (2, 8):
+        jaxpr = jax.make_jaxpr(lambda arrays: partax.fold(layer_of(arrays), X, call=call))(jnp.ones((count, 3, 3)))
+        lengths.append(len(str(jaxpr).splitlines()))
+    assert traces.count == 2
+    assert lengths[0] == lengths[1]
+
+
+def test_layers_from_the_last_to_the_first() -> None:
+    layers = blocks(3)
+    assert_close(partax.fold(layers, X, reverse=True), loop(layers[::-1], X))
+    assert_close(partax.fold(tuple(layers), X), loop(layers, X))
+
+
+def test_each_layer_has_its_own_key_and_gives_its_own_aux() -> None:
+    layers, keys = blocks(3), jax.random.split(jax.random.key(0), 3)
+    expected, norms = X, []
+    for layer, key in zip(layers, keys, strict=True):
+        expected = layer(expected, key)
+        norms.append(jnp.sum(expected))
+    assert_close(partax.fold(layers, X, keys), expected)
+
+    def call(layer: Block, x: jax.Array, entry: Any) -> Any:
+        assert entry["kind"] == "k"
+        out = layer(x, entry["key"])
+        return out, {"norm": jnp.sum(out), "name": layer.name}
+
+    found, aux = partax.fold(layers, X, {"key": keys, "kind": "k"}, call=call, has_aux=True)
+    assert_close(found, expected)
+    assert_close(aux["norm"], jnp.stack(norms))
+    assert aux["name"] == "block"
+
+
+def test_what_goes_through_the_layers_is_any_tree() -> None:
+    def call(layer: Block, x: dict[str, Any]) -> dict[str, Any]:
+        assert x["mode"] == "train"
+        return {**x, "x": layer(x["x"]), "count": x["count"] + 1}
+
+    layers = blocks(3)
+    found = partax.fold(layers, {"x": X, "mode": "train", "count": 0}, call=call)
+    assert_close(found["x"], loop(layers, X))
+    assert found["count"] == 3 and found["mode"] == "train"
+
+
+def test_layers_without_arrays_are_counted_in_a_list() -> None:
+    assert_close(partax.fold([jnp.tanh] * 3, X), jnp.tanh(jnp.tanh(jnp.tanh(X))))
+
+
+def test_fold_is_mapped_and_runs_without_jit() -> None:
+    layers = partax.stack(blocks(2))
+    xs = jnp.stack([X, X * 2])
+    expected = jnp.stack([loop(blocks(2), x) for x in xs])
+    assert_close(jax.vmap(lambda x: partax.fold(layers, x))(xs), expected)
+    with jax.disable_jit():
+        assert_close(partax.fold(layers, X), expected[0])
+
+
+def fails(call: Any, told: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as raised:
+        call()
+    assert str(raised.value).startswith(told), str(raised.value)
+
+
+def test_what_does_not_fit_is_told_by_its_path() -> None:
+    layers = blocks(2)
+    fails(
+        lambda: partax.fold([*layers, Block(layers[0].layer, "other")], X), "`layers[2].name`: found 'other', expected"
+    )
+    fails(
+        lambda: partax.fold(jnp.tanh, X),
+        "`layers`: found no array, expected one or more with a leading axis, or a list",
+    )
+    told = "`per_layer[0]`: found float32[3], expected a leading axis of length 2, as there are layers"
+    fails(lambda: partax.fold(layers, X, [X]), told)
+    odd = {"a": jnp.ones((2, 3)), "b": np.ones(3)}
+    fails(
+        lambda: partax.fold(odd, X),
+        "`layers['b']`: found float32[3], expected a leading axis of length 2, as `layers['a']`",
+    )
+    fails(
+        lambda: partax.fold(layers, {"x": X}, call=lambda layer, x: {"x": x["x"][:2]}),
+        "`x['x']`: float32[3] before the layer, float32[2] after it",
+    )
+    fails(lambda: partax.fold(layers, X, has_aux=True), "found a ")
+    fails(lambda: partax.fold([], X), "`layers`: found none")
