@@ -22,9 +22,9 @@ _STEP = "the step"
 
 
 def filter_scan(
-    f: Callable[[_Carry, Any], tuple[_Carry, _Y]],
+    f: Callable[[_Carry, _X], tuple[_Carry, _Y]],
     init: _Carry,
-    xs: Any = None,
+    xs: _X | None = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
