@@ -71,6 +71,14 @@ TreeSpec with_names(PyObject* tree, FlattenOptions options) {
 
 }  // namespace
 
+bool are_alike(const TreeSpec& a, const TreeSpec& b) {
+  if (!have_like_nodes(a, b)) return false;
+  for (std::size_t i = 0; i < a.statics.size(); ++i) {
+    if (!are_equal(a.statics[i], b.statics[i])) return false;
+  }
+  return true;
+}
+
 void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
                          const std::string& what) {
   for (std::size_t i = 0; i < found.statics.size(); ++i) {
