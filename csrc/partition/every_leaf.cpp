@@ -117,12 +117,12 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
   throw PythonError{};
 }
 
-// Finds objects by identity.
+// Finds objects by identity; of one that is there twice, the last.
 class Finder final : public WalkObserver {
  public:
   explicit Finder(PyObject* targets) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets); ++i) {
-      targets_.emplace(PyTuple_GET_ITEM(targets, i), static_cast<std::size_t>(i));
+      targets_.insert_or_assign(PyTuple_GET_ITEM(targets, i), static_cast<std::size_t>(i));
     }
   }
 

@@ -35,6 +35,7 @@ if _TYPE_CHECKING:
     from partax import debug as debug
     from partax import equinox as equinox
     from partax import nnx as nnx
+    from partax import tree as tree
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
@@ -94,6 +95,7 @@ _explain_install.install()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._equinox.on_import").accelerate_when_imported()
 
+_MODULES = ("debug", "equinox", "nnx", "tree")
 _LATER = {
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
     **dict.fromkeys(
@@ -106,7 +108,7 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     """What few programs need is imported when it is asked for."""
-    if name in ("debug", "equinox", "nnx"):
+    if name in _MODULES:
         return _import_module(f"partax.{name}")
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
@@ -114,4 +116,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "debug", "equinox", "nnx"})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -42,11 +42,13 @@ class _Places:
     """
 
     def __init__(self, tree: Any, given: Any, is_leaf: _IsLeaf | None) -> None:
-        several: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else ()
-        # The last of equal ones is found, as by a dictionary; what `where` gave itself comes before its items.
+        several: tuple[Any, ...] = tuple(given) if isinstance(given, Sequence) else ()
+        # Of one that is given twice the last is found, as in Equinox; what `where` gave itself comes before its items.
         self.leaves, self.structure, found = _core.tree_find(tree, (*several, given), is_leaf)
         self.is_single = any(node == len(several) for _, node in found)
-        self.nodes: Sequence[Any] = (given,) if self.is_single else given
+        if not self.is_single and not isinstance(given, Sequence):
+            several = (given,)  # which is nowhere in the tree
+        self.nodes = (given,) if self.is_single else several
         self.found = [(leaf, 0) for leaf, node in found if node == len(several)] if self.is_single else found
 
     def count(self, node: Any) -> int:
@@ -99,7 +101,6 @@ def at(
 def _are_unmistakable(places: _Places) -> bool:
     return (
         len(places.found) == len({node for _, node in places.found}) == len(places.nodes)
-        and len(places.nodes) > 0
         and all(isinstance(node, jax.Array | np.ndarray) or _has_children(node) for node in places.nodes)
     )
 
