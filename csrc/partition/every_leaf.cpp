@@ -5,6 +5,7 @@
 #include "base/error_path.h"
 #include "partition/key_paths.h"
 #include "partition/structure.h"
+#include "tree/held_values.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -75,6 +76,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
     TreeSpec spec;
     FlattenOptions options = in_runs(nullptr);
     options.rebuildable = false;
+    options.laid_out = true;
     options.observer = &observer;
     try {
       Flattener(spec, leaves, options).tree(other);
@@ -168,6 +170,7 @@ Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
     Flat flat;
     FlattenOptions options = in_runs(is_leaf);
     options.rebuildable = false;
+    options.only_leaves = true;
     flatten_into(flat, tree, options);
     return list_of(flat.leaves);
   });
@@ -196,6 +199,7 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   KeyPaths paths;
   partax::with_path("tree", [&] {
     FlattenOptions options = in_runs(is_leaf);
+    options.laid_out = true;
     if (with_path) options.observer = &paths;
     flatten_into(first, tree, options);
   });
@@ -205,8 +209,7 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
                   others[i - 1]);
   }
   std::vector<PyObject*> arguments(count + 2);  // one in front that vectorcall may use
-  std::vector<Ref> results;
-  results.reserve(first.leaves.size());
+  HeldValues results(first.leaves.size());
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t given = 0;
     if (with_path) arguments[++given] = paths.path(i);
@@ -215,9 +218,9 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
     const std::size_t flags = given | PY_VECTORCALL_ARGUMENTS_OFFSET;
     Ref result = Ref::steal(PyObject_Vectorcall(function, arguments.data() + 1, flags, nullptr));
     if (!result) raise_at_leaf(tree, is_leaf, i);
-    results.push_back(std::move(result));
+    results.keep(std::move(result));
   }
-  return with_leaves(first.spec, results);
+  return with_leaves(first.spec, results.to_fill());
 }
 
 Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf) {
@@ -225,6 +228,7 @@ Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf) {
     Flat flat;
     Finder finder(targets);
     FlattenOptions options = in_runs(is_leaf);
+    options.laid_out = true;
     options.observer = &finder;
     flatten_into(flat, tree, options);
     return Ref::checked(PyTuple_Pack(3, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get(),

@@ -33,7 +33,7 @@ bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
   return a.statics.size() == b.statics.size() &&
          std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), [](const Node& x, const Node& y) {
            return x.kind == y.kind && x.info == y.info && x.arity == y.arity &&
-                  x.has_wrapper_fields == y.has_wrapper_fields;
+                  x.has_wrapper_fields == y.has_wrapper_fields && x.entries == y.entries;
          });
 }
 

@@ -1,6 +1,7 @@
 #include "partition/register_partition.h"
 
 #include "base/binding.h"
+#include "partition/equal_arrays.h"
 #include "partition/every_leaf.h"
 #include "partition/filters.h"
 #include "partition/flat_partition.h"
@@ -51,6 +52,13 @@ void register_every_leaf(py::module_& module) {
         return give(tree_find(tree.ptr(), targets.ptr(), null_if_none(is_leaf)));
       },
       py::arg("tree"), py::arg("targets"), py::arg("is_leaf"));
+  module.def(
+      "equal_arrays",
+      [](const py::object& a, const py::object& b) -> py::object {
+        const std::optional<bool> answer = equal_arrays(a.ptr(), b.ptr());
+        return answer ? py::object(py::bool_(*answer)) : py::object(py::none());
+      },
+      py::arg("a"), py::arg("b"));
 }
 
 }  // namespace

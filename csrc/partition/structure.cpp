@@ -103,14 +103,14 @@ constexpr char kDoc[] =
 // Leaves in a row.
 class Row final : public LeafSource {
  public:
-  explicit Row(const std::vector<Ref>& leaves) : leaves_(leaves) {}
-  Ref leaf(std::size_t index) override { return leaves_[index]; }
+  explicit Row(PyObject* const* leaves) : leaves_(leaves) {}
+  Ref leaf(std::size_t index) override { return Ref::borrow(leaves_[index]); }
   void fill(PyObject** items, std::size_t index, std::size_t count) override {
-    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(leaves_[index + i].get());
+    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(leaves_[index + i]);
   }
 
  private:
-  const std::vector<Ref>& leaves_;
+  PyObject* const* leaves_;
 };
 
 }  // namespace
@@ -152,7 +152,7 @@ FlattenOptions in_runs(PyObject* is_leaf) {
   return options;
 }
 
-Ref with_leaves(const TreeSpec& spec, const std::vector<Ref>& leaves) {
+Ref with_leaves(const TreeSpec& spec, PyObject* const* leaves) {
   Row row(leaves);
   return rebuild(spec, row);
 }
@@ -166,10 +166,7 @@ Ref unflatten(PyObject* structure, PyObject* leaves) {
     PyErr_Format(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
     throw PythonError{};
   }
-  std::vector<Ref> row;
-  row.reserve(static_cast<std::size_t>(count));
-  for (Py_ssize_t i = 0; i < count; ++i) row.push_back(Ref::borrow(PyTuple_GET_ITEM(given.get(), i)));
-  return with_leaves(tree, row);
+  return with_leaves(tree, reinterpret_cast<PyTupleObject*>(given.get())->ob_item);
 }
 
 }  // namespace partax

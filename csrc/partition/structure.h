@@ -18,7 +18,7 @@ const TreeSpec& tree_of_structure(PyObject* structure);
 FlattenOptions in_runs(PyObject* is_leaf);
 // The tree of this structure with these leaves, any iterable. Raises PythonError.
 Ref unflatten(PyObject* structure, PyObject* leaves);
-// The tree of this spec with these leaves, as many as it has.
-Ref with_leaves(const TreeSpec& spec, const std::vector<Ref>& leaves);
+// The tree of this spec with these leaves, as many as it has, which somebody keeps.
+Ref with_leaves(const TreeSpec& spec, PyObject* const* leaves);
 
 }  // namespace partax

@@ -22,6 +22,7 @@ struct FlattenOptions {
   bool rebuildable = false;           // note what `rebuild` needs of registered nodes
   bool keyed = false;                 // store the path segments of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
+  bool only_leaves = false;               // keep no static values: nobody will look at the spec
   bool none_is_leaf = false;
   bool one_level = false;       // the children of the root are leaves, whatever they are
   bool laid_out = false;        // nodes with a layout become kEntries
