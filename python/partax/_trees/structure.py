@@ -27,7 +27,7 @@ def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> l
     """
     try:
         return jax.tree.structure(tree, is_leaf=is_leaf).flatten_up_to(other)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # as it prints a tree that is very deep
         jax_error = error
 
     def is_end(node: Any) -> bool:
