@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -126,7 +127,8 @@ def steps_to(given_tree: Any, random: Any) -> list[int] | None:
 def children(x: Any) -> list[Any]:
     """Those that can be reached by indices and attributes."""
     if isinstance(x, dict):
-        return [x[key] for key in x]
+        # A tree made anew has them in jax's order.
+        return [x[key] for key in (x if isinstance(x, OrderedDict) else sorted(x))]
     if isinstance(x, list | tuple):
         return [*x]
     names = {Layer: ("weight", "bias", "rate"), Cell: ("weight", "bias")}.get(type(x), ())

@@ -106,7 +106,7 @@ def _are_unmistakable(places: _Places) -> bool:
 
 
 def _has_children(node: Any) -> bool:
-    return node is not None and jax.tree_util.is_tree_node(type(node)) and node != ()
+    return node is not None and jax.tree_util.is_tree_node(type(node)) and not _is_empty_tuple(node)
 
 
 def _is_empty_tuple(node: Any) -> bool:
