@@ -91,6 +91,10 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
   const Ref root = exact_unicode(name);
   PyObject* is_leaf = first.is_leaf == nullptr ? Py_None : first.is_leaf;
   const Ref found = call_python("partax._trees.structure", "leaves_up_to", first.tree, other, is_leaf, root);
+  if (PyUnicode_Check(found.get())) {
+    PyErr_SetObject(PyExc_ValueError, found.get());
+    throw PythonError{};
+  }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) leaves.push(PyList_GET_ITEM(found.get(), i));
   if (leaves.size() == first.spec.num_dynamic) return;
   PyErr_Format(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());

@@ -10,7 +10,7 @@ from partax import _core
 _IsLeaf = Callable[[Any], bool]
 
 
-def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> list[Any]:
+def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> list[Any] | str:
     """What `other` has where `tree` has leaves, by jax.
 
     Args:
@@ -20,28 +20,27 @@ def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> l
       name: what messages call `other`.
 
     Returns:
-      One subtree for each leaf.
-
-    Raises:
-      ValueError: the structure of `tree` is no prefix of that of `other`; the message has the path.
+      One subtree for each leaf; or why the structure of `tree` is no prefix of that of `other`, with the path.
     """
     try:
         return jax.tree.structure(tree, is_leaf=is_leaf).flatten_up_to(other)
     except (ValueError, RecursionError) as error:  # as it prints a tree that is very deep
-        jax_error = error
+        jax_message = str(error)
 
     def is_end(node: Any) -> bool:
         return node is None or (is_leaf is not None and bool(is_leaf(node)))
 
-    _core.broadcast_prefix(tree, other, is_end, "tree", name)  # raises, but for what stands beside a None
+    try:
+        _core.broadcast_prefix(tree, other, is_end, "tree", name)
+    except ValueError as error:
+        return str(error)
+    # What stands beside a None.
     pairs, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_end)
     for (path, node), found in zip(pairs, structure.flatten_up_to(other), strict=True):
         if node is None and found is not None and not (is_leaf is not None and is_leaf(None)):
-            place = name + jax.tree_util.keystr(path)
-            raise ValueError(
-                f"`{place}`: found a `{type(found).__qualname__}`, expected None, as tree has here; make both alike"
-            )
-    raise ValueError(f"`{name}`: {jax_error}") from jax_error
+            place, kind = name + jax.tree_util.keystr(path), type(found).__qualname__
+            return f"`{place}`: found a `{kind}`, expected None, as tree has here; make both alike"
+    return f"`{name}`: {jax_message}"
 
 
 def reduced(structure: Any) -> tuple[Any, ...]:
