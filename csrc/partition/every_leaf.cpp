@@ -126,13 +126,15 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
 // Finds objects by identity; of one that is there twice, the last.
 class Finder final : public WalkObserver {
  public:
-  explicit Finder(PyObject* targets) {
+  Finder(PyObject* targets, bool empty_tuples) : empty_tuples_(empty_tuples) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets); ++i) {
       targets_.insert_or_assign(PyTuple_GET_ITEM(targets, i), static_cast<std::size_t>(i));
     }
   }
 
-  bool enter(const Step*, PyObject* object) override { return finds(object); }
+  bool enter(const Step*, PyObject* object) override {
+    return finds(object) || (empty_tuples_ && PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 0);
+  }
   bool leaf(PyObject*) override {
     ++leaves_;
     return true;
@@ -147,8 +149,8 @@ class Finder final : public WalkObserver {
   Ref found() const {
     Ref list = Ref::checked(PyList_New(0));
     for (const auto& [leaf, target] : found_) {
-      const Ref pair = Ref::checked(
-          Py_BuildValue("(nn)", static_cast<Py_ssize_t>(leaf), static_cast<Py_ssize_t>(target)));
+      const Ref pair =
+          Ref::checked(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(leaf), static_cast<Py_ssize_t>(target)));
       checked_int(PyList_Append(list.get(), pair.get()));
     }
     return list;
@@ -162,6 +164,7 @@ class Finder final : public WalkObserver {
     return true;
   }
 
+  bool empty_tuples_;  // whether these are leaves
   std::unordered_map<PyObject*, std::size_t> targets_;
   std::vector<std::pair<std::size_t, std::size_t>> found_;
   std::size_t leaves_ = 0;  // so many have been passed
@@ -227,16 +230,16 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   return with_leaves(first.spec, results.to_fill());
 }
 
-Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf) {
+Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples) {
   return with_path("pytree", [&] {
     Flat flat;
-    Finder finder(targets);
+    Finder finder(targets, empty_tuples);
     FlattenOptions options = in_runs(is_leaf);
     options.laid_out = true;
     options.observer = &finder;
     flatten_into(flat, tree, options);
-    return Ref::checked(PyTuple_Pack(3, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get(),
-                                     finder.found().get()));
+    return Ref::checked(
+        PyTuple_Pack(3, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
   });
 }
 

@@ -48,10 +48,10 @@ void register_every_leaf(py::module_& module) {
       py::arg("function"), py::arg("trees"), py::arg("is_leaf"), py::arg("with_path"));
   module.def(
       "tree_find",
-      [](const py::object& tree, const py::tuple& targets, const py::object& is_leaf) {
-        return give(tree_find(tree.ptr(), targets.ptr(), null_if_none(is_leaf)));
+      [](const py::object& tree, const py::tuple& targets, const py::object& is_leaf, bool empty_tuples) {
+        return give(tree_find(tree.ptr(), targets.ptr(), null_if_none(is_leaf), empty_tuples));
       },
-      py::arg("tree"), py::arg("targets"), py::arg("is_leaf"));
+      py::arg("tree"), py::arg("targets"), py::arg("is_leaf"), py::arg("empty_tuples"));
   module.def(
       "equal_arrays",
       [](const py::object& a, const py::object& b) -> py::object {

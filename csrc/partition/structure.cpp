@@ -149,6 +149,7 @@ const TreeSpec& tree_of_structure(PyObject* structure) { return tree_of(structur
 FlattenOptions in_runs(PyObject* is_leaf) {
   FlattenOptions options = every_leaf(is_leaf);
   options.dynamic_runs = true;
+  options.unsortable = PyExc_ValueError;  // as jax's
   return options;
 }
 

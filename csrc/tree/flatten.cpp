@@ -35,11 +35,11 @@ Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() :
 
 }  // namespace
 
-Ref keys_in_order(PyObject* dict, Kind kind) {
+Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable) {
   if (kind == Kind::kOrderedDict) return Ref::checked(PySequence_List(dict));
   Ref keys = Ref::checked(PyDict_Keys(dict));
   if (PyList_Sort(keys.get()) < 0) {
-    throw WalkError::diagnosed(PyExc_TypeError,
+    throw WalkError::diagnosed(unsortable,
                                "found a dict whose keys cannot be sorted, expected keys of one kind (jax orders dicts "
                                "by key); use keys that compare with `<`, or an OrderedDict");
   }
@@ -253,7 +253,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDict:
     case Kind::kDefaultDict:
     case Kind::kOrderedDict: {
-      const Ref keys = keys_in_order(object, info.kind);
+      const Ref keys = keys_in_order(object, info.kind, options_.unsortable);
       open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
         add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
@@ -321,7 +321,8 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   }
   for (std::size_t i = 0; i < children; ++i) {
     child(Step{info.kind, &info, object, i, nullptr}, [&] {
-      if (values[i] == nullptr && !equinox().missing) throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
+      if (values[i] == nullptr && !equinox().missing)
+        throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
       return Ref::borrow(values[i] != nullptr ? values[i] : equinox().missing.get());
     });
   }

@@ -1,5 +1,6 @@
 """Replacing nodes of a tree that a function points at."""
 
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -21,13 +22,8 @@ _NOT_UNIQUE = (
 )
 
 
-class _Wrapped:
-    """A leaf as an object of its own: of small ints, strings or None, the same object may stand in many places."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+# A leaf as an object of its own: of small ints, strings or None, the same object may stand in many places.
+_Wrapped = types.CellType
 
 
 class _Places:
@@ -44,7 +40,7 @@ class _Places:
     def __init__(self, tree: Any, given: Any, is_leaf: _IsLeaf | None) -> None:
         several: tuple[Any, ...] = tuple(given) if isinstance(given, Sequence) else ()
         # Of one that is given twice the last is found, as in Equinox; what `where` gave itself comes before its items.
-        self.leaves, self.structure, found = _core.tree_find(tree, (*several, given), is_leaf)
+        self.leaves, self.structure, found = _core.tree_find(tree, (*several, given), is_leaf, False)
         self.is_single = any(node == len(several) for _, node in found)
         if not self.is_single and not isinstance(given, Sequence):
             several = (given,)  # which is nowhere in the tree
@@ -89,7 +85,7 @@ def at(
         places = _wrapped_places(where, pytree, given, is_leaf)
         new_nodes = _replacements(places, replace, replace_fn)
         _check_counts(places)
-        new_leaves = [leaf.value if isinstance(leaf, _Wrapped) else leaf for leaf in places.leaves]
+        new_leaves = [_value(leaf) for leaf in places.leaves]
     else:
         new_nodes = _replacements(places, replace, replace_fn)
         new_leaves = places.leaves
@@ -99,9 +95,8 @@ def at(
 
 
 def _are_unmistakable(places: _Places) -> bool:
-    return (
-        len(places.found) == len({node for _, node in places.found}) == len(places.nodes)
-        and all(isinstance(node, jax.Array | np.ndarray) or _has_children(node) for node in places.nodes)
+    return len(places.found) == len({node for _, node in places.found}) == len(places.nodes) and all(
+        isinstance(node, jax.Array | np.ndarray) or _has_children(node) for node in places.nodes
     )
 
 
@@ -115,15 +110,11 @@ def _is_empty_tuple(node: Any) -> bool:
 
 def _wrapped_places(where: Callable[[Any], Any], pytree: Any, given: Any, is_leaf: _IsLeaf | None) -> _Places:
     """The places in a tree of new nodes and wrapped leaves, where each is an object of its own."""
-
-    def is_end(node: Any) -> bool:
-        return _is_empty_tuple(node) or (is_leaf is not None and is_leaf(node))
-
-    leaves, structure = _core.tree_flatten(pytree, is_end)
-    tree = _core.tree_unflatten(structure, [_Wrapped(leaf) for leaf in leaves])
+    leaves, structure, _ = _core.tree_find(pytree, (), is_leaf, True)
+    tree = _core.tree_unflatten(structure, map(_Wrapped, leaves))
     given_anew = where(tree)
-    expected, expected_structure = _core.tree_flatten(given, is_end)
-    found, found_structure = _core.tree_flatten(given_anew, None)
+    expected, expected_structure, _ = _core.tree_find(given, (), is_leaf, True)
+    found, found_structure, _ = _core.tree_find(given_anew, (), None, False)
     found = [_unwrapped(leaf) for leaf in found]
     if expected_structure != found_structure or any(a is not b for a, b in zip(expected, found, strict=True)):
         raise ValueError(
@@ -135,7 +126,7 @@ def _wrapped_places(where: Callable[[Any], Any], pytree: Any, given: Any, is_lea
 def _unwrapped(leaf: Any) -> Any:
     if not isinstance(leaf, _Wrapped):
         raise TypeError(f"Operation undefined, {leaf} is not a leaf of the pytree.")
-    return leaf.value
+    return leaf.cell_contents
 
 
 def _check_counts(places: _Places) -> None:
@@ -160,4 +151,4 @@ def _replacements(places: _Places, replace: Any, replace_fn: Any) -> list[Any]:
 
 
 def _value(leaf: Any) -> Any:
-    return leaf.value if isinstance(leaf, _Wrapped) else leaf
+    return leaf.cell_contents if isinstance(leaf, _Wrapped) else leaf

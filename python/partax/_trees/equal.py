@@ -5,10 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from partax import _core
-
-_NUMPY = (np.ndarray, np.generic)
 
 
 def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0.0) -> bool | jax.Array:
@@ -60,7 +59,7 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
         return not (_is_array(a) or _is_array(b) or a != b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    of_numpy = isinstance(a, _NUMPY) and isinstance(b, _NUMPY)
+    of_numpy = _is_of_numpy(a) and _is_of_numpy(b)
     if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
         return bool(np.all(a == b)) if of_numpy else _all_equal(a, b)
     if of_numpy:
@@ -68,8 +67,12 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
     return jnp.allclose(a, b, rtol=rtol, atol=atol)
 
 
+def _is_of_numpy(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic)
+
+
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (jax.Array, *_NUMPY))
+    return isinstance(leaf, jax.Array) or _is_of_numpy(leaf)
 
 
 @jax.jit
@@ -81,7 +84,7 @@ def _all(answers: list[Any]) -> Any:
     """Whether all are true: a bool, but where some are traced."""
     if not answers:
         return True
-    if any(isinstance(answer, jax.core.Tracer) for answer in answers):
+    if any(isinstance(answer, Tracer) for answer in answers):
         together: Any = True
         for answer in answers:
             together = together & answer

@@ -11,16 +11,17 @@ from partax._core import Structure
 _R = TypeVar("_R")
 _X = TypeVar("_X")
 _K = TypeVar("_K", bound=Hashable)
-_Leaf = TypeVar("_Leaf", bound=jax.Array | bool | int | float | complex | str | bytes)
+_Leaf = jax.Array | bool | int | float | complex | str | bytes
+_L = TypeVar("_L", bound=_Leaf)
 _IsLeaf = Callable[[Any], bool]
 
 
 @overload
 def map(f: Callable[..., _R], tree: _Leaf, *rest: Any, is_leaf: _IsLeaf | None = None) -> _R: ...
 @overload
-def map(f: Callable[..., _R], tree: list[_Leaf], *rest: Any, is_leaf: None = None) -> list[_R]: ...
+def map(f: Callable[..., _R], tree: list[_L], *rest: Any, is_leaf: None = None) -> list[_R]: ...
 @overload
-def map(f: Callable[..., _R], tree: dict[_K, _Leaf], *rest: Any, is_leaf: None = None) -> dict[_K, _R]: ...
+def map(f: Callable[..., _R], tree: dict[_K, _L], *rest: Any, is_leaf: None = None) -> dict[_K, _R]: ...
 @overload
 def map(f: Callable[..., Any], tree: list[Any], *rest: Any, is_leaf: None = None) -> list[Any]: ...
 @overload
