@@ -169,7 +169,7 @@ def test_samples_are_written_as_by_equinox(name: str) -> None:
         {"struct_as_array": True},
         {"truncate_leaf": lambda x: isinstance(x, Bag | dict)},
     ],
-    ids=str,
+    ids=lambda options: next(iter(options)),
 )
 def test_options_of_pformat_are_equinox_s(options: dict[str, Any]) -> None:
     pytest.importorskip("wadler_lindig")

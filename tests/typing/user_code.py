@@ -179,7 +179,7 @@ def limiting(model: Model, x: jax.Array) -> None:
     debug.assert_max_traces(len, max_traces="1")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def walking(model: Model, arrays: dict[str, jax.Array], numbers: list[int]) -> None:
+def walking(model: Model, models: dict[int, Model], arrays: dict[str, jax.Array], numbers: list[int]) -> None:
     def size(x: jax.Array) -> int:
         return x.size
 
@@ -187,7 +187,7 @@ def walking(model: Model, arrays: dict[str, jax.Array], numbers: list[int]) -> N
     assert_type(tree.map(size, arrays["w"]), int)
     assert_type(tree.map(str, numbers), list[str])
     assert_type(tree.map(size, [model, arrays]), list[Any])
-    assert_type(tree.map(size, {1: model}, {1: model}), dict[int, Any])
+    assert_type(tree.map(size, models, models), dict[int, Any])
     assert_type(tree.map(size, arrays, is_leaf=lambda x: True), Any)
     assert_type(tree.leaves(model), list[Any])
     leaves, structure = tree.flatten(model, is_leaf=lambda x: x is None)
@@ -198,6 +198,6 @@ def walking(model: Model, arrays: dict[str, jax.Array], numbers: list[int]) -> N
     assert_type(tree.at(lambda m: (m.scale, m.scale), model, replace_fn=size), Model)
     assert_type(tree.equal(model, arrays, rtol=1e-3), bool | jax.Array)
     assert_type(tree.pformat(model, width=20), str)
-    tree.at(lambda m: m.nothing, model, 1)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType]
+    tree.at(lambda m: m.nothing, model, 1)  # pyright: ignore[reportAttributeAccessIssue]
     tree.map(1, model)  # pyright: ignore[reportCallIssue, reportArgumentType]
     tree.equal(model, rtolerance=1)  # pyright: ignore[reportCallIssue]
