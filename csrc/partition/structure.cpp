@@ -100,6 +100,13 @@ constexpr char kDoc[] =
     "Two are equal if their nodes are, and their keys, static fields and aux data are equal by `==`, as jax's are. It\n"
     "is immutable and hashable.";
 
+// By a list, since CPython loses the items of a tuple that it cannot make longer.
+Ref as_tuple(PyObject* items) {
+  if (PyTuple_CheckExact(items)) return Ref::borrow(items);
+  const Ref list = PyList_CheckExact(items) ? Ref::borrow(items) : Ref::checked(PySequence_List(items));
+  return Ref::checked(PyList_AsTuple(list.get()));
+}
+
 // Leaves in a row.
 class Row final : public LeafSource {
  public:
@@ -161,7 +168,7 @@ Ref with_leaves(const TreeSpec& spec, PyObject* const* leaves) {
 Ref unflatten(PyObject* structure, PyObject* leaves) {
   const Ref keep = Ref::borrow(structure);
   const TreeSpec& tree = tree_of(structure);
-  const Ref given = Ref::checked(PySequence_Tuple(leaves));  // which nobody else can change meanwhile
+  const Ref given = as_tuple(leaves);  // which nobody else can change meanwhile
   const Py_ssize_t count = PyTuple_GET_SIZE(given.get());
   if (static_cast<std::size_t>(count) != tree.num_dynamic) {
     PyErr_Format(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
