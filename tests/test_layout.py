@@ -33,6 +33,7 @@ PACKAGES = [
     "_jit",
     "_control",
     "_layers",
+    "_trees",
     "_nnx",
     "_explain",
     "_files",

@@ -33,7 +33,7 @@ bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
   return a.statics.size() == b.statics.size() &&
          std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), [](const Node& x, const Node& y) {
            return x.kind == y.kind && x.info == y.info && x.arity == y.arity &&
-                  x.has_wrapper_fields == y.has_wrapper_fields;
+                  x.has_wrapper_fields == y.has_wrapper_fields && x.entries == y.entries;
          });
 }
 
@@ -70,6 +70,14 @@ TreeSpec with_names(PyObject* tree, FlattenOptions options) {
 }
 
 }  // namespace
+
+bool are_alike(const TreeSpec& a, const TreeSpec& b) {
+  if (!have_like_nodes(a, b)) return false;
+  for (std::size_t i = 0; i < a.statics.size(); ++i) {
+    if (!are_equal(a.statics[i], b.statics[i])) return false;
+  }
+  return true;
+}
 
 void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObject* tree, const FlattenOptions& options,
                          const std::string& what) {

@@ -1,13 +1,67 @@
 #include "partition/register_partition.h"
 
 #include "base/binding.h"
+#include "partition/equal_arrays.h"
+#include "partition/every_leaf.h"
 #include "partition/filters.h"
 #include "partition/flat_partition.h"
 #include "partition/partition.h"
+#include "partition/structure.h"
 
 namespace py = pybind11;
 
 namespace partax {
+namespace {
+
+void register_every_leaf(py::module_& module) {
+  module.attr("Structure") = give(register_structure_type());
+  module.def(
+      "tree_leaves",
+      [](const py::object& tree, const py::object& is_leaf) {
+        return give(tree_leaves(tree.ptr(), null_if_none(is_leaf)));
+      },
+      py::arg("tree"), py::arg("is_leaf"));
+  module.def(
+      "tree_flatten",
+      [](const py::object& tree, const py::object& is_leaf) {
+        return give(tree_flatten(tree.ptr(), null_if_none(is_leaf)));
+      },
+      py::arg("tree"), py::arg("is_leaf"));
+  module.def(
+      "tree_structure",
+      [](const py::object& tree, const py::object& is_leaf) {
+        return give(tree_structure(tree.ptr(), null_if_none(is_leaf)));
+      },
+      py::arg("tree"), py::arg("is_leaf"));
+  module.def(
+      "tree_unflatten",
+      [](const py::object& structure, const py::object& leaves) {
+        if (!is_structure(structure.ptr())) throw py::type_error("expected a Structure");
+        return give(unflatten(structure.ptr(), leaves.ptr()));
+      },
+      py::arg("structure"), py::arg("leaves"));
+  module.def(
+      "tree_map",
+      [](const py::object& function, const py::tuple& trees, const py::object& is_leaf, bool with_path) {
+        return give(tree_map(function.ptr(), trees.ptr(), null_if_none(is_leaf), with_path));
+      },
+      py::arg("function"), py::arg("trees"), py::arg("is_leaf"), py::arg("with_path"));
+  module.def(
+      "tree_find",
+      [](const py::object& tree, const py::tuple& targets, const py::object& is_leaf, bool empty_tuples) {
+        return give(tree_find(tree.ptr(), targets.ptr(), null_if_none(is_leaf), empty_tuples));
+      },
+      py::arg("tree"), py::arg("targets"), py::arg("is_leaf"), py::arg("empty_tuples"));
+  module.def(
+      "equal_arrays",
+      [](const py::object& a, const py::object& b) -> py::object {
+        const std::optional<bool> answer = equal_arrays(a.ptr(), b.ptr());
+        return answer ? py::object(py::bool_(*answer)) : py::object(py::none());
+      },
+      py::arg("a"), py::arg("b"));
+}
+
+}  // namespace
 
 void register_partition(py::module_& module) {
   module.def(
@@ -55,6 +109,7 @@ void register_partition(py::module_& module) {
       "flat_combine",
       [](const py::object& spec, const py::tuple& dicts) { return give(flat_combine(spec.ptr(), dicts.ptr())); },
       py::arg("spec"), py::arg("dicts"));
+  register_every_leaf(module);
 }
 
 }  // namespace partax

@@ -1,5 +1,5 @@
-// partition/ splits trees by filters and joins them.
-// In: trees, and filters of leaves by predicate, type and path. Out: trees or dictionaries of what each filter takes.
+// partition/ splits trees by filters, joins them, and works on every leaf of them.
+// In: trees, and filters of leaves by predicate, type and path. Out: trees, leaves and structures, and dictionaries.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -6,6 +6,7 @@
 #include "base/error_path.h"
 #include "base/instance_fields.h"
 #include "tree/equinox.h"
+#include "tree/held_values.h"
 #include "tree/registered_functions.h"
 
 namespace partax {
@@ -34,11 +35,11 @@ Ref present(Ref value) { return value.get() == equinox().missing.get() ? Ref() :
 
 }  // namespace
 
-Ref keys_in_order(PyObject* dict, Kind kind) {
+Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable) {
   if (kind == Kind::kOrderedDict) return Ref::checked(PySequence_List(dict));
   Ref keys = Ref::checked(PyDict_Keys(dict));
   if (PyList_Sort(keys.get()) < 0) {
-    throw WalkError::diagnosed(PyExc_TypeError,
+    throw WalkError::diagnosed(unsortable,
                                "found a dict whose keys cannot be sorted, expected keys of one kind (jax orders dicts "
                                "by key); use keys that compare with `<`, or an OrderedDict");
   }
@@ -82,6 +83,7 @@ void Flattener::remember(const TypeInfo& info) {
 }
 
 void Flattener::add_static(Ref value, Unhashable unhashable) {
+  if (options_.only_leaves) return;
   if (options_.hashed) mix(spec_.hash, value ? static_hash(value.get(), unhashable, options_.callables) : 0);
   spec_.statics.push_back(StaticValue::loose(std::move(value)));
 }
@@ -251,7 +253,7 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
     case Kind::kDict:
     case Kind::kDefaultDict:
     case Kind::kOrderedDict: {
-      const Ref keys = keys_in_order(object, info.kind);
+      const Ref keys = keys_in_order(object, info.kind, options_.unsortable);
       open(info.kind, static_cast<std::size_t>(PyList_GET_SIZE(keys.get())), &info);
       if (info.kind == Kind::kDefaultDict) {
         add_static(attribute(object, "default_factory"), Unhashable::kRefuse);
@@ -292,14 +294,10 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   const TypeInfoPtr keep = TypeTable::instance().shared(info);
   const std::size_t children = info.child_names.size(), statics = info.static_names.size();
   const FieldReader reader(object, info);
-  std::vector<Ref> values(children + statics);
-  bool is_as_declared = false;
-  {
-    std::vector<PyObject*> borrowed(children + statics);
-    reader.read(info, borrowed.data());
-    is_as_declared = reader.is_as_declared(info, borrowed.data());
-    for (std::size_t i = 0; i < borrowed.size(); ++i) values[i] = Ref::borrow(borrowed[i]);
-  }
+  HeldValues values(children + statics);
+  reader.read(info, values.to_fill());
+  const bool is_as_declared = reader.is_as_declared(info, values.to_fill());
+  values.hold();
   // Another instance than what has been declared is what the registered functions say.
   const bool is_declared = info.kind == Kind::kDeclared;
   if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
@@ -307,9 +305,9 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   if (is_declared && options_.keyed) spec_.segments.push_back(registered_segments(object, children));
   const auto unhashable = is_declared ? Unhashable::kCompare : Unhashable::kRefuse;
   const auto add_field = [&](PyObject* name, Ref value) {
-    below([&] { return attribute_segment(name); }, [&] { add_static(present(value), unhashable); });
+    below([&] { return attribute_segment(name); }, [&] { add_static(present(std::move(value)), unhashable); });
   };
-  for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), values[children + i]);
+  for (std::size_t i = 0; i < statics; ++i) add_field(info.static_names[i].get(), Ref::borrow(values[children + i]));
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
   if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
     spec_.nodes[index].has_wrapper_fields = true;
@@ -323,8 +321,9 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   }
   for (std::size_t i = 0; i < children; ++i) {
     child(Step{info.kind, &info, object, i, nullptr}, [&] {
-      if (!values[i] && !equinox().missing) throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
-      return values[i] ? values[i] : Ref::borrow(equinox().missing.get());
+      if (values[i] == nullptr && !equinox().missing)
+        throw WalkError::diagnosed(PyExc_AttributeError, "the field is not set");
+      return Ref::borrow(values[i] != nullptr ? values[i] : equinox().missing.get());
     });
   }
 }

@@ -22,11 +22,13 @@ struct FlattenOptions {
   bool rebuildable = false;           // note what `rebuild` needs of registered nodes
   bool keyed = false;                 // store the path segments of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
+  bool only_leaves = false;           // keep no static values: nobody will look at the spec
   bool none_is_leaf = false;
-  bool one_level = false;       // the children of the root are leaves, whatever they are
-  bool laid_out = false;        // nodes with a layout become kEntries
-  bool dynamic_runs = false;    // consecutive dynamic leaves of one sequence become one node
-  PyObject* is_leaf = nullptr;  // callable (node) -> bool, or null
+  bool one_level = false;                  // the children of the root are leaves, whatever they are
+  bool laid_out = false;                   // nodes with a layout become kEntries
+  bool dynamic_runs = false;               // consecutive dynamic leaves of one sequence become one node
+  PyObject* unsortable = PyExc_TypeError;  // what a dict whose keys cannot be sorted raises
+  PyObject* is_leaf = nullptr;             // callable (node) -> bool, or null
   WalkObserver* observer = nullptr;
 };
 
@@ -77,6 +79,6 @@ class Flattener {
 };
 
 // The keys of a dictionary of some kind in jax's order: sorted, but for an OrderedDict's.
-Ref keys_in_order(PyObject* dict, Kind kind);
+Ref keys_in_order(PyObject* dict, Kind kind, PyObject* unsortable = PyExc_TypeError);
 
 }  // namespace partax

@@ -35,6 +35,7 @@ if _TYPE_CHECKING:
     from partax import debug as debug
     from partax import equinox as equinox
     from partax import nnx as nnx
+    from partax import tree as tree
     from partax._control.branches import filter_cond, filter_switch
     from partax._control.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
@@ -107,6 +108,7 @@ _explain_install.install()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._equinox.on_import").accelerate_when_imported()
 
+_MODULES = ("debug", "equinox", "nnx", "tree")
 _LATER = {
     **dict.fromkeys(("filter_cond", "filter_switch"), "partax._control.branches"),
     **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._control.loops"),
@@ -123,7 +125,7 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     """What few programs need is imported when it is asked for."""
-    if name in ("debug", "equinox", "nnx"):
+    if name in _MODULES:
         return _import_module(f"partax.{name}")
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
@@ -131,4 +133,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "debug", "equinox", "nnx"})
+    return sorted({*globals(), *__all__, *_MODULES})

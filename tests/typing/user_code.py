@@ -32,6 +32,7 @@ from partax import (
     labels,
     partition,
     summary,
+    tree,
 )
 
 
@@ -176,3 +177,27 @@ def limiting(model: Model, x: jax.Array) -> None:
     step(model)  # pyright: ignore[reportCallIssue]
     debug.assert_max_traces(len)  # pyright: ignore[reportCallIssue]
     debug.assert_max_traces(len, max_traces="1")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def walking(model: Model, models: dict[int, Model], arrays: dict[str, jax.Array], numbers: list[int]) -> None:
+    def size(x: jax.Array) -> int:
+        return x.size
+
+    assert_type(tree.map(size, arrays), dict[str, int])
+    assert_type(tree.map(size, arrays["w"]), int)
+    assert_type(tree.map(str, numbers), list[str])
+    assert_type(tree.map(size, [model, arrays]), list[Any])
+    assert_type(tree.map(size, models, models), dict[int, Any])
+    assert_type(tree.map(size, arrays, is_leaf=lambda x: True), Any)
+    assert_type(tree.leaves(model), list[Any])
+    leaves, structure = tree.flatten(model, is_leaf=lambda x: x is None)
+    assert_type(structure, tree.Structure)
+    assert_type(structure.num_leaves, int)
+    assert_type(tree.unflatten(structure, reversed(leaves)), Any)
+    assert_type(tree.at(lambda m: m.scale, model, 1), Model)
+    assert_type(tree.at(lambda m: (m.scale, m.scale), model, replace_fn=size), Model)
+    assert_type(tree.equal(model, arrays, rtol=1e-3), bool | jax.Array)
+    assert_type(tree.pformat(model, width=20), str)
+    tree.at(lambda m: m.nothing, model, 1)  # pyright: ignore[reportAttributeAccessIssue]
+    tree.map(1, model)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    tree.equal(model, rtolerance=1)  # pyright: ignore[reportCallIssue]

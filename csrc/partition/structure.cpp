@@ -1,0 +1,180 @@
+#include "partition/structure.h"
+
+#include <structmember.h>
+
+#include <memory>
+
+#include "base/error_path.h"
+#include "tree/rebuild.h"
+#include "tree/spec_data.h"
+
+namespace partax {
+namespace {
+
+PyTypeObject* structure_type = nullptr;
+
+struct Structure {
+  PyObject_HEAD
+  TreeSpec* tree;  // null once the garbage collector has cleared it
+  PyObject* weakrefs;
+};
+
+Structure* as_structure(PyObject* object) noexcept { return reinterpret_cast<Structure*>(object); }
+
+const TreeSpec& tree_of(PyObject* object) {
+  const TreeSpec* tree = as_structure(object)->tree;
+  if (tree == nullptr) {
+    PyErr_SetString(PyExc_ReferenceError, "partax: the object has been cleared by the garbage collector");
+    throw PythonError{};
+  }
+  return *tree;
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  const TreeSpec* tree = as_structure(self)->tree;
+  return tree == nullptr ? 0 : tree->traverse(visit, arg);
+}
+
+int clear(PyObject* self) noexcept {
+  const std::unique_ptr<TreeSpec> dropped(std::exchange(as_structure(self)->tree, nullptr));
+  return 0;
+}
+
+void dealloc(PyObject* self) noexcept {
+  PyObject_GC_UnTrack(self);
+  if (as_structure(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  clear(self);
+  free_heap_object(self);
+}
+
+// Of the nodes alone, as jax's: aux data need not be hashable.
+Py_hash_t hash(PyObject* self) noexcept {
+  return guarded<Py_hash_t>(-1, [&] {
+    const auto hash = static_cast<Py_hash_t>(tree_of(self).hash);
+    return hash == -1 ? -2 : hash;
+  });
+}
+
+PyObject* compare(PyObject* self, PyObject* other, int operation) noexcept {
+  if (!is_structure(other) || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep_self = Ref::borrow(self), keep_other = Ref::borrow(other);
+    const bool equal = with_path("structure", [&] { return are_alike(tree_of(self), tree_of(other)); });
+    return PyBool_FromLong(equal == (operation == Py_EQ));
+  });
+}
+
+PyObject* repr(PyObject* self) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    const Ref text = call_python("partax._tree.texts", "tree_text", spec_data(tree_of(self), root_of("")));
+    return PyUnicode_FromFormat("Structure(%U)", text.get());
+  });
+}
+
+PyObject* num_leaves(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return PyLong_FromSize_t(tree_of(self).num_dynamic); });
+}
+
+PyObject* copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }
+
+PyObject* reduce(PyObject* self, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    return call_python("partax._trees.structure", "reduced", self).release();
+  });
+}
+
+PyMethodDef methods[] = {{"__copy__", copy, METH_NOARGS, nullptr},
+                         {"__deepcopy__", copy, METH_O, nullptr},
+                         {"__reduce__", reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(Structure, weakrefs), READONLY, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef getset[] = {{"num_leaves", num_leaves, nullptr, "How many leaves the tree has.", nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+constexpr char kDoc[] =
+    "The structure of a tree without its leaves: what `partax.tree.structure` returns, and `flatten` second.\n\n"
+    "Two are equal if their nodes are, and their keys, static fields and aux data are equal by `==`, as jax's are. It\n"
+    "is immutable and hashable.";
+
+// By a list, since CPython loses the items of a tuple that it cannot make longer.
+Ref as_tuple(PyObject* items) {
+  if (PyTuple_CheckExact(items)) return Ref::borrow(items);
+  const Ref list = PyList_CheckExact(items) ? Ref::borrow(items) : Ref::checked(PySequence_List(items));
+  return Ref::checked(PyList_AsTuple(list.get()));
+}
+
+// Leaves in a row.
+class Row final : public LeafSource {
+ public:
+  explicit Row(PyObject* const* leaves) : leaves_(leaves) {}
+  Ref leaf(std::size_t index) override { return Ref::borrow(leaves_[index]); }
+  void fill(PyObject** items, std::size_t index, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(leaves_[index + i]);
+  }
+
+ private:
+  PyObject* const* leaves_;
+};
+
+}  // namespace
+
+Ref register_structure_type() {
+  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kDoc)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                         {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                         {Py_tp_repr, reinterpret_cast<void*>(repr)},
+                         {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                         {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+                         {Py_tp_methods, methods},
+                         {Py_tp_getset, getset},
+                         {Py_tp_members, members},
+                         {0, nullptr}};
+  const unsigned int flags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  PyType_Spec spec = {"partax.tree.Structure", sizeof(Structure), 0, flags, slots};
+  Ref type = Ref::checked(PyType_FromSpec(&spec));
+  structure_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));  // kept for the life of the process
+  return type;
+}
+
+Ref make_structure(TreeSpec tree) {
+  auto kept = std::make_unique<TreeSpec>(std::move(tree));
+  Ref object = Ref::checked(structure_type->tp_alloc(structure_type, 0));
+  as_structure(object.get())->tree = kept.release();
+  return object;
+}
+
+bool is_structure(PyObject* object) noexcept { return Py_TYPE(object) == structure_type; }
+
+const TreeSpec& tree_of_structure(PyObject* structure) { return tree_of(structure); }
+
+FlattenOptions in_runs(PyObject* is_leaf) {
+  FlattenOptions options = every_leaf(is_leaf);
+  options.dynamic_runs = true;
+  options.unsortable = PyExc_ValueError;  // as jax's
+  return options;
+}
+
+Ref with_leaves(const TreeSpec& spec, PyObject* const* leaves) {
+  Row row(leaves);
+  return rebuild(spec, row);
+}
+
+Ref unflatten(PyObject* structure, PyObject* leaves) {
+  const Ref keep = Ref::borrow(structure);
+  const TreeSpec& tree = tree_of(structure);
+  const Ref given = as_tuple(leaves);  // which nobody else can change meanwhile
+  const Py_ssize_t count = PyTuple_GET_SIZE(given.get());
+  if (static_cast<std::size_t>(count) != tree.num_dynamic) {
+    PyErr_Format(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
+    throw PythonError{};
+  }
+  return with_leaves(tree, reinterpret_cast<PyTupleObject*>(given.get())->ob_item);
+}
+
+}  // namespace partax

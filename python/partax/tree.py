@@ -1,0 +1,24 @@
+"""The functions of `jax.tree`, and of Equinox for trees, in C++: on any pytree, with a path in every error.
+
+`map`, `map_with_path`, `leaves`, `flatten`, `unflatten` and `structure` do what those of `jax.tree` do; `at`, `equal`
+and `pformat` what `equinox.tree_at`, `tree_equal` and `tree_pformat` do.
+"""
+
+from partax._core import Structure
+from partax._trees.at import at
+from partax._trees.equal import equal
+from partax._trees.every_leaf import flatten, leaves, map, map_with_path, structure, unflatten
+from partax._trees.pformat import pformat
+
+__all__ = [
+    "Structure",
+    "at",
+    "equal",
+    "flatten",
+    "leaves",
+    "map",
+    "map_with_path",
+    "pformat",
+    "structure",
+    "unflatten",
+]

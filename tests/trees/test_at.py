@@ -1,0 +1,178 @@
+"""Guards the promise that partax.tree.at is equinox.tree_at: the same trees, and errors of the same kind."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partax import tree
+from partition_reference import assert_identical
+from random_trees import build, recipes, thorough
+from trees import Bag, Cell, Layer, Pair, array, double, make_model, network
+
+SHARED = array(2)
+INNER = [SHARED]
+
+
+def both(where: Callable[[Any], Any], given_tree: Any, **options: Any) -> Any:
+    """What both give, or the type of what both raise."""
+    results = []
+    for at in (tree.at, eqx.tree_at):
+        try:
+            results.append(at(where, given_tree, **options))
+        except Exception as error:
+            results.append(type(error))
+    found, expected = results
+    if isinstance(expected, type):
+        assert found is expected
+    else:
+        assert_identical(found, expected)
+    return found
+
+
+def is_none(x: Any) -> bool:
+    return x is None
+
+
+NEW = object()
+GIVEN: dict[str, tuple[Callable[[Any], Any], Any, dict[str, Any]]] = {
+    "array": (lambda t: t.layers[1].weight, make_model(), {"replace": NEW}),
+    "module": (lambda t: t.layers[1], make_model(), {"replace": None}),
+    "list": (lambda t: t.layers, make_model(), {"replace": (1, 2)}),
+    "root": (lambda t: t, make_model(), {"replace": NEW}),
+    "root leaf": (lambda t: t, 5, {"replace": NEW}),
+    "several": (lambda t: (t.layers[1].weight, t.layers[0].rate), make_model(), {"replace": (1, 2)}),
+    "several in a list": (lambda t: [layer.bias for layer in t.layers], make_model(), {"replace": [1, [2]]}),
+    "in a NamedTuple": (lambda t: Pair(t[0], t[1]), [array(1), array(2)], {"replace": (1, 2)}),
+    "one in a tuple": (lambda t: (t[0],), [array(1), 2], {"replace": (NEW,)}),
+    "none of them": (lambda t: (), [array(1), 2], {"replace": ()}),
+    "none of many": (lambda t: [], [array(1), 2], {"replace": (1,)}),
+    "number": (lambda t: t[1], [1, 1, 1], {"replace": NEW}),
+    "string": (lambda t: t["b"], {"a": "x", "b": "x"}, {"replace": NEW}),
+    "function": (lambda t: t[1], [double, double], {"replace": NEW}),
+    "shared array": (lambda t: t[1], [SHARED, SHARED], {"replace": NEW}),
+    "shared container": (lambda t: t[1], [INNER, INNER], {"replace": NEW}),
+    "in a shared container": (lambda t: t[1][0], [INNER, INNER], {"replace": NEW}),
+    "empty tuple": (lambda t: t[1], [(), (), ((),)], {"replace": NEW}),
+    "empty tuple inside": (lambda t: t[2][0], [(), (), ((),)], {"replace": NEW}),
+    "empty list": (lambda t: t[1], [[], []], {"replace": NEW}),
+    "empty tuples elsewhere": (lambda t: t[0], [1, (), ((),)], {"replace": NEW}),
+    "only None": (lambda t: t[0], [None, 1], {"replace": NEW}),
+    "one None of two": (lambda t: t[0], [None, None], {"replace": NEW}),
+    "one None of two, as leaves": (lambda t: t[0], [None, None], {"replace": NEW, "is_leaf": is_none}),
+    "bias that is None": (lambda t: t.bias, Layer(1), {"replace": NEW, "is_leaf": is_none}),
+    "absent is_leaf": (lambda t: t[1], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
+    "below a leaf": (lambda t: t[1][0], [(1, 2), (1, 2)], {"replace": NEW, "is_leaf": lambda x: type(x) is tuple}),
+    "twice": (lambda t: (t[0], t[0]), [array(1), 2], {"replace": (1, 2)}),
+    "twice a number": (lambda t: (t[1], t[1]), [array(1), 2], {"replace": (1, 2)}),
+    "inside another": (lambda t: (t[0], t[0][0]), [[array(1)], 2], {"replace": (1, 2)}),
+    "inside another, other order": (lambda t: (t[0][0], t[0]), [[array(1)], 2], {"replace": (1, 2)}),
+    "too few": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": (1,)}),
+    "too many": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": (1, 2, 3)}),
+    "no sequence of replacements": (lambda t: (t[0], t[1]), [array(1), array(2)], {"replace": 1}),
+    "elsewhere": (lambda t: SHARED, [array(1)], {"replace": 1}),
+    "elsewhere, a container": (lambda t: ([1],), [array(1)], {"replace": (1,)}),
+    "static field": (lambda t: t.scale, Layer(2), {"replace": 1}),
+    "static field that is a leaf too": (lambda t: t.mode, Cell(double, mode=double), {"replace": 1}),
+    "computed": (lambda t: t[0] + 1, [1, 2], {"replace": 1}),
+    "by value": (lambda t: tuple(x for x in t if type(x) is int), [1, 2.0, 3], {"replace": (1, 2)}),
+    "wrong attribute": (lambda t: t.nothing, make_model(), {"replace": 1}),
+    "no replacement": (lambda t: t[0], [1, 2], {}),
+    "two replacements": (lambda t: t[0], [1, 2], {"replace": 1, "replace_fn": lambda x: x}),
+    "children without a node": (lambda t: t.items, Bag(1, 2), {"replace": 1}),
+    "replace_fn": (lambda t: t.layers[0].weight, make_model(), {"replace_fn": lambda x: (x, 1)}),
+    "replace_fn of numbers": (lambda t: (t[2], t[0]), [1, 1, 1], {"replace_fn": lambda x: [x]}),
+    "replace_fn of a node": (lambda t: t[0], [{"a": 1, "b": None}, 1], {"replace_fn": lambda x: [*x.values()]}),
+    "replace_fn of a None": (lambda t: t[0], [None, None], {"replace_fn": lambda x: [x], "is_leaf": is_none}),
+    "replace_fn that raises": (lambda t: t[0], [1, 2], {"replace_fn": lambda x: x / 0}),
+    "numpy": (lambda t: t["x"], {"x": np.ones(2), "y": np.ones(2)}, {"replace": NEW}),
+    "numpy scalar": (lambda t: t["x"], {"x": np.float32(1), "y": 1}, {"replace": NEW}),
+}
+
+
+@pytest.mark.parametrize(("where", "given_tree", "options"), GIVEN.values(), ids=GIVEN)
+def test_it_does_what_equinox_does(where: Callable[[Any], Any], given_tree: Any, options: dict[str, Any]) -> None:
+    both(where, given_tree, **options)
+
+
+def test_both_give_trees_and_both_raise() -> None:
+    results = [both(where, given_tree, **options) for where, given_tree, options in GIVEN.values()]
+    raised = {x for x in results if isinstance(x, type)}
+    assert {ValueError, TypeError, AttributeError, ZeroDivisionError} <= raised
+    assert sum(not isinstance(x, type) for x in results) > 20
+
+
+def steps_to(given_tree: Any, random: Any) -> list[int] | None:
+    """The way to a node that is chosen at random, by numbers of children; None of a tree without nodes to choose."""
+    nodes: list[list[int]] = []
+
+    def visit(x: Any, steps: list[int]) -> None:
+        nodes.append(steps)
+        for i, child in enumerate(children(x)):
+            visit(child, [*steps, i])
+
+    visit(given_tree, [])
+    return random.choice(nodes)
+
+
+def children(x: Any) -> list[Any]:
+    """Those that can be reached by indices and attributes."""
+    if isinstance(x, dict):
+        # A tree made anew has them in jax's order.
+        return [x[key] for key in (x if isinstance(x, OrderedDict) else sorted(x))]
+    if isinstance(x, list | tuple):
+        return [*x]
+    names = {Layer: ("weight", "bias", "rate"), Cell: ("weight", "bias")}.get(type(x), ())
+    return [getattr(x, name) for name in names]
+
+
+@thorough
+@given(recipes, st.randoms(use_true_random=False), st.booleans())
+def test_random_nodes_are_replaced_as_by_equinox(recipe: Any, random: Any, nones: bool) -> None:
+    given_tree = build(recipe, 1)
+    steps = steps_to(given_tree, random)
+
+    def where(x: Any) -> Any:
+        for step in steps or ():
+            x = children(x)[step]
+        return x
+
+    both(where, given_tree, replace=NEW, **({"is_leaf": is_none} if nones else {}))
+
+
+def test_it_works_on_tracers() -> None:
+    @jax.jit
+    def f(x: jax.Array) -> jax.Array:
+        pair = tree.at(lambda t: t[1], [x, x], x + 1)
+        same = tree.at(lambda t: t[0], pair, replace_fn=lambda y: y * 3)
+        return same[0] + same[1]
+
+    assert f(jnp.ones(())) == 5
+
+
+def test_the_tree_is_not_changed_nor_shared() -> None:
+    given_tree = {"a": [array(1)], "b": [[1, 2], 3]}
+    new = tree.at(lambda t: t["a"][0], given_tree, 5)
+    assert new == {"a": [5], "b": [[1, 2], 3]} and new["b"] is not given_tree["b"]
+    changed = tree.at(lambda t: t["b"], given_tree, replace_fn=lambda x: (x.append(4), x)[1])
+    assert changed["b"] == [[1, 2], 3, 4] and given_tree["b"] == [[1, 2], 3]
+
+
+def test_the_function_is_called_once_where_identity_tells_all() -> None:
+    model, calls = network(), []
+
+    def where(t: Any) -> Any:
+        calls.append(t)
+        return t["head"].weight, t["layers"][1]
+
+    tree.at(where, model, (1, 2))
+    assert calls == [model]

@@ -1,0 +1,256 @@
+"""Guards the promise that map, map_with_path, leaves, flatten, unflatten and structure of partax.tree do what those of
+jax.tree do, on trees of every family, and put the path in their errors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import partax
+from partax import tree
+from partition_reference import assert_identical
+from random_trees import Tag, build, recipes, thorough, variants
+from trees import SAMPLES, Bag, Cell, Layer, Pair, Tray, array, make_model
+
+IS_LEAF: dict[str, Callable[[Any], bool] | None] = {
+    "no": None,
+    "none": lambda x: x is None,
+    "tuples": lambda x: isinstance(x, tuple),
+    "modules": lambda x: isinstance(x, eqx.Module | Bag),
+}
+over_samples = pytest.mark.parametrize("make", SAMPLES.values(), ids=SAMPLES)
+over_is_leaf = pytest.mark.parametrize("is_leaf", IS_LEAF.values(), ids=IS_LEAF)
+
+
+def assert_same(found: list[Any], expected: list[Any]) -> None:
+    assert type(found) is list and len(found) == len(expected)
+    assert all(a is b for a, b in zip(found, expected, strict=True))
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call gives, or the type of what it raises."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error)
+
+
+def check(given_tree: Any, is_leaf: Callable[[Any], bool] | None) -> None:
+    """All functions beside jax's."""
+    expected, treedef = jax.tree.flatten(given_tree, is_leaf)
+    assert_same(tree.leaves(given_tree, is_leaf), expected)
+    leaves, structure = tree.flatten(given_tree, is_leaf)
+    assert_same(leaves, expected)
+    assert structure.num_leaves == treedef.num_leaves
+    again = tree.structure(given_tree, is_leaf)
+    assert structure == again and hash(structure) == hash(again)
+    numbers = [*range(len(expected))]
+    for new in (expected, numbers):
+        wanted = outcome(lambda new=new: treedef.unflatten(new))
+        for form in (structure, treedef):
+            made = outcome(lambda form=form, new=new: tree.unflatten(form, iter(new)))
+            if isinstance(wanted, type):
+                assert made is wanted
+            else:
+                assert_identical(made, wanted)
+    seen: list[Any] = []
+    mapped = tree.map(lambda x: (seen.append(x), x)[1], given_tree, is_leaf=is_leaf)
+    assert_same(seen, expected)
+    assert_identical(mapped, treedef.unflatten(expected))
+    paths: list[Any] = []
+    tree.map_with_path(lambda path, x: (paths.append((path, x)), x)[1], given_tree, is_leaf=is_leaf)
+    wanted_paths, _ = jax.tree_util.tree_flatten_with_path(given_tree, is_leaf)
+    assert [path for path, _ in paths] == [path for path, _ in wanted_paths]
+    assert_same([x for _, x in paths], expected)
+
+
+@over_is_leaf
+@over_samples
+def test_samples_are_read_and_made_as_by_jax(make: Callable[[], Any], is_leaf: Any) -> None:
+    check(make(), is_leaf)
+
+
+@thorough
+@given(recipes, st.sampled_from(sorted(IS_LEAF)))
+def test_random_trees_are_read_and_made_as_by_jax(recipe: Any, name: str) -> None:
+    check(build(recipe, 1), IS_LEAF[name])
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[Any, Any]:
+    recipe = draw(recipes)
+    return recipe, draw(st.one_of(st.just(recipe), variants(recipe)))
+
+
+@thorough
+@given(neighbours(), st.sampled_from(sorted(IS_LEAF)))
+def test_two_trees_are_mapped_and_compared_as_by_jax(recipes_of_two: tuple[Any, Any], name: str) -> None:
+    one, other = build(recipes_of_two[0], 1), build(recipes_of_two[1], 2)
+    is_leaf = IS_LEAF[name]
+    found, expected = (
+        outcome(lambda map=map: map(lambda *xs: xs, one, other, one, is_leaf=is_leaf))
+        for map in (tree.map, jax.tree.map)
+    )
+    if isinstance(expected, type):
+        assert found is expected
+    else:
+        assert_identical_pairs(found, expected)
+    alike = outcome(lambda: jax.tree.structure(one) == jax.tree.structure(other))
+    assert outcome(lambda: tree.structure(one) == tree.structure(other)) == alike
+
+
+def assert_identical_pairs(found: Any, expected: Any) -> None:
+    """Trees of tuples of objects."""
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert a is b
+
+
+def test_the_others_may_have_subtrees_where_the_first_has_leaves() -> None:
+    first = {"a": 1, "b": [2, (3,)]}
+    others = {"a": [1, None], "b": [None, ({"x": 1},)]}, {"a": "A", "b": ["B", ("C",)]}
+    assert tree.map(lambda *xs: xs, first, *others) == jax.tree.map(lambda *xs: xs, first, *others)
+    state = [(array(1), None), Pair(1, 2)]
+    assert tree.map(lambda x, s: s, [1, 2], state)[1] is state[1]
+
+
+NOT_ALIKE: dict[str, tuple[Any, Any, str]] = {
+    "length": ({"a": [1, 2]}, {"a": [1]}, "rest[0]['a']"),
+    "type": ({"a": [1, 2]}, {"a": (1, 2)}, "rest[0]['a']"),
+    "leaf": ([1, [2]], [1, 2], "rest[0][1]"),
+    "keys": ([{"a": 1}], [{"b": 1}], "rest[0][0]"),
+    "order": (OrderedDict(a=1, b=2), OrderedDict(b=1, a=2), "rest[0]"),
+    "factory": (defaultdict(int, a=1), defaultdict(list, a=1), "rest[0].default_factory"),
+    "none": ({"x": (1, None)}, {"x": (1, 2)}, "rest[0]['x'][1]"),
+    "not none": ({"x": (1, [2])}, {"x": (1, None)}, "rest[0]['x'][1]"),
+    "named": (Pair(1, 2), (1, 2), "rest[0]"),
+    "static": (Cell(1, mode="one"), Cell(1, mode="other"), "rest[0].mode"),
+    "module": (make_model(2), make_model(3), "rest[0].layers"),
+    "static field": ([Layer(1)], [Layer(1, scale=3)], "rest[0][0].scale"),
+    "aux": (Bag(1, label="one"), Bag(1, label="other"), "rest[0].<aux data>"),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "path"), NOT_ALIKE.values(), ids=NOT_ALIKE)
+def test_trees_that_are_not_alike_are_told_by_path(one: Any, other: Any, path: str) -> None:
+    with pytest.raises(ValueError):
+        jax.tree.map(lambda *_: 0, one, other)
+    for call in (tree.map, tree.map_with_path):
+        with pytest.raises(ValueError) as caught:
+            call(lambda *_: 0, one, other)
+        assert str(caught.value).startswith(f"`{path}`: found ")
+    assert tree.structure(one) != tree.structure(other)
+
+
+def test_the_right_one_of_several_is_named() -> None:
+    with pytest.raises(ValueError, match=r"`rest\[1\]\[0\]`"):
+        tree.map(lambda *_: 0, [[1]], [[1]], [1])
+
+
+def test_what_f_raises_has_the_path() -> None:
+    def f(path: Any, x: Any) -> Any:
+        raise KeyError(x)
+
+    with pytest.raises(KeyError) as caught:
+        tree.map_with_path(f, {"a": [Tray(1, 2)]})
+    assert caught.value.__notes__ == ["partax: raised while mapping over `tree['a'][0].top`"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_leaves_is_an_error(count: int) -> None:
+    structure = tree.structure([1, 2])
+    with pytest.raises(ValueError, match=f"found {count}, expected the 2 of the structure"):
+        tree.unflatten(structure, [1] * count)
+
+
+def test_what_is_no_structure_is_an_error() -> None:
+    with pytest.raises(TypeError, match="`structure`: found a `list`"):
+        tree.unflatten([1], [1])
+    with pytest.raises(TypeError):
+        tree.unflatten(tree.structure([1]), 1)  # type: ignore[arg-type]
+
+
+def test_leaves_are_taken_as_they_are() -> None:
+    structure = tree.structure([1, 2, 3])
+    leaves = [None, [1, 2], Tag(1)]
+    assert_same(tree.unflatten(structure, tuple(leaves)), leaves)
+
+
+def test_structures_differ_where_jax_s_do() -> None:
+    trees: list[Any] = [1, None, [], (), {}, [1], (1,), [None], {"a": 1}, OrderedDict(a=1), Pair(1, 2), Cell(1), Tag(1)]
+    trees += [Tag(2), Layer(1), Layer(None), [1] * 5, [1] * 6, Bag(1), Bag(1, label=2), Bag(1, label=2.0)]
+    for one in trees:
+        for other in trees:
+            alike = jax.tree.structure(one) == jax.tree.structure(other)
+            assert (tree.structure(one) == tree.structure(other)) is alike
+            assert (tree.structure(one) != tree.structure(other)) is not alike
+            assert not alike or hash(tree.structure(one)) == hash(tree.structure(other))
+
+
+def test_aux_data_need_not_be_hashable_and_may_refuse_to_be_compared() -> None:
+    class Refuses:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            raise ZeroDivisionError("no answer")
+
+    one, other = tree.structure(Bag(1, label=Refuses())), tree.structure(Bag(1, label=Refuses()))
+    assert hash(one) == hash(other)
+    with pytest.raises(TypeError, match="by `==` raised") as caught:
+        assert one == other
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_structure_is_printed_copied_and_pickled() -> None:
+    structure = tree.structure({"a": [1, (2, None)], "b": Cell(3, mode="x")})
+    assert repr(structure) == "Structure({'a': [*, (*, None)], 'b': Cell(weight=*, bias=None, mode='x')})"
+    assert copy.deepcopy(structure) is structure is copy.copy(structure)
+    assert pickle.loads(pickle.dumps(structure)) == structure
+    assert type(structure) is tree.Structure
+
+
+def test_a_structure_is_a_static_value() -> None:
+    traces: list[Any] = []
+
+    @partax.filter_jit
+    def f(structure: Any, x: jax.Array) -> Any:
+        traces.append(structure)
+        return tree.unflatten(structure, [x, x + 1])
+
+    for make in (lambda: [1, 2], lambda: [1, 2], lambda: (1, 2)):
+        got = f(tree.structure(make()), jnp.ones(()))
+        assert type(got) is type(make()) and got[1] == 2
+    assert len(traces) == 2
+
+
+def test_tracers_are_leaves() -> None:
+    @jax.jit
+    def f(model: Any) -> Any:
+        return tree.map(lambda x, y: x + y, model, model)
+
+    assert_close = np.testing.assert_array_equal
+    weights = {"w": array(2), "b": [array(1)]}
+    jax.tree.map(assert_close, f(weights), jax.tree.map(lambda x: 2 * x, weights))
+
+
+def test_classes_that_come_late_and_containers_of_an_instance() -> None:
+    class Late:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    late = Late(1)
+    assert tree.leaves([late]) == [late]
+    jax.tree_util.register_pytree_node(Late, lambda it: ((it.x,), None), lambda _, children: Late(*children))
+    assert tree.leaves([late]) == [1]
+    assert tree.map(lambda x: x + 1, late).x == 2
