@@ -12,7 +12,6 @@ from partax._explain.explain import explain
 from partax._explain.limits import RetraceError, RetraceWarning
 from partax._jit import filter_jit as _filter_jit
 from partax._jit.ahead_of_time import Compiled, Lowered, Traced
-from partax._jit.filter_grad import filter_grad, filter_value_and_grad
 from partax._jit.filter_jit import CacheInfo, filter_jit
 from partax._partition import filters as _filters
 from partax._partition import flat_partition as _flat_partition
@@ -30,6 +29,7 @@ from partax._partition.filters import (
 from partax._partition.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._partition.labels import labels
 from partax._partition.partition import apply_updates, combine, filter, partition
+from partax._transforms.filter_grad import filter_grad, filter_value_and_grad
 
 if _TYPE_CHECKING:
     from partax import debug as debug
@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
     from partax._partition.summary import Summary, SummaryRow, summary
+    from partax._transforms.filter_vmap import filter_vmap, if_array
 
 __version__ = _version("partax")
 __all__ = [
@@ -70,8 +71,10 @@ __all__ = [
     "filter_jit",
     "filter_shard",
     "filter_value_and_grad",
+    "filter_vmap",
     "flat_combine",
     "flat_partition",
+    "if_array",
     "is_array",
     "is_array_like",
     "is_inexact_array",
@@ -101,6 +104,7 @@ _LATER = {
     ),
     "filter_shard": "partax._jit.filter_shard",
     **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._partition.summary"),
+    **dict.fromkeys(("filter_vmap", "if_array"), "partax._transforms.filter_vmap"),
 }
 
 
