@@ -39,7 +39,10 @@ if _TYPE_CHECKING:
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
     from partax._partition.summary import Summary, SummaryRow, summary
+    from partax._transforms.filter_jvp import filter_jvp
+    from partax._transforms.filter_vjp import filter_linearize, filter_vjp
     from partax._transforms.filter_vmap import filter_vmap, if_array
+    from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
 
 __version__ = _version("partax")
 __all__ = [
@@ -68,9 +71,15 @@ __all__ = [
     "explain",
     "filter",
     "filter_grad",
+    "filter_hessian",
+    "filter_jacfwd",
+    "filter_jacrev",
     "filter_jit",
+    "filter_jvp",
+    "filter_linearize",
     "filter_shard",
     "filter_value_and_grad",
+    "filter_vjp",
     "filter_vmap",
     "flat_combine",
     "flat_partition",
@@ -104,6 +113,9 @@ _LATER = {
     ),
     "filter_shard": "partax._jit.filter_shard",
     **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._partition.summary"),
+    "filter_jvp": "partax._transforms.filter_jvp",
+    **dict.fromkeys(("filter_linearize", "filter_vjp"), "partax._transforms.filter_vjp"),
+    **dict.fromkeys(("filter_hessian", "filter_jacfwd", "filter_jacrev"), "partax._transforms.jacobians"),
     **dict.fromkeys(("filter_vmap", "if_array"), "partax._transforms.filter_vmap"),
 }
 

@@ -94,7 +94,7 @@ def read_arguments(
     if signature is not None and (kwargs or by_name):
         bound = signature.bind(*args, **kwargs)
         args, kwargs = bound.args, bound.kwargs
-    names = positional_names(signature, len(args))
+    names = _positional_names(signature, len(args))
     if isinstance(prefix, dict):
         entries, others = _by_name(fun, signature, prefix, default, names, tuple(kwargs), option)
     elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
@@ -143,6 +143,11 @@ def _by_name(
     return entries[: len(names)], entries[len(names) :]
 
 
+def names_of_arguments(fun: Any, count: int) -> list[str]:
+    """What messages call the first arguments of a function by position."""
+    return _positional_names(_signature(fun), count)
+
+
 def _signature(fun: Any) -> inspect.Signature | None:
     try:
         return inspect.signature(fun)
@@ -150,7 +155,7 @@ def _signature(fun: Any) -> inspect.Signature | None:
         return None
 
 
-def positional_names(signature: inspect.Signature | None, count: int) -> list[str]:
+def _positional_names(signature: inspect.Signature | None, count: int) -> list[str]:
     """What messages call the first positional arguments."""
     names: list[str] = []
     for one in signature.parameters.values() if signature is not None else ():
