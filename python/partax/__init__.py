@@ -39,10 +39,16 @@ if _TYPE_CHECKING:
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
     from partax._partition.summary import Summary, SummaryRow, summary
+    from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
+    from partax._transforms.filter_checkpoint import filter_checkpoint
+    from partax._transforms.filter_custom_jvp import filter_custom_jvp
+    from partax._transforms.filter_custom_vjp import filter_custom_vjp
     from partax._transforms.filter_jvp import filter_jvp
+    from partax._transforms.filter_shard_map import filter_shard_map
     from partax._transforms.filter_vjp import filter_linearize, filter_vjp
     from partax._transforms.filter_vmap import filter_vmap, if_array
     from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
+    from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
 
 __version__ = _version("partax")
 __all__ = [
@@ -70,14 +76,23 @@ __all__ = [
     "combine",
     "explain",
     "filter",
+    "filter_checkpoint",
+    "filter_closure_convert",
+    "filter_custom_jvp",
+    "filter_custom_vjp",
+    "filter_eval_shape",
     "filter_grad",
     "filter_hessian",
+    "filter_io_callback",
     "filter_jacfwd",
     "filter_jacrev",
     "filter_jit",
     "filter_jvp",
     "filter_linearize",
+    "filter_make_jaxpr",
+    "filter_pure_callback",
     "filter_shard",
+    "filter_shard_map",
     "filter_value_and_grad",
     "filter_vjp",
     "filter_vmap",
@@ -116,6 +131,14 @@ _LATER = {
     "filter_jvp": "partax._transforms.filter_jvp",
     **dict.fromkeys(("filter_linearize", "filter_vjp"), "partax._transforms.filter_vjp"),
     **dict.fromkeys(("filter_hessian", "filter_jacfwd", "filter_jacrev"), "partax._transforms.jacobians"),
+    **dict.fromkeys(("filter_io_callback", "filter_pure_callback"), "partax._transforms.callbacks"),
+    "filter_checkpoint": "partax._transforms.filter_checkpoint",
+    "filter_custom_jvp": "partax._transforms.filter_custom_jvp",
+    "filter_custom_vjp": "partax._transforms.filter_custom_vjp",
+    "filter_shard_map": "partax._transforms.filter_shard_map",
+    **dict.fromkeys(
+        ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"), "partax._transforms.programs"
+    ),
     **dict.fromkeys(("filter_vmap", "if_array"), "partax._transforms.filter_vmap"),
 }
 

@@ -21,11 +21,10 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
     """The result of a function and its derivative along tangents: `jax.jvp` for any trees.
 
     Args:
-      fun: a function of any trees, with any result.
+      fun: a function of any trees, with any result. Further arguments by name are passed to it, and have no tangent.
       primals: its arguments by position.
       tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is no floating or
         complex array or number, for one that is to stay, or for a whole part of the tree.
-      **kwargs: the arguments of `fun` by name, which have no tangent.
 
     Returns:
       `(result, tangent)`. The tangent is a tree like the result, with None for what does not depend on a primal that

@@ -26,6 +26,7 @@ class Transformed(Generic[_P, _R_co]):
     __qualname__: str
     __wrapped__: Callable[..., Any]
     _name: ClassVar[str]  # of the transformation
+    _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made, _without_keys)
@@ -66,15 +67,20 @@ class Transformed(Generic[_P, _R_co]):
         found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
-        return self.__qualname__ if found is self else (type(self), (self.__wrapped__, *self._options))
+        return self.__qualname__ if found is self else (type(self), (*_parts(self), *self._options))
+
+
+def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
+    return (wrapper.__wrapped__, *(getattr(wrapper, name) for name in wrapper._children))
 
 
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
-    return ((jax.tree_util.GetAttrKey("__wrapped__"), wrapper.__wrapped__),), _core.Static(wrapper._options)
+    keys = map(jax.tree_util.GetAttrKey, ("__wrapped__", *wrapper._children))
+    return tuple(zip(keys, _parts(wrapper), strict=True)), _core.Static(wrapper._options)
 
 
 def _without_keys(wrapper: Transformed[..., Any]) -> Any:
-    return (wrapper.__wrapped__,), _core.Static(wrapper._options)
+    return _parts(wrapper), _core.Static(wrapper._options)
 
 
 def check_callable(fun: Any, name: str) -> None:
