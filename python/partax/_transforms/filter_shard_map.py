@@ -43,8 +43,6 @@ class _ShardMap(Transformed[_P, _R]):
             is_entry=_is_spec,
             option="in_specs",
         )
-        for i, spec in enumerate(given.entries):
-            _check_spec(spec, "in_specs", lambda i=i: given.path(i))
         places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
         specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
 
@@ -54,11 +52,10 @@ class _ShardMap(Transformed[_P, _R]):
                 leaves[i] = array
             positional, named = given.with_leaves(leaves)
             out = self.__wrapped__(*positional, **named)
-            for i, (_, spec) in enumerate(_core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")):
-                _check_spec(spec, "out_specs", lambda i=i: _path_of_result(out, i))
+            _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
             return split(out)
 
-        everywhere = jax.tree.map(lambda spec: _spec_of(spec), out_specs, is_leaf=_is_spec)
+        everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
         mapped = jax.shard_map(run, mesh=mesh, **specs, out_specs=(everywhere, PartitionSpec()), **dict(options))
         return joined(mapped([given.leaves[i] for i in places]))
 
@@ -68,19 +65,12 @@ def _is_spec(node: Any) -> bool:
 
 
 def _spec_of(entry: Any) -> Any:
-    return PartitionSpec() if entry is None else entry
-
-
-def _check_spec(spec: Any, option: str, path: Callable[[], str]) -> None:
-    if not _is_spec(spec):
-        raise ValueError(
-            f"`{path()}`: found a `{type(spec).__name__}` in {option}, expected a `jax.sharding.PartitionSpec`, or "
-            "None for what each device has whole"
+    if not _is_spec(entry):
+        raise TypeError(
+            f"filter_shard_map: found {entry!r} in the specs, expected a `jax.sharding.PartitionSpec`, or None for "
+            "what each device has whole"
         )
-
-
-def _path_of_result(out: Any, index: int) -> str:
-    return f"the result{jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(out)[index][0])}"
+    return PartitionSpec() if entry is None else entry
 
 
 @overload
@@ -131,7 +121,7 @@ def filter_shard_map(
       function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` is not callable.
+      TypeError: `fun` is not callable. When called: a spec is none.
       ValueError: when called: specs do not fit the arguments or the result; the message has the path.
     """
     if fun is None:

@@ -27,17 +27,15 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callab
       ValueError: `tangents` is not like `tree`.
     """
     pairs = _core.broadcast_prefix(tangents, tree, _is_none, f"its {what}", name)
-    if sum(tangent is not None for _, tangent in pairs) != len(jax.tree.leaves(tangents)):
-        own = dict(jax.tree_util.tree_leaves_with_path(tree))
-        odd = next((path for path, _ in jax.tree_util.tree_leaves_with_path(tangents) if path not in own), ())
-        raise ValueError(
-            f"`{name}{jax.tree_util.keystr(odd)}`: found a {what} where no leaf can have one, expected None"
-        )
-    if any(tangent is not None for _, tangent in pairs):
-        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-        for path, (leaf, tangent) in zip(paths, pairs, strict=True):
-            if tangent is not None:
-                check(name + jax.tree_util.keystr(path), leaf, tangent)
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    known = set(paths)
+    for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
+        if path not in known:
+            place = name + jax.tree_util.keystr(path)
+            raise ValueError(f"`{place}`: found a {what} where no leaf can have one, expected None")
+    for path, (leaf, tangent) in zip(paths, pairs, strict=True):
+        if tangent is not None:
+            check(name + jax.tree_util.keystr(path), leaf, tangent)
     return [tangent for _, tangent in pairs]
 
 
