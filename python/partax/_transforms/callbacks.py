@@ -7,9 +7,9 @@ import jax
 from jax.experimental import io_callback
 from jax.sharding import Sharding
 
-from partax import _core
 from partax._partition.filters import is_array
 from partax._partition.partition import combine, partition
+from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import check_callable
 
 
@@ -91,7 +91,7 @@ def _on_arrays(
     def run(arrays: Any) -> Any:
         positional, named = combine(arrays, static)
         own, rest = partition(callback(*positional, **named), which)
-        if _core.Static(rest) != _core.Static(expected):
+        if Rest(rest) != Rest(expected):
             raise ValueError(
                 f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
                 f"result_shape_dtypes says beside arrays: found {rest!r}, expected {expected!r}"

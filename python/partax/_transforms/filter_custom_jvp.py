@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
-from partax._partition.filters import is_array, is_inexact_array
+from partax._partition.filters import any_of, is_array, is_inexact_array, is_inexact_array_like
 from partax._partition.partition import combine, partition
 from partax._transforms.on_arrays import joined, split
 from partax._transforms.tangents import tangent_leaves, value_text
@@ -104,7 +104,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
         @jax.custom_jvp
         def run(arrays: Any) -> Any:
             positional, named = combine(arrays, static)
-            return split(self.__wrapped__(*positional, **named))
+            return split(self.__wrapped__(*positional, **named), _taken)
 
         def run_rule(primals: Any, tangents: Any) -> Any:
             positional, named = combine(primals[0], static)
@@ -116,7 +116,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
                     "filter_custom_jvp cannot do; pass it by position"
                 )
             out, slopes = rule(positional, along, **named)
-            arrays, rest = split(out)
+            arrays, rest = split(out, _taken)
             given = tangent_leaves(slopes, arrays, "the result", "tangent", _check)
             leaves, structure = jax.tree.flatten(arrays)
             zeros = [
@@ -132,8 +132,12 @@ class filter_custom_jvp(Transformed[_P, _R]):
 filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
 
 
+# jax runs a rule on the numbers themselves where no array has been made of them, so that it may return numbers too.
+_taken = any_of(is_array, is_inexact_array_like)
+
+
 def _or_none(tangent: Any, primal: Any) -> Any:
-    return tangent if is_inexact_array(primal) and not isinstance(tangent, SymbolicZero) else None
+    return tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
 
 
 def _check(path: str, primal: Any, tangent: Any) -> None:

@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from partax import _core
 from partax._partition.filters import is_array, is_inexact_array
 from partax._partition.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_custom_jvp import materialised
-from partax._transforms.on_arrays import Split, joined, split
+from partax._transforms.on_arrays import Rest, Split, joined, split
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -120,8 +119,8 @@ class filter_custom_vjp(Transformed[_P, _R]):
             raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
         if not args:
             raise TypeError(
-                f"{name}() under filter_custom_vjp needs its first argument by position: it is the one that is "
-                "differentiated"
+                f"found no argument by position in a call of {name}(). Functions wrapped with {self._name} need "
+                "one: the first is differentiated"
             )
         inexact, exact, static = partition(args[0], is_inexact_array, is_array)
         others, others_static = partition((args[1:], kwargs), is_array)
@@ -138,12 +137,12 @@ class filter_custom_vjp(Transformed[_P, _R]):
             return _split_result(self.__wrapped__(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
-            values = tuple(jax.tree.map(lambda leaf: leaf.value, part) for part in (inexact, exact, others))
+            values = tuple(jax.tree.map(lambda leaf: _array_of(leaf), part) for part in (inexact, exact, others))
             first, rest, named = arguments(*values)
             differs = jax.tree.map(lambda leaf: leaf.perturbed, inexact)
             perturbed = combine(differs, *jax.tree.map(lambda _: False, (exact, static)))
             out, residuals = fwd(perturbed, first, *rest, **named)
-            return _split_result(out), (split(residuals), values, _core.Static(perturbed))
+            return _split_result(out), (split(residuals), values, Rest(perturbed))
 
         def run_bwd(kept: Any, cotangents: Any) -> Any:
             residuals, values, perturbed = kept
@@ -170,6 +169,11 @@ def _split_result(out: Any) -> tuple[Any, Split]:
     """The inexact arrays of a result, and the rest."""
     inexact, rest = partition(out, is_inexact_array)
     return inexact, split(rest)
+
+
+def _array_of(leaf: Any) -> Any:
+    """What stands for an array on the way forward, which may be the number that jax was called with."""
+    return leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value)
 
 
 def _where_inexact(gradient: Any, inexact: Any) -> Any:

@@ -26,8 +26,8 @@ class _ValueAndGrad(Transformed[_P, _R]):
         has_aux, wrt, options = self._options
         if not args:
             raise TypeError(
-                f"{self.__name__}() under {self._name} needs its first argument by position: it is the one that is "
-                "differentiated"
+                f"found no argument by position in a call of {self.__name__}(). Functions wrapped with {self._name} "
+                "need one: the first is differentiated"
             )
         first, *rest = args
         differentiable, fixed = partition(first, inexact_arrays(wrt))

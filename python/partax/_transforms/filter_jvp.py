@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from partax import _core
 from partax._partition.filters import is_array, is_inexact_array_like
 from partax._partition.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
+from partax._transforms.on_arrays import Rest
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import check_callable
 
@@ -55,7 +55,7 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
         own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
         others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
         arrays, static = partition(others, is_array)
-        return own, (arrays, _core.Static((static, depends, out_structure)))
+        return own, (arrays, Rest((static, depends, out_structure)))
 
     if not moved:
         out = fun(*primals, **kwargs)

@@ -5,11 +5,11 @@ from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 import jax
 
-from partax import _core
 from partax._partition.filters import FilterSpec, is_array, is_inexact_array
 from partax._partition.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_grad import inexact_arrays, value_and_aux
+from partax._transforms.on_arrays import Rest
 from partax._transforms.tangents import filled_tangents, structs_of
 from partax._transforms.wrapper import check_callable
 
@@ -49,7 +49,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
     check_callable(fun, "filter_vjp")
     on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
     arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
-    bound = jax.tree_util.Partial(_pull, pull, _core.Static(structs_of(arrays)))
+    bound = jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays)))
     return _with_rest(arrays, bound, rest, has_aux)
 
 
@@ -85,7 +85,7 @@ def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = Fal
     on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
     arrays, push, rest = jax.linearize(on_arrays, *differentiable, has_aux=True)
     names = names_of_arguments(fun, len(primals))
-    bound = jax.tree_util.Partial(_push, push, _core.Static((names, structs_of(differentiable))))
+    bound = jax.tree_util.Partial(_push, push, Rest((names, structs_of(differentiable))))
     return _with_rest(arrays, bound, rest, has_aux)
 
 
@@ -100,7 +100,7 @@ def _on_arrays(
         value, aux = value_and_aux(out, getattr(fun, "__name__", "the function")) if has_aux else (out, None)
         arrays, others = partition(value, is_inexact_array)
         other_arrays, static = partition((others, aux), is_array)
-        return arrays, (other_arrays, _core.Static(static))
+        return arrays, (other_arrays, Rest(static))
 
     return on_arrays, differentiable
 

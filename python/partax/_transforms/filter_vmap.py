@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from partax import _core
 from partax._partition.filters import is_array
 from partax._transforms.arguments import Arguments, read_arguments
+from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import Transformed, check_callable
 from partax._tree.array_text import array_text
 
@@ -125,7 +126,7 @@ class _Result(NamedTuple):
         return jax.tree.unflatten(self.structure, leaves)
 
 
-def _split(out: Any, out_axes: Any) -> tuple[list[Any], Any, "_core.Static[_Result]"]:
+def _split(out: Any, out_axes: Any) -> tuple[list[Any], Any, Rest]:
     """The arrays of a result that get the axis, the others as a tree like it, and the rest."""
     leaves, structure = jax.tree.flatten(out)
     pairs = _core.broadcast_prefix(out_axes, out, _is_none, "out_axes", "the result")
@@ -148,7 +149,7 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], Any, "_core.Static[_Resu
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
     kept = jax.tree.unflatten(structure, [leaf if keep else None for leaf, keep in zip(leaves, is_kept, strict=True)])
     rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
-    return stacked, kept, _core.Static(_Result(structure, rest, axes, is_kept))
+    return stacked, kept, Rest(_Result(structure, rest, axes, is_kept))
 
 
 def _is_none(node: Any) -> bool:

@@ -6,10 +6,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import jax
 
-from partax import _core
 from partax._partition.filters import FilterSpec, is_array, is_inexact_array_like
 from partax._partition.partition import combine, partition
 from partax._transforms.filter_grad import inexact_arrays, value_and_aux
+from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import Transformed, check_callable
 
 _A = TypeVar("_A")
@@ -26,8 +26,8 @@ class _Jacobian(Transformed[_P, _R]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not args:
             raise TypeError(
-                f"{self.__name__}() under {self._name} needs its first argument by position: it is the one that is "
-                "differentiated"
+                f"found no argument by position in a call of {self.__name__}(). Functions wrapped with {self._name} "
+                "need one: the first is differentiated"
             )
         return self._derivative(*args, **kwargs)
 
@@ -40,7 +40,7 @@ class _Jacobian(Transformed[_P, _R]):
             value, aux = value_and_aux(out, self.__name__) if has_aux else (out, None)
             arrays, _ = partition(value, is_inexact_array_like)
             aux_arrays, static = partition(aux, is_array)
-            return arrays, (aux_arrays, _core.Static(static))
+            return arrays, (aux_arrays, Rest(static))
 
         jacobian, (arrays, static) = type(self)._of_jax(on_arrays, has_aux=True, holomorphic=holomorphic)(
             differentiable

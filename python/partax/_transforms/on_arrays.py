@@ -3,12 +3,51 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from partax import _core
 from partax._partition.filters import FilterSpec, is_array
 from partax._partition.partition import combine, partition
 
-# The arrays of a result, and the rest of it as a node without leaves.
-Split = tuple[Any, "_core.Static[Any]"]
+
+@jax.tree_util.register_pytree_node_class
+class Rest:
+    """What of a value is no array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[()], "Rest"]:
+        return (), self
+
+    @classmethod
+    def tree_unflatten(cls, aux: "Rest", children: Any) -> "Rest":
+        return aux
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rest):
+            return NotImplemented
+        if self.value is other.value:
+            return True
+        leaves, structure = jax.tree.flatten(self.value)
+        others, structure_of_others = jax.tree.flatten(other.value)
+        return structure == structure_of_others and all(map(_same, leaves, others))
+
+    def __hash__(self) -> int:
+        return hash(Rest)  # few are ever compared
+
+
+def _same(leaf: Any, other: Any) -> bool:
+    try:
+        return leaf is other or _core.static_equal(leaf, other)
+    except TypeError:  # one of them cannot be compared
+        return False
+
+
+# The arrays of a result, and the rest of it.
+Split = tuple[Any, Rest]
 
 
 def on_arrays(
@@ -34,10 +73,10 @@ def on_arrays(
     return run, arrays
 
 
-def split(value: Any) -> Split:
+def split(value: Any, taken: FilterSpec = is_array) -> Split:
     """The arrays of a value, and the rest of it."""
-    arrays, static = partition(value, is_array)
-    return arrays, _core.Static(static)
+    arrays, static = partition(value, taken)
+    return arrays, Rest(static)
 
 
 def joined(result: Split) -> Any:

@@ -7,10 +7,9 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from partax import _core
 from partax._partition.filters import any_of, is_array
 from partax._partition.partition import combine, partition
-from partax._transforms.on_arrays import joined, on_arrays, split
+from partax._transforms.on_arrays import Rest, joined, on_arrays, split
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
 from partax._tree.array_text import array_text
@@ -78,8 +77,8 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
 class ClosureConverted(Generic[_P, _R]):
     """What `filter_closure_convert` returns: a pytree of the arrays that the function has closed over."""
 
-    def __init__(self, program: Any, consts: Any, known: "_core.Static[tuple[Any, ...]]") -> None:
-        self._program = program  # a jaxpr, or a function that can hold no arrays
+    def __init__(self, program: Any, consts: Any, known: Rest) -> None:
+        self._program = program
         self.consts = consts
         self._known = known  # its name; the arguments that it was made for; structs and the rest of the result
 
@@ -104,30 +103,38 @@ class ClosureConverted(Generic[_P, _R]):
     @property
     def out_struct(self) -> Any:
         """The result, with a `jax.ShapeDtypeStruct` for each array."""
-        result = self._known.value[2]
-        if result is not None:
-            return combine(*result)
-        args, kwargs = self.in_struct
-        return filter_eval_shape(self._program, *args, **kwargs)
+        return combine(*self._known.value[2])
 
     def __repr__(self) -> str:
         return f"<partax.filter_closure_convert of {self.__name__}>"
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        name, (structs, static), result = self._known.value
-        arrays, rest = partition((args, kwargs), is_array)
-        _check_arguments(name, (structs, static), (structs_of(arrays), rest))
-        if result is None:
-            return self._program(*args, **kwargs)
+        arrays, static = partition((args, kwargs), is_array)
+        _check_arguments(self.__name__, self._known.value[1], (structs_of(arrays), static))
+        return self._run(arrays, args, kwargs)
+
+    def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        structs, static = self._known.value[2]
         out = jaxpr_as_fun(ClosedJaxpr(self._program, self.consts))(*jax.tree.leaves(arrays))
-        return combine(jax.tree.unflatten(jax.tree.structure(result[0]), out), result[1])
+        return combine(jax.tree.unflatten(jax.tree.structure(structs), out), static)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class _TrivialClosureConvert(ClosureConverted[_P, _R]):
+    """The same of a function that can hold no arrays, and is called as it is. Equinox's has this name too."""
+
+    @property
+    def out_struct(self) -> Any:
+        args, kwargs = self.in_struct
+        return filter_eval_shape(self._program, *args, **kwargs)
+
+    def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._program(*args, **kwargs)
 
 
 def _check_arguments(name: str, expected: tuple[Any, Any], found: tuple[Any, Any]) -> None:
     """Raises a ValueError where arguments are not those that a function was converted for."""
-    if _core.Static(found[1]) != _core.Static(expected[1]) or jax.tree.structure(found[0]) != jax.tree.structure(
-        expected[0]
-    ):
+    if Rest(found[1]) != Rest(expected[1]) or jax.tree.structure(found[0]) != jax.tree.structure(expected[0]):
         raise ValueError(
             f"{name}() was converted by filter_closure_convert for other arguments: found {_text(found)}, expected "
             f"{_text(expected)}"
@@ -182,7 +189,7 @@ def filter_closure_convert(fun: Callable[_P, _R], *args: Any, **kwargs: Any) -> 
     known = (structs_of(arrays), static)
     name = getattr(fun, "__name__", type(fun).__name__)
     if isinstance(fun, types.FunctionType) and not (fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__):
-        return ClosureConverted(fun, [], _core.Static((name, known, None)))
+        return _TrivialClosureConvert(fun, [], Rest((name, known, None)))
     make: Any = filter_make_jaxpr(fun)  # pyright: ignore[reportArgumentType] - it may be a function
     jaxpr, structs, rest = make(*args, **kwargs)
-    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, _core.Static((name, known, (structs, rest))))
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, (structs, rest))))

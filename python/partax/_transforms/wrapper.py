@@ -36,8 +36,9 @@ class Transformed(Generic[_P, _R_co]):
         functools.update_wrapper(self, fun, updated=())
 
     @classmethod
-    def _made(cls, options: "_core.Static[tuple[Any, ...]]", children: Any) -> Self:
-        return cls(*children, *options.value)
+    def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
+        leaves, structure = options.value
+        return cls(*children, *jax.tree.unflatten(structure, leaves))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -74,13 +75,19 @@ def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
     return (wrapper.__wrapped__, *(getattr(wrapper, name) for name in wrapper._children))
 
 
+def _options(wrapper: Transformed[..., Any]) -> "_core.Static[tuple[Any, Any]]":
+    """The options as one value with a hash, whatever nodes the trees among them have."""
+    leaves, structure = jax.tree.flatten(wrapper._options)
+    return _core.Static((tuple(leaves), structure))
+
+
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
     keys = map(jax.tree_util.GetAttrKey, ("__wrapped__", *wrapper._children))
-    return tuple(zip(keys, _parts(wrapper), strict=True)), _core.Static(wrapper._options)
+    return tuple(zip(keys, _parts(wrapper), strict=True)), _options(wrapper)
 
 
 def _without_keys(wrapper: Transformed[..., Any]) -> Any:
-    return _parts(wrapper), _core.Static(wrapper._options)
+    return _parts(wrapper), _options(wrapper)
 
 
 def check_callable(fun: Any, name: str) -> None:
