@@ -25,7 +25,18 @@ MAY_INCLUDE = {
     "call": {"base", "statics", "tree", "cache"},
 }
 # Each sub-package may import those before it, and the native module; the top files may import all.
-PACKAGES = ["_compat", "_statics", "_tree", "_partition", "_jit", "_transforms", "_nnx", "_explain", "_files", "_equinox"]
+PACKAGES = [
+    "_compat",
+    "_statics",
+    "_tree",
+    "_partition",
+    "_jit",
+    "_transforms",
+    "_nnx",
+    "_explain",
+    "_files",
+    "_equinox",
+]
 LONGEST = 400
 
 Edge = tuple[str, str]  # from a file to what it includes or imports

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 import jax
 
 from partax import _core
+from partax._jit.filter_jit import pickled_name
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -64,11 +65,8 @@ class Transformed(Generic[_P, _R_co]):
         return self if instance is None else jax.tree_util.Partial(self, instance)
 
     def __reduce__(self) -> Any:
-        """By name where the name leads to the wrapper itself, as of a decorated function; else by content."""
-        found: Any = sys.modules.get(getattr(self, "__module__", None) or "")
-        for part in self.__qualname__.split("."):
-            found = getattr(found, part, None)
-        return self.__qualname__ if found is self else (type(self), (*_parts(self), *self._options))
+        name = pickled_name(self, sys._getframe(1).f_globals)
+        return (type(self), (*_parts(self), *self._options)) if name is None else name
 
 
 def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
