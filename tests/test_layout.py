@@ -31,6 +31,7 @@ PACKAGES = [
     "_tree",
     "_partition",
     "_jit",
+    "_transforms",
     "_control",
     "_layers",
     "_trees",

@@ -12,7 +12,6 @@ from partax._explain.explain import explain
 from partax._explain.limits import RetraceError, RetraceWarning
 from partax._jit import filter_jit as _filter_jit
 from partax._jit.ahead_of_time import Compiled, Lowered, Traced
-from partax._jit.filter_grad import filter_grad, filter_value_and_grad
 from partax._jit.filter_jit import CacheInfo, filter_jit
 from partax._partition import filters as _filters
 from partax._partition import flat_partition as _flat_partition
@@ -30,6 +29,7 @@ from partax._partition.filters import (
 from partax._partition.flat_partition import FlatSpec, Static, flat_combine, flat_partition
 from partax._partition.labels import labels
 from partax._partition.partition import apply_updates, combine, filter, partition
+from partax._transforms.filter_grad import filter_grad, filter_value_and_grad
 
 if _TYPE_CHECKING:
     from partax import debug as debug
@@ -44,6 +44,16 @@ if _TYPE_CHECKING:
     from partax._layers.fold import fold
     from partax._layers.stack import stack, unstack
     from partax._partition.summary import Summary, SummaryRow, summary
+    from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
+    from partax._transforms.filter_checkpoint import filter_checkpoint
+    from partax._transforms.filter_custom_jvp import filter_custom_jvp
+    from partax._transforms.filter_custom_vjp import filter_custom_vjp
+    from partax._transforms.filter_jvp import filter_jvp
+    from partax._transforms.filter_shard_map import filter_shard_map
+    from partax._transforms.filter_vjp import filter_linearize, filter_vjp
+    from partax._transforms.filter_vmap import filter_vmap, if_array
+    from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
+    from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
 
 __version__ = _version("partax")
 __all__ = [
@@ -71,19 +81,36 @@ __all__ = [
     "combine",
     "explain",
     "filter",
+    "filter_checkpoint",
+    "filter_closure_convert",
     "filter_cond",
+    "filter_custom_jvp",
+    "filter_custom_vjp",
+    "filter_eval_shape",
     "filter_fori_loop",
     "filter_grad",
+    "filter_hessian",
+    "filter_io_callback",
+    "filter_jacfwd",
+    "filter_jacrev",
     "filter_jit",
+    "filter_jvp",
+    "filter_linearize",
+    "filter_make_jaxpr",
     "filter_map",
+    "filter_pure_callback",
     "filter_scan",
     "filter_shard",
+    "filter_shard_map",
     "filter_switch",
     "filter_value_and_grad",
+    "filter_vjp",
+    "filter_vmap",
     "filter_while_loop",
     "flat_combine",
     "flat_partition",
     "fold",
+    "if_array",
     "is_array",
     "is_array_like",
     "is_inexact_array",
@@ -120,6 +147,18 @@ _LATER = {
     ),
     "filter_shard": "partax._jit.filter_shard",
     **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._partition.summary"),
+    "filter_jvp": "partax._transforms.filter_jvp",
+    **dict.fromkeys(("filter_linearize", "filter_vjp"), "partax._transforms.filter_vjp"),
+    **dict.fromkeys(("filter_hessian", "filter_jacfwd", "filter_jacrev"), "partax._transforms.jacobians"),
+    **dict.fromkeys(("filter_io_callback", "filter_pure_callback"), "partax._transforms.callbacks"),
+    "filter_checkpoint": "partax._transforms.filter_checkpoint",
+    "filter_custom_jvp": "partax._transforms.filter_custom_jvp",
+    "filter_custom_vjp": "partax._transforms.filter_custom_vjp",
+    "filter_shard_map": "partax._transforms.filter_shard_map",
+    **dict.fromkeys(
+        ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"), "partax._transforms.programs"
+    ),
+    **dict.fromkeys(("filter_vmap", "if_array"), "partax._transforms.filter_vmap"),
 }
 
 

@@ -23,10 +23,25 @@ from partax import (
     combine,
     debug,
     filter,
+    filter_checkpoint,
+    filter_closure_convert,
+    filter_custom_jvp,
+    filter_custom_vjp,
+    filter_eval_shape,
     filter_grad,
+    filter_hessian,
+    filter_jacfwd,
+    filter_jacrev,
     filter_jit,
+    filter_jvp,
+    filter_linearize,
+    filter_make_jaxpr,
     filter_shard,
+    filter_shard_map,
     filter_value_and_grad,
+    filter_vjp,
+    filter_vmap,
+    if_array,
     is_array,
     is_inexact_array,
     labels,
@@ -201,3 +216,67 @@ def walking(model: Model, models: dict[int, Model], arrays: dict[str, jax.Array]
     tree.at(lambda m: m.nothing, model, 1)  # pyright: ignore[reportAttributeAccessIssue]
     tree.map(1, model)  # pyright: ignore[reportCallIssue, reportArgumentType]
     tree.equal(model, rtolerance=1)  # pyright: ignore[reportCallIssue]
+
+
+def scaled(model: Model, x: jax.Array, *, times: int = 1) -> dict[str, jax.Array]:
+    return {"y": model(x, times=times)}
+
+
+def loss_of(model: Model, x: jax.Array, *, times: int = 1) -> jax.Array:
+    return model(x, times=times).sum()
+
+
+def loss_and_aux(model: Model, x: jax.Array) -> tuple[jax.Array, str]:
+    return loss_of(model, x), "aux"
+
+
+class Transformed:
+    @filter_vmap(in_axes=(None, 0))
+    def each(self, x: jax.Array, n: int = 1) -> tuple[jax.Array, int]:
+        return x, n
+
+    @filter_grad
+    def slope(self, x: jax.Array) -> jax.Array:
+        return x
+
+
+def gradients_have_the_type_of_the_first_argument(model: Model, x: jax.Array) -> None:
+    assert_type(filter_grad(loss_of)(model, x, times=2), Model)
+    assert_type(filter_grad(loss_and_aux, has_aux=True)(model, x), tuple[Model, str])
+    assert_type(filter_value_and_grad(loss_of)(model, x), tuple[jax.Array, Model])
+    assert_type(filter_value_and_grad(has_aux=True)(loss_and_aux)(model, x), tuple[tuple[jax.Array, str], Model])
+    assert_type(filter_grad(wrt=by_path("scale"))(loss_of)(model, x), Model)
+    assert_type(Transformed().slope(x), Transformed)
+    filter_grad(loss_of)(x, x)  # pyright: ignore[reportArgumentType]
+    filter_grad(loss_of)(model, x, n=2)  # pyright: ignore[reportCallIssue]
+    filter_grad(loss_of, has_aux=True)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def wrappers_keep_parameters_and_results(model: Model, x: jax.Array) -> None:
+    assert_type(filter_vmap(scaled)(model, x, times=2), dict[str, jax.Array])
+    assert_type(filter_vmap(in_axes={"x": 1}, out_axes=if_array(0))(scaled)(model, x), dict[str, jax.Array])
+    assert_type(Transformed().each(x, n=2), tuple[jax.Array, int])
+    assert_type(filter_checkpoint(policy="dots_saveable")(scaled)(model, x), dict[str, jax.Array])
+    assert_type(filter_shard_map(scaled, out_specs=None)(model, x), dict[str, jax.Array])
+    assert_type(filter_custom_jvp(scaled)(model, x, times=1), dict[str, jax.Array])
+    assert_type(filter_custom_vjp(scaled)(model, x), dict[str, jax.Array])
+    assert_type(filter_closure_convert(scaled, model, x)(model, x), dict[str, jax.Array])
+    assert_type(filter_eval_shape(scaled, model, x), dict[str, jax.Array])
+    assert_type(filter_make_jaxpr(scaled)(model, x)[1], dict[str, jax.Array])
+    filter_vmap(scaled)(model)  # pyright: ignore[reportCallIssue]
+    filter_vmap(scaled, axes=0)  # pyright: ignore[reportCallIssue]
+    filter_checkpoint(scaled)(model, "x")  # pyright: ignore[reportArgumentType]
+
+
+def derivatives_have_the_types_of_arguments_and_results(model: Model, x: jax.Array) -> None:
+    assert_type(filter_jvp(scaled, (model, x), (model, None)), tuple[dict[str, jax.Array], dict[str, jax.Array]])
+    out, pull = filter_vjp(scaled, model, x)
+    assert_type(out, dict[str, jax.Array])
+    assert_type(pull(out), tuple[Model, jax.Array])
+    assert_type(filter_vjp(loss_and_aux, model, x, has_aux=True)[2], str)
+    _, push = filter_linearize(scaled, model, x)
+    assert_type(push(model, x), dict[str, jax.Array])
+    assert_type(filter_jacfwd(loss_and_aux, has_aux=True)(model, x), tuple[Any, str])
+    filter_jacrev(loss_of)(model, x, times=3)
+    filter_hessian(loss_of)("model", x)  # pyright: ignore[reportArgumentType]
+    filter_vjp(scaled, x, x)  # pyright: ignore[reportArgumentType]

@@ -59,21 +59,33 @@ def _text(self: JitFunction[..., Any]) -> str:
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
-    """Pickles by name where the name leads to the wrapper itself, as of a decorated function; else by content.
+    """Pickles by name where there is one, else by content."""
+    name = pickled_name(wrapper, sys._getframe(1).f_globals)
+    return (_restore, (wrapper.__wrapped__, wrapper._options)) if name is None else name
+
+
+def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
+    """The name that leads to a wrapper itself in its module, as that of a decorated function; None where none does.
 
     cloudpickle takes by content what is in `__main__`, which is another one in the process that it goes to.
+
+    Args:
+      wrapper: what is pickled.
+      caller: the globals of what pickles it.
+
+    Returns:
+      The qualified name, or None.
     """
     module = sys.modules.get(getattr(wrapper, "__module__", None) or "")
-    if module is sys.modules.get("__main__") and "cloudpickle" in sys._getframe(1).f_globals.get("__name__", ""):
+    if module is sys.modules.get("__main__") and "cloudpickle" in caller.get("__name__", ""):
         module = None
     name = getattr(wrapper, "__qualname__", None)
-    if module is not None and isinstance(name, str):
-        found: Any = module
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is wrapper:
-            return name
-    return (_restore, (wrapper.__wrapped__, wrapper._options))
+    if module is None or not isinstance(name, str):
+        return None
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return name if found is wrapper else None
 
 
 def _restore(fun: Any, options: Options) -> Any:

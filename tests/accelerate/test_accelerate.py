@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
 
-import equinox as eqx
 import partax
 import partax.equinox
 from conftest import TraceCounter

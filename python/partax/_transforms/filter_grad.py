@@ -3,86 +3,71 @@
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import jax
 
-from partax import _core
-from partax._partition.filters import FilterSpec, all_of
+from partax._partition.filters import FilterSpec, all_of, is_array, is_inexact_array
 from partax._partition.partition import combine, partition
+from partax._transforms.wrapper import Transformed, check_callable
+
+_A = TypeVar("_A")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
-@jax.tree_util.register_pytree_with_keys_class
-class _GradFunction:
-    """What `filter_grad` and `filter_value_and_grad` return; a pytree of the wrapped callable."""
+class _ValueAndGrad(Transformed[_P, _R]):
+    """What `filter_value_and_grad` returns."""
 
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        has_aux: bool,
-        with_value: bool,
-        wrt: FilterSpec,
-        options: tuple[tuple[str, Any], ...],
-    ):
-        self._fun = fun
-        self._has_aux = has_aux
-        self._with_value = with_value
-        self._wrt = wrt
-        self._options = options  # of jax.value_and_grad
-        functools.update_wrapper(self, fun, updated=())
+    _name = "filter_value_and_grad"
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        key = jax.tree_util.GetAttrKey("__wrapped__")
-        return ((key, self._fun),), (self._has_aux, self._with_value, self._wrt, self._options)
-
-    @classmethod
-    def tree_unflatten(cls, aux: tuple[Any, ...], children: tuple[Any, ...]) -> "_GradFunction":
-        return cls(children[0], *aux)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("__name__", "__qualname__"):
-            return getattr(type(self._fun), name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __repr__(self) -> str:
-        name = "filter_value_and_grad" if self._with_value else "filter_grad"
-        return f"<partax.{name} of {self.__qualname__}>"
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        return jax.tree_util.Partial(self, instance)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        has_aux, wrt, options = self._options
         if not args:
             raise TypeError(
-                f"{self.__name__}() under {'filter_value_and_grad' if self._with_value else 'filter_grad'} needs its "
-                "first argument by position: it is the one that is differentiated"
+                f"found no argument by position in a call of {self.__name__}(). Functions wrapped with {self._name} "
+                "need one: the first is differentiated"
             )
         first, *rest = args
-        wrt = True if self._wrt is None else self._wrt
-        differentiable, fixed = partition(first, all_of(_core.is_inexact_array, wrt))
+        differentiable, fixed = partition(first, inexact_arrays(wrt))
         other: list[Any] = []  # what the function returned beside arrays, kept out of jax's way
 
         def value_of(part: Any) -> tuple[Any, Any]:
-            out = self._fun(combine(part, fixed), *rest, **kwargs)
-            if not self._has_aux:
+            out = self.__wrapped__(combine(part, fixed), *rest, **kwargs)
+            if not has_aux:
                 return out, None
-            if not isinstance(out, (tuple, list)) or len(out) != 2:
-                raise TypeError(
-                    f"{self.__name__}() was to return (value, aux), as has_aux=True says, but returned a "
-                    f"`{type(out).__name__}`"
-                )
-            value, aux = out
-            arrays, static = partition(aux, _core.is_array)
+            value, aux = value_and_aux(out, self.__name__)
+            arrays, static = partition(aux, is_array)
             other[:] = [static]
             return value, arrays
 
-        (value, arrays), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(self._options))(differentiable)
-        if not self._has_aux:
-            return (value, gradient) if self._with_value else gradient
-        aux = combine(arrays, other[0])
-        return ((value, aux), gradient) if self._with_value else (gradient, aux)
+        (value, arrays), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(options))(differentiable)
+        return ((value, combine(arrays, other[0])) if has_aux else value), gradient
+
+
+class _Grad(_ValueAndGrad[_P, _R]):
+    """What `filter_grad` returns."""
+
+    _name = "filter_grad"
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value, gradient = super()._call(args, kwargs)
+        return (gradient, value[1]) if self._options[0] else gradient
+
+
+def inexact_arrays(wrt: FilterSpec) -> FilterSpec:
+    """The inexact arrays among what a filter takes; None is all of them."""
+    return is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
+
+
+def value_and_aux(out: Any, function: str) -> tuple[Any, Any]:
+    """The pair that a function is to return, as has_aux=True says."""
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise TypeError(
+            f"{function}() was to return (value, aux), as has_aux=True says, but returned a `{type(out).__name__}`"
+        )
+    return out[0], out[1]
 
 
 def _given(
@@ -93,9 +78,7 @@ def _given(
     return options | {name: value for name, value in named.items() if value}
 
 
-def _make(
-    fun: Callable[..., Any] | None, has_aux: bool, with_value: bool, wrt: FilterSpec, options: dict[str, Any]
-) -> Any:
+def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, options: dict[str, Any]) -> Any:
     if options.pop("argnums", None) is not None:
         raise ValueError(
             "found argnums, expected none: filter_grad differentiates the first argument; pack several values into one "
@@ -105,9 +88,10 @@ def _make(
         if name not in _options_of_jax():
             raise TypeError(f"got an unexpected keyword argument {name!r}")
     if fun is None:
-        return functools.partial(_make, has_aux=has_aux, with_value=with_value, wrt=wrt, options=options)
+        return functools.partial(_make, cls, has_aux=has_aux, wrt=wrt, options=options)
+    check_callable(fun, cls._name)
     hashable = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    return _GradFunction(fun, has_aux, with_value, wrt, tuple(sorted(hashable.items())))
+    return cls(fun, has_aux, wrt, tuple(sorted(hashable.items())))
 
 
 @functools.cache
@@ -117,24 +101,44 @@ def _options_of_jax() -> frozenset[str]:
 
 @overload
 def filter_grad(
-    fun: Callable[..., Any],
+    fun: Callable[Concatenate[_T, _P], object],
     *,
-    has_aux: bool = False,
+    has_aux: Literal[False] = False,
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Hashable] = (),
-) -> Callable[..., Any]: ...
+) -> Transformed[Concatenate[_T, _P], _T]: ...
 @overload
 def filter_grad(
     fun: None = None,
     *,
-    has_aux: bool = False,
+    has_aux: Literal[False] = False,
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Hashable] = (),
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], _T]]: ...
+@overload
+def filter_grad(
+    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+) -> Transformed[Concatenate[_T, _P], tuple[_T, _A]]: ...
+@overload
+def filter_grad(
+    fun: None = None,
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[_T, _A]]]: ...
 def filter_grad(
     fun: Callable[..., Any] | None = None,
     *,
@@ -167,29 +171,51 @@ def filter_grad(
       ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
-    return _make(fun, has_aux, False, wrt, _given(options, holomorphic, allow_int, reduce_axes))
+    return _make(_Grad, fun, has_aux, wrt, _given(options, holomorphic, allow_int, reduce_axes))
 
 
 @overload
 def filter_value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[Concatenate[_T, _P], _R],
     *,
-    has_aux: bool = False,
+    has_aux: Literal[False] = False,
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Hashable] = (),
-) -> Callable[..., Any]: ...
+) -> Transformed[Concatenate[_T, _P], tuple[_R, _T]]: ...
 @overload
 def filter_value_and_grad(
     fun: None = None,
     *,
-    has_aux: bool = False,
+    has_aux: Literal[False] = False,
     wrt: FilterSpec = None,
     holomorphic: bool = False,
     allow_int: bool = False,
     reduce_axes: Sequence[Hashable] = (),
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+) -> Callable[[Callable[Concatenate[_T, _P], _R]], Transformed[Concatenate[_T, _P], tuple[_R, _T]]]: ...
+@overload
+def filter_value_and_grad(
+    fun: Callable[Concatenate[_T, _P], tuple[_R, _A]],
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+) -> Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]: ...
+@overload
+def filter_value_and_grad(
+    fun: None = None,
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Hashable] = (),
+) -> Callable[
+    [Callable[Concatenate[_T, _P], tuple[_R, _A]]], Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]
+]: ...
 def filter_value_and_grad(
     fun: Callable[..., Any] | None = None,
     *,
@@ -217,4 +243,4 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    return _make(fun, has_aux, True, wrt, _given(options, holomorphic, allow_int, reduce_axes))
+    return _make(_ValueAndGrad, fun, has_aux, wrt, _given(options, holomorphic, allow_int, reduce_axes))

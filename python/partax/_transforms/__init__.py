@@ -1,0 +1,4 @@
+"""The transformations beside `filter_jit`, on trees that hold anything.
+
+In comes a callable; out comes a wrapper that gives jax the arrays of its arguments and keeps the rest out of jax's way.
+"""

@@ -1,0 +1,171 @@
+"""The arguments of a call with what an option says of each of their leaves."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from partax import _core
+
+
+class Arguments:
+    """The arguments of one call, flat, with the entry of a prefix for each leaf.
+
+    Attributes:
+      leaves: of all arguments.
+      entries: for each leaf, the entry of the prefix that is for it.
+    """
+
+    def __init__(self, values: "list[_Value]", num_positional: int, is_entry: Callable[[Any], bool], option: str):
+        self._names = [value.name for value in values]
+        self._keywords = [value.keyword for value in values[num_positional:]]
+        self._num_positional = num_positional
+        self._values = [value.value for value in values]
+        self.leaves, self._structure = jax.tree.flatten(self._values)
+        self.entries: list[Any] = []
+        for value in values:
+            pairs = _core.broadcast_prefix(value.entry, value.value, is_entry, option, value.name)
+            self.entries += [entry for _, entry in pairs]
+
+    def with_leaves(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and the named arguments with other leaves."""
+        values = jax.tree.unflatten(self._structure, leaves)
+        named = values[self._num_positional :]
+        return values[: self._num_positional], dict(zip(self._keywords, named, strict=True))
+
+    def path(self, index: int) -> str:
+        """The path of a leaf, such as `model.layers[0].weight`."""
+        paths = [
+            name + jax.tree_util.keystr(path)
+            for name, value in zip(self._names, self._values, strict=True)
+            for path, _ in jax.tree_util.tree_leaves_with_path(value)
+        ]
+        return paths[index]
+
+
+class _Value(NamedTuple):
+    """One argument: what messages call it, its name in the call if it is given by name, and its entry of the prefix."""
+
+    name: str
+    keyword: str
+    value: Any
+    entry: Any
+
+
+def read_arguments(
+    fun: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    prefix: Any,
+    default: Any,
+    is_entry: Callable[[Any], bool],
+    option: str,
+) -> Arguments:
+    """Spreads a prefix over the arguments of a call.
+
+    An argument that may be given by position or by name has the same entry either way.
+
+    Args:
+      fun: what is called.
+      args: the positional arguments.
+      kwargs: the named arguments.
+      prefix: one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
+        dictionary from names of arguments to prefixes.
+      default: the entry of an argument that `prefix` says nothing of.
+      is_entry: whether a node of a prefix is an entry.
+      option: the option's name.
+
+    Returns:
+      The arguments and their entries.
+
+    Raises:
+      ValueError: `prefix` does not fit the arguments; the message has the path.
+      TypeError: `fun` cannot be called so.
+    """
+    signature = _signature(fun)
+    by_name = isinstance(prefix, dict)
+    if by_name and signature is None:
+        raise ValueError(
+            f"{option}: found names of arguments, but `{_name(fun)}` does not tell what its arguments are called; "
+            "expected a tuple"
+        )
+    if signature is not None and (kwargs or by_name):
+        bound = signature.bind(*args, **kwargs)
+        args, kwargs = bound.args, bound.kwargs
+    names = _positional_names(signature, len(args))
+    if isinstance(prefix, dict):
+        entries, others = _by_name(fun, signature, prefix, default, names, tuple(kwargs), option)
+    elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
+        entries, others = list(prefix), [default] * len(kwargs)
+        if len(entries) != len(args):
+            raise ValueError(
+                f"{option}: found {len(entries)} entries, expected one for each of the {len(args)} arguments by "
+                f"position of `{_name(fun)}` ({', '.join(names)})"
+            )
+    else:
+        entries, others = [prefix] * len(args), [prefix] * len(kwargs)
+    values = [_Value(*value) for value in zip(names, names, args, entries, strict=True)]
+    values += [_Value(*value) for value in zip(kwargs, kwargs, kwargs.values(), others, strict=True)]
+    return Arguments(values, len(args), is_entry, option)
+
+
+def _by_name(
+    fun: Any,
+    signature: inspect.Signature | None,
+    prefix: Mapping[str, Any],
+    default: Any,
+    names: list[str],
+    keywords: tuple[str, ...],
+    option: str,
+) -> tuple[list[Any], list[Any]]:
+    """The entries of the positional and of the named arguments; `*args` and `**kwargs` are one name each."""
+    parameters = signature.parameters.values() if signature is not None else ()
+    rest = {one.kind: one.name for one in parameters}
+    more, named = rest.get(inspect.Parameter.VAR_POSITIONAL), rest.get(inspect.Parameter.VAR_KEYWORD)
+    own = {one.name for one in parameters if one.name not in (more, named)}
+    entries: list[Any] = []
+    used: set[Any] = set()
+    for is_keyword, names_of in ((False, names), (True, keywords)):
+        for name in names_of:
+            group = None if name in own else named if is_keyword else more
+            key = name if name in prefix or group is None else group
+            used.add(key)
+            entries.append(prefix.get(key, default))
+    unknown = [name for name in prefix if name not in used]
+    if unknown:
+        given = ", ".join((*names, *keywords)) or "none"
+        raise ValueError(
+            f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments that this call of "
+            f"`{_name(fun)}` has ({given})"
+        )
+    return entries[: len(names)], entries[len(names) :]
+
+
+def names_of_arguments(fun: Any, count: int) -> list[str]:
+    """What messages call the first arguments of a function by position."""
+    return _positional_names(_signature(fun), count)
+
+
+def _signature(fun: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+
+
+def _positional_names(signature: inspect.Signature | None, count: int) -> list[str]:
+    """What messages call the first positional arguments."""
+    names: list[str] = []
+    for one in signature.parameters.values() if signature is not None else ():
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+            names.append(one.name)
+        elif one.kind is one.VAR_POSITIONAL:
+            names += [f"{one.name}[{i}]" for i in range(count - len(names))]
+    names += [f"args[{i}]" for i in range(len(names), count)]
+    return names[:count]
+
+
+def _name(fun: Any) -> str:
+    return getattr(fun, "__name__", type(fun).__name__)

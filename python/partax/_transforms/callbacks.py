@@ -1,0 +1,105 @@
+"""filter_pure_callback and filter_io_callback: Python functions that a compiled program calls."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.experimental import io_callback
+from jax.sharding import Sharding
+
+from partax._partition.filters import is_array
+from partax._partition.partition import combine, partition
+from partax._transforms.on_arrays import Rest
+from partax._transforms.wrapper import check_callable
+
+
+def filter_pure_callback(
+    callback: Callable[..., Any],
+    *args: Any,
+    result_shape_dtypes: Any,
+    sharding: Sharding | None = None,
+    vmap_method: str | None = None,
+    vectorized: bool | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Calls a Python function without side effects from a program: `jax.pure_callback` for any trees.
+
+    Args:
+      callback: the function. Further arguments by name are passed to it.
+      *args: its arguments; it gets the arrays as arrays, and all else as it is.
+      result_shape_dtypes: a tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
+        for each array. What is no array there has to be what the function returns.
+      sharding: as of `jax.pure_callback`.
+      vmap_method: as of `jax.pure_callback`.
+      vectorized: the older form: True is `vmap_method="expand_dims"`, False is `"sequential"`.
+
+    Returns:
+      What `callback` returns.
+
+    Raises:
+      TypeError: `callback` is not callable.
+      ValueError: there are `vectorized` and `vmap_method`. When the program runs, jax's error with the message of one:
+        the result is not like `result_shape_dtypes`.
+    """
+    check_callable(callback, "filter_pure_callback")
+    if vectorized is not None:
+        if vmap_method is not None:
+            raise ValueError("filter_pure_callback: found vectorized and vmap_method, expected one of the two")
+        vmap_method = "expand_dims" if vectorized else "sequential"
+    run, structs, arrays, static = _on_arrays(callback, args, kwargs, result_shape_dtypes)
+    out = jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method)
+    return combine(out, static)
+
+
+def filter_io_callback(
+    callback: Callable[..., Any],
+    *args: Any,
+    result_shape_dtypes: Any = None,
+    sharding: Sharding | None = None,
+    ordered: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Calls a Python function with side effects from a program: `jax.experimental.io_callback` for any trees.
+
+    Args:
+      callback: the function. Further arguments by name are passed to it.
+      *args: its arguments; it gets the arrays as arrays, and all else as it is.
+      result_shape_dtypes: as of `filter_pure_callback`. None: it returns None.
+      sharding: as of `jax.experimental.io_callback`.
+      ordered: whether calls run in the order in which the program has them.
+
+    Returns:
+      What `callback` returns.
+
+    Raises:
+      TypeError: `callback` is not callable.
+      ValueError: when the program runs, as for `filter_pure_callback`.
+    """
+    check_callable(callback, "filter_io_callback")
+    run, structs, arrays, static = _on_arrays(callback, args, kwargs, result_shape_dtypes)
+    return combine(io_callback(run, structs, arrays, sharding=sharding, ordered=ordered), static)
+
+
+def _on_arrays(
+    callback: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> tuple[Callable[[Any], Any], Any, Any, Any]:
+    """The callback on its arrays; and what it returns of arrays, the arrays, and what it returns beside arrays."""
+    arrays, static = partition((args, kwargs), is_array)
+    structs, expected = partition(result, _is_described)
+    which = jax.tree.map(_is_described, result)
+
+    def run(arrays: Any) -> Any:
+        positional, named = combine(arrays, static)
+        own, rest = partition(callback(*positional, **named), which)
+        if Rest(rest) != Rest(expected):
+            raise ValueError(
+                f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
+                f"result_shape_dtypes says beside arrays: found {rest!r}, expected {expected!r}"
+            )
+        return own
+
+    return run, structs, arrays, expected
+
+
+def _is_described(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")

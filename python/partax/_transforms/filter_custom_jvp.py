@@ -1,0 +1,156 @@
+"""filter_custom_jvp: a derivative rule of one's own, forward."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero, zero_from_primal
+
+from partax._partition.filters import any_of, is_array, is_inexact_array, is_inexact_array_like
+from partax._partition.partition import combine, partition
+from partax._transforms.on_arrays import joined, split
+from partax._transforms.tangents import tangent_leaves, value_text
+from partax._transforms.wrapper import Transformed, check_callable
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Rule = TypeVar("_Rule", bound=Callable[..., Any])
+
+
+class filter_custom_jvp(Transformed[_P, _R]):
+    """`jax.custom_jvp` for any trees: what cannot be differentiated needs no mention.
+
+    The rule is given by `def_jvp`. It is called as `rule(primals, tangents, **kwargs)`: the arguments by position, for
+    each a tree like it with None for what has no tangent (also an array that is not being differentiated), and the
+    arguments by name, which cannot be differentiated. It returns the result and a tree like it, with None for what has
+    no tangent.
+
+    Args:
+      fun: a function of any trees, with any result.
+
+    Raises:
+      TypeError: `fun` is not callable.
+      AttributeError: when called, there is no rule.
+      ValueError: when called, an argument by name is differentiated, or a tangent that the rule returned does not fit;
+        the message has the path.
+
+    Example:
+      >>> @partax.filter_custom_jvp
+      ... def power(x, n):
+      ...     return x**n
+      >>> @power.def_jvp
+      ... def power_jvp(primals, tangents):
+      ...     (x, n), (dx, _) = primals, tangents
+      ...     return x**n, None if dx is None else n * x ** (n - 1) * dx
+    """
+
+    _name = "filter_custom_jvp"
+    _is_called_as_wrapped = True
+    _children = ("_jvp",)
+
+    def __init__(self, fun: Callable[_P, _R], _jvp: Callable[..., Any] | None = None) -> None:
+        self._jvp = _jvp
+        super().__init__(fun)
+
+    def def_jvp(self, rule: _Rule) -> _Rule:
+        """Gives the rule; a decorator, which returns it.
+
+        Args:
+          rule: what is called as `rule(primals, tangents, **kwargs)`.
+
+        Returns:
+          The rule.
+        """
+        check_callable(rule, "def_jvp")
+        self._jvp = rule
+        return rule
+
+    def defjvp(self, rule: _Rule) -> _Rule:
+        """As `def_jvp`, with zeros for the tangents of inexact arrays that are not being differentiated; deprecated.
+
+        Args:
+          rule: what is called as `rule(primals, tangents, **kwargs)`.
+
+        Returns:
+          The rule.
+        """
+        warnings.warn("filter_custom_jvp.defjvp is deprecated; use def_jvp", DeprecationWarning, stacklevel=2)
+
+        def with_zeros(primals: Any, tangents: Any, **kwargs: Any) -> Any:
+            return rule(primals, materialised(tangents, primals), **kwargs)
+
+        self._jvp = with_zeros
+        return rule
+
+    def defjvps(self, *rules: Any) -> None:
+        """Is not there, as in Equinox.
+
+        Args:
+          *rules: as of `jax.custom_jvp`.
+
+        Raises:
+          NotImplementedError: always.
+        """
+        raise NotImplementedError("filter_custom_jvp has no defjvps; use def_jvp")
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rule = self._jvp
+        if rule is None:
+            raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
+        arrays, static = partition((args, kwargs), is_array)
+
+        @jax.custom_jvp
+        def run(arrays: Any) -> Any:
+            positional, named = combine(arrays, static)
+            return split(self.__wrapped__(*positional, **named), _taken)
+
+        def run_rule(primals: Any, tangents: Any) -> Any:
+            positional, named = combine(primals[0], static)
+            along, along_named = jax.tree.map(_or_none, tangents[0], primals[0])
+            for path, _ in jax.tree_util.tree_leaves_with_path(along_named):
+                name = f"{path[0].key}{jax.tree_util.keystr(path[1:])}"
+                raise ValueError(
+                    f"`{name}`: found an argument by name that is differentiated, which {self.__name__}() under "
+                    "filter_custom_jvp cannot do; pass it by position"
+                )
+            out, slopes = rule(positional, along, **named)
+            arrays, rest = split(out, _taken)
+            given = tangent_leaves(slopes, arrays, "the result", "tangent", _check)
+            leaves, structure = jax.tree.flatten(arrays)
+            zeros = [
+                zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
+                for leaf, slope in zip(leaves, given, strict=True)
+            ]
+            return (arrays, rest), (jax.tree.unflatten(structure, zeros), rest)
+
+        run.defjvp(run_rule, symbolic_zeros=True)
+        return joined(run(arrays))
+
+
+filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
+
+
+# jax runs a rule on the numbers themselves where no array has been made of them, so that it may return numbers too.
+_taken = any_of(is_array, is_inexact_array_like)
+
+
+def _or_none(tangent: Any, primal: Any) -> Any:
+    return tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
+
+
+def _check(path: str, primal: Any, tangent: Any) -> None:
+    if jnp.shape(primal) != jnp.shape(tangent):
+        raise ValueError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
+
+
+def materialised(tangents: Any, primals: Any) -> Any:
+    """Tangents with zeros for the inexact arrays that have none."""
+
+    def one(tangent: Any, primal: Any) -> Any:
+        return jnp.zeros_like(primal) if tangent is None and is_inexact_array(primal) else tangent
+
+    leaves, structure = jax.tree.flatten(primals)
+    given = tangent_leaves(tangents, primals, "the tangents", "tangent", lambda *_: None)
+    return jax.tree.unflatten(structure, [one(*pair) for pair in zip(given, leaves, strict=True)])

@@ -1,0 +1,224 @@
+"""filter_custom_vjp: a derivative rule of one's own, backward."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from partax._partition.filters import is_array, is_inexact_array
+from partax._partition.partition import combine, partition
+from partax._transforms.arguments import names_of_arguments
+from partax._transforms.filter_custom_jvp import materialised
+from partax._transforms.on_arrays import Rest, Split, joined, split
+from partax._transforms.tangents import tangent_leaves, value_text
+from partax._transforms.wrapper import Transformed, check_callable
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Rule = TypeVar("_Rule", bound=Callable[..., Any])
+
+
+class filter_custom_vjp(Transformed[_P, _R]):
+    """`jax.custom_vjp` for any trees: only the first argument is differentiated, and nothing is told apart by hand.
+
+    The rules are given by `def_fwd` and `def_bwd`. They are called as
+
+    - `fwd(perturbed, vjp_arg, *args, **kwargs)`, which returns `(result, residuals)`. `perturbed` is a tree like
+      `vjp_arg` with True for the arrays that are being differentiated and False for all else; the residuals are any
+      tree.
+    - `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`, which returns the cotangent of `vjp_arg`: a tree
+      like it with None for zeros and for what is no inexact array. `cotangent` is a tree like the result, with None
+      likewise.
+
+    Args:
+      fun: a function of any trees, with any result.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: without a positional argument.
+      RuntimeError: when called, a rule is missing, another argument than the first is differentiated, or what `bwd`
+        returned does not fit; the message has the path.
+
+    Example:
+      >>> @partax.filter_custom_vjp
+      ... def clip_gradient(x, limit):
+      ...     return x
+      >>> @clip_gradient.def_fwd
+      ... def forward(perturbed, x, limit):
+      ...     return x, None
+      >>> @clip_gradient.def_bwd
+      ... def backward(residuals, cotangent, perturbed, x, limit):
+      ...     return jax.numpy.clip(cotangent, -limit, limit)
+    """
+
+    _name = "filter_custom_vjp"
+    _is_called_as_wrapped = True
+    _children = ("_fwd", "_bwd")
+
+    def __init__(
+        self,
+        fun: Callable[_P, _R],
+        _fwd: Callable[..., Any] | None = None,
+        _bwd: Callable[..., Any] | None = None,
+    ) -> None:
+        self._fwd, self._bwd = _fwd, _bwd
+        super().__init__(fun)
+
+    def def_fwd(self, rule: _Rule) -> _Rule:
+        """Gives the rule for the way forward; a decorator, which returns it.
+
+        Args:
+          rule: what is called as `fwd(perturbed, vjp_arg, *args, **kwargs)`.
+
+        Returns:
+          The rule.
+        """
+        check_callable(rule, "def_fwd")
+        self._fwd = rule
+        return rule
+
+    def def_bwd(self, rule: _Rule) -> _Rule:
+        """Gives the rule for the way backward; a decorator, which returns it.
+
+        Args:
+          rule: what is called as `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`.
+
+        Returns:
+          The rule.
+        """
+        check_callable(rule, "def_bwd")
+        self._bwd = rule
+        return rule
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Gives both rules, without `perturbed` and with zeros for cotangents that there are not; deprecated.
+
+        Args:
+          fwd: what is called as `fwd(vjp_arg, *args, **kwargs)`.
+          bwd: what is called as `bwd(residuals, cotangent, vjp_arg, *args, **kwargs)`.
+        """
+        warnings.warn(
+            "filter_custom_vjp.defvjp is deprecated; use def_fwd and def_bwd", DeprecationWarning, stacklevel=2
+        )
+
+        def forward(perturbed: Any, *args: Any, **kwargs: Any) -> Any:
+            out, residuals = fwd(*args, **kwargs)
+            return out, (out, residuals)
+
+        def backward(residuals: Any, cotangent: Any, perturbed: Any, *args: Any, **kwargs: Any) -> Any:
+            return bwd(residuals[1], materialised(cotangent, residuals[0]), *args, **kwargs)
+
+        self._fwd, self._bwd = forward, backward
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fwd, bwd, name = self._fwd, self._bwd, self.__name__
+        if fwd is None or bwd is None:
+            missing = "def_fwd" if fwd is None else "def_bwd"
+            raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
+        if not args:
+            raise TypeError(
+                f"found no argument by position in a call of {name}(). Functions wrapped with {self._name} need "
+                "one: the first is differentiated"
+            )
+        inexact, exact, static = partition(args[0], is_inexact_array, is_array)
+        others, others_static = partition((args[1:], kwargs), is_array)
+        if jax.tree.leaves(others):
+            others = _constant(self, others)
+
+        def arguments(inexact: Any, exact: Any, others: Any) -> tuple[Any, Any, dict[str, Any]]:
+            rest, named = combine(others, others_static)
+            return combine(inexact, exact, static), rest, named
+
+        @jax.custom_vjp
+        def run(inexact: Any, exact: Any, others: Any) -> tuple[Any, Split]:
+            first, rest, named = arguments(inexact, exact, others)
+            return _split_result(self.__wrapped__(first, *rest, **named))
+
+        def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
+            values = tuple(jax.tree.map(lambda leaf: _array_of(leaf), part) for part in (inexact, exact, others))
+            first, rest, named = arguments(*values)
+            differs = jax.tree.map(lambda leaf: leaf.perturbed, inexact)
+            perturbed = combine(differs, *jax.tree.map(lambda _: False, (exact, static)))
+            out, residuals = fwd(perturbed, first, *rest, **named)
+            return _split_result(out), (split(residuals), values, Rest(perturbed))
+
+        def run_bwd(kept: Any, cotangents: Any) -> Any:
+            residuals, values, perturbed = kept
+            first, rest, named = arguments(*values)
+            cotangent = jax.tree.map(lambda leaf: None if isinstance(leaf, SymbolicZero) else leaf, cotangents[0])
+            gradient = _where_inexact(
+                bwd(joined(residuals), cotangent, perturbed.value, first, *rest, **named), values[0]
+            )
+            try:
+                leaves = tangent_leaves(gradient, values[0], _first_name(self), "cotangent", _check)
+            except ValueError as error:
+                raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
+            return jax.tree.unflatten(jax.tree.structure(values[0]), leaves), None, None
+
+        run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
+        out, rest = run(inexact, exact, others)
+        return combine(out, joined(rest))
+
+
+filter_custom_vjp.__module__ = "partax"  # where users find it, and pickles too
+
+
+def _split_result(out: Any) -> tuple[Any, Split]:
+    """The inexact arrays of a result, and the rest."""
+    inexact, rest = partition(out, is_inexact_array)
+    return inexact, split(rest)
+
+
+def _array_of(leaf: Any) -> Any:
+    """What stands for an array on the way forward, which may be the number that jax was called with."""
+    return leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value)
+
+
+def _where_inexact(gradient: Any, inexact: Any) -> Any:
+    """A gradient like the first argument without what a rule, as Equinox's may, says of leaves that can have none."""
+    leaves, structure = jax.tree.flatten(gradient, is_leaf=_is_none)
+    others, structure_of_others = jax.tree.flatten(inexact, is_leaf=_is_none)
+    if structure != structure_of_others:
+        return gradient
+    pairs = zip(leaves, others, strict=True)
+    return jax.tree.unflatten(structure, [None if other is None else leaf for leaf, other in pairs])
+
+
+def _is_none(node: Any) -> bool:
+    return node is None
+
+
+def _first_name(wrapper: Any) -> str:
+    return names_of_arguments(wrapper.__wrapped__, 1)[0]
+
+
+def _check(path: str, primal: Any, cotangent: Any) -> None:
+    if jnp.shape(primal) != jnp.shape(cotangent):
+        raise ValueError(
+            f"`{path}`: found the cotangent {value_text(cotangent)}, expected one like {value_text(primal)}"
+        )
+
+
+def _constant(wrapper: Any, others: Any) -> Any:
+    """The arrays of the other arguments, which may not be differentiated."""
+
+    @jax.custom_jvp
+    def same(others: Any) -> Any:
+        return others
+
+    def refuse(primals: Any, tangents: Any) -> Any:
+        (rest, named), first = tangents[0], _first_name(wrapper)
+        names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))[1:]
+        for name, value in (*zip(names, rest, strict=True), *named.items()):
+            for path, tangent in jax.tree_util.tree_leaves_with_path(value):
+                if not isinstance(tangent, SymbolicZero):
+                    raise RuntimeError(
+                        f"`{name}{jax.tree_util.keystr(path)}`: found an array that is differentiated, but of "
+                        f"{wrapper.__name__}() under filter_custom_vjp only `{first}` can be; pack both into one tuple"
+                    )
+        return primals[0], tangents[0]
+
+    same.defjvp(refuse, symbolic_zeros=True)
+    return same(others)

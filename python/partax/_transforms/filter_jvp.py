@@ -1,0 +1,107 @@
+"""filter_jvp: derivatives along tangents."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from partax._partition.filters import is_array, is_inexact_array_like
+from partax._partition.partition import combine, partition
+from partax._transforms.arguments import names_of_arguments
+from partax._transforms.on_arrays import Rest
+from partax._transforms.tangents import tangent_leaves, value_text
+from partax._transforms.wrapper import check_callable
+
+_R = TypeVar("_R")
+
+
+def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
+    """The result of a function and its derivative along tangents: `jax.jvp` for any trees.
+
+    Args:
+      fun: a function of any trees, with any result. Further arguments by name are passed to it, and have no tangent.
+      primals: its arguments by position.
+      tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is no floating or
+        complex array or number, for one that is to stay, or for a whole part of the tree.
+
+    Returns:
+      `(result, tangent)`. The tangent is a tree like the result, with None for what does not depend on a primal that
+      has a tangent.
+
+    Raises:
+      ValueError: `tangents` are not like `primals`; the message has the path.
+      TypeError: `fun` is not callable, or a tangent has another dtype than its primal, or stands for what has none.
+    """
+    check_callable(fun, "filter_jvp")
+    for given in (primals, tangents):
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(f"filter_jvp: found a `{type(given).__name__}`, expected tuples of primals and tangents")
+    if len(primals) != len(tangents):
+        raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
+    leaves, structure = jax.tree.flatten(list(primals))
+    directions: list[Any] = []
+    for name, primal, tangent in zip(names_of_arguments(fun, len(primals)), primals, tangents, strict=True):
+        directions += tangent_leaves(tangent, primal, name, "tangent", _check)
+    moved = [i for i, tangent in enumerate(directions) if tangent is not None]
+
+    def on_moved(*values: Any) -> Any:
+        arguments = list(leaves)
+        for i, value in zip(moved, values, strict=True):
+            arguments[i] = value
+        out, out_structure = jax.tree.flatten(fun(*jax.tree.unflatten(structure, arguments), **kwargs))
+        depends = _with_tangent(values, out)
+        own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
+        others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
+        arrays, static = partition(others, is_array)
+        return own, (arrays, Rest((static, depends, out_structure)))
+
+    if not moved:
+        out = fun(*primals, **kwargs)
+        return out, jax.tree.map(lambda _: None, out)
+    values, slopes, (arrays, rest) = jax.jvp(
+        on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
+    )
+    static, depends, out_structure = rest.value
+    others = combine(arrays, static)
+    own, along = iter(values), iter(slopes)
+    out = [next(own) if depend else other for depend, other in zip(depends, others, strict=True)]
+    tangent = [next(along) if depend else None for depend in depends]
+    return jax.tree.unflatten(out_structure, out), jax.tree.unflatten(out_structure, tangent)
+
+
+def _check(path: str, primal: Any, tangent: Any) -> None:
+    """Raises where a primal cannot have this tangent."""
+    zero = jnp.result_type(tangent) == jax.dtypes.float0
+    if not zero and not (is_inexact_array_like(primal) or hasattr(primal, "__jax_array__")):
+        raise TypeError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
+    if jnp.shape(primal) != jnp.shape(tangent):
+        raise ValueError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
+    if not zero and jnp.result_type(primal) != jnp.result_type(tangent):
+        raise TypeError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
+
+
+def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
+    """Which leaves of a result have a tangent with respect to these inputs, under their derivative.
+
+    The rule of a custom derivative is told so. The inputs are there so that it is of theirs first, and not of one
+    around it.
+    """
+    at = [i for i, leaf in enumerate(leaves) if is_inexact_array_like(leaf)]
+    told: list[list[bool]] = []
+
+    @jax.custom_jvp
+    def ask(*values: Any) -> Any:
+        return values
+
+    def rule(values: Any, tangents: Any) -> Any:
+        told.append([not isinstance(tangent, SymbolicZero) for tangent in tangents])
+        return values, values  # not used by anyone
+
+    ask.defjvp(rule, symbolic_zeros=True)
+    ask(*inputs, *(leaves[i] for i in at))
+    has_tangent = [False] * len(leaves)
+    for i, has in zip(at, told[0][len(inputs) :], strict=True):
+        has_tangent[i] = has
+    return has_tangent

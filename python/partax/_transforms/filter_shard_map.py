@@ -1,0 +1,138 @@
+"""filter_shard_map: one program on each device, on its part of the arrays."""
+
+import enum
+import functools
+from collections.abc import Callable, Hashable
+from collections.abc import Set as AbstractSet
+from typing import Any, ParamSpec, TypeVar, overload
+
+import jax
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+
+from partax import _core
+from partax._partition.filters import is_array
+from partax._transforms.arguments import read_arguments
+from partax._transforms.on_arrays import joined, split
+from partax._transforms.wrapper import Transformed, check_callable
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _AsPlaced(enum.Enum):
+    """The arguments are divided as their arrays are."""
+
+    AS_PLACED = enum.auto()
+
+
+class _ShardMap(Transformed[_P, _R]):
+    """What `filter_shard_map` returns."""
+
+    _name = "filter_shard_map"
+    _is_called_as_wrapped = True
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        mesh, in_specs, out_specs, options = self._options
+        as_placed = in_specs is _AsPlaced.AS_PLACED
+        given = read_arguments(
+            self.__wrapped__,
+            args,
+            kwargs,
+            prefix=None if as_placed else in_specs,
+            default=None,
+            is_entry=_is_spec,
+            option="in_specs",
+        )
+        places = [i for i, leaf in enumerate(given.leaves) if is_array(leaf)]
+        specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
+
+        def run(arrays: list[Any]) -> Any:
+            leaves = list(given.leaves)
+            for i, array in zip(places, arrays, strict=True):
+                leaves[i] = array
+            positional, named = given.with_leaves(leaves)
+            out = self.__wrapped__(*positional, **named)
+            _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
+            return split(out)
+
+        everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
+        mapped = jax.shard_map(run, mesh=mesh, **specs, out_specs=(everywhere, PartitionSpec()), **dict(options))
+        return joined(mapped([given.leaves[i] for i in places]))
+
+
+def _is_spec(node: Any) -> bool:
+    return node is None or isinstance(node, PartitionSpec)
+
+
+def _spec_of(entry: Any) -> Any:
+    if not _is_spec(entry):
+        raise TypeError(
+            f"filter_shard_map: found {entry!r} in the specs, expected a `jax.sharding.PartitionSpec`, or None for "
+            "what each device has whole"
+        )
+    return PartitionSpec() if entry is None else entry
+
+
+@overload
+def filter_shard_map(
+    fun: Callable[_P, _R],
+    *,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = ...,
+    out_specs: Any,
+    axis_names: AbstractSet[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Transformed[_P, _R]: ...
+@overload
+def filter_shard_map(
+    fun: None = None,
+    *,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = ...,
+    out_specs: Any,
+    axis_names: AbstractSet[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+def filter_shard_map(
+    fun: Callable[..., Any] | None = None,
+    *,
+    mesh: Mesh | AbstractMesh | None = None,
+    in_specs: Any = _AsPlaced.AS_PLACED,
+    out_specs: Any,
+    axis_names: AbstractSet[Hashable] = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """`jax.shard_map` for any trees: each device runs `fun` on its part of the arrays, everything else is passed on.
+
+    Args:
+      fun: a function of any trees, with any result. Arrays that it holds itself, as a module does, each device has
+        whole.
+      mesh: the devices; None: those of `jax.set_mesh`.
+      in_specs: how the arrays of the arguments are divided: one `jax.sharding.PartitionSpec` for all arguments; a tuple
+        of them, or of trees of them that are prefixes of the arguments, one for each argument by position; or a
+        dictionary from names of arguments to such. None, and what says nothing of an argument: each device has all of
+        it. Not given: as the arrays are, over axes that are `Explicit`.
+      out_specs: how those of the result are: a prefix of it likewise.
+      axis_names: as of `jax.shard_map`.
+      check_vma: as of `jax.shard_map`.
+
+    Returns:
+      A function of the same arguments, by position or by name. A leaf of the result that is no array comes back as the
+      function returned it. Without `fun`, a decorator.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: a spec is none.
+      ValueError: when called: specs do not fit the arguments or the result; the message has the path.
+    """
+    if fun is None:
+        return functools.partial(
+            filter_shard_map,
+            mesh=mesh,
+            in_specs=in_specs,
+            out_specs=out_specs,
+            axis_names=axis_names,
+            check_vma=check_vma,
+        )
+    check_callable(fun, "filter_shard_map")
+    options = (("axis_names", frozenset(axis_names)), ("check_vma", check_vma))
+    return _ShardMap(fun, mesh, in_specs, out_specs, options)

@@ -1,0 +1,273 @@
+"""filter_vmap: one program for many values along an axis."""
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+
+import jax
+import jax.numpy as jnp
+
+from partax import _core
+from partax._partition.filters import is_array
+from partax._transforms.arguments import Arguments, read_arguments
+from partax._transforms.on_arrays import Rest
+from partax._transforms.wrapper import Transformed, check_callable
+from partax._tree.array_text import array_text
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@dataclasses.dataclass(frozen=True)
+class if_array:
+    """As an axis: this one for arrays, and none for everything else.
+
+    Attributes:
+      axis: the index of the axis.
+    """
+
+    axis: int
+
+    def __call__(self, leaf: Any) -> int | None:
+        """The axis of a leaf."""
+        return self.axis if is_array(leaf) else None
+
+
+if_array.__module__ = "partax"  # where users find it, and pickles too
+
+
+class _Vmap(Transformed[_P, _R]):
+    """What `filter_vmap` returns."""
+
+    _name = "filter_vmap"
+    _is_called_as_wrapped = True
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        in_axes, out_axes, axis_size, options = self._options
+        given = read_arguments(
+            self.__wrapped__,
+            args,
+            kwargs,
+            prefix=in_axes,
+            default=if_array(0),
+            is_entry=_is_none,
+            option="in_axes",
+        )
+        pairs = zip(given.leaves, given.entries, strict=True)
+        axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
+        mapped = [i for i, axis in enumerate(axes) if axis is not None]
+        has_axis = bool(mapped) or axis_size is not None
+        _check_sizes(given, axes, axis_size)
+
+        def on_one(arrays: list[Any]) -> Any:
+            leaves = list(given.leaves)
+            for i, array in zip(mapped, arrays, strict=True):
+                leaves[i] = array
+            positional, named = given.with_leaves(leaves)
+            return _split(self.__wrapped__(*positional, **named), out_axes)
+
+        values = [given.leaves[i] for i in mapped]
+        if not has_axis:
+            stacked, kept, result = on_one(values)
+            if stacked:
+                raise ValueError(
+                    f"{self.__name__}() under filter_vmap has no argument with an axis, so the size of its result is "
+                    "not known; give `axis_size`, or out_axes=None"
+                )
+            return result.value.joined(stacked, kept)
+        run = jax.vmap(
+            on_one,
+            in_axes=([axes[i] for i in mapped],),
+            out_axes=(0, None, None),
+            axis_size=axis_size,
+            **dict(options),
+        )
+        try:
+            stacked, kept, result = run(values)
+        except ValueError as error:
+            found = re.match(r"at vmap out_axes\[1\](\S*), got axis spec None", str(error))
+            if found is None:
+                raise
+            raise ValueError(
+                f"`the result{found[1]}`: found an array that differs along the axis, but out_axes has None for it; "
+                "give it an axis"
+            ) from error
+        return result.value.joined(stacked, kept)
+
+
+class _Result(NamedTuple):
+    """What is known of a result when the function was run: its leaves that are no arrays, and where arrays go.
+
+    Attributes:
+      structure: of the result.
+      leaves: of it, with None for arrays.
+      axes: for each leaf, where the axis goes, or None where there is none.
+      is_kept: for each leaf, whether it is an array without the axis.
+    """
+
+    structure: Any
+    leaves: list[Any]
+    axes: list[int | None]
+    is_kept: list[bool]
+
+    def joined(self, stacked: list[Any], kept: Any) -> Any:
+        """The result, of arrays with the axis as their first, and of those without it."""
+        stacked_arrays, kept_arrays = iter(stacked), iter(jax.tree.leaves(kept))
+        leaves = list(self.leaves)
+        for i, axis in enumerate(self.axes):
+            if axis is not None:
+                array = next(stacked_arrays)
+                leaves[i] = jnp.moveaxis(array, 0, axis) if axis else jnp.asarray(array)
+            elif self.is_kept[i]:
+                leaves[i] = next(kept_arrays)
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def _split(out: Any, out_axes: Any) -> tuple[list[Any], Any, Rest]:
+    """The arrays of a result that get the axis, the others as a tree like it, and the rest."""
+    leaves, structure = jax.tree.flatten(out)
+    pairs = _core.broadcast_prefix(out_axes, out, _is_none, "out_axes", "the result")
+
+    def path(i: int) -> str:
+        return f"the result{jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(out)[i][0])}"
+
+    axes = [
+        _axis_of(i, leaf, entry, "out_axes", path)
+        for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True))
+    ]
+    for i, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+        ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
+        if axis is not None and not -ndim <= axis < ndim:
+            raise ValueError(
+                f"`{path(i)}`: found the axis {axis} in out_axes, expected one from {-ndim} to {ndim - 1}, since it is "
+                f"{_text(leaf)} before the axis is put in"
+            )
+    is_kept = [axis is None and is_array(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
+    stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
+    kept = jax.tree.unflatten(structure, [leaf if keep else None for leaf, keep in zip(leaves, is_kept, strict=True)])
+    rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
+    return stacked, kept, Rest(_Result(structure, rest, axes, is_kept))
+
+
+def _is_none(node: Any) -> bool:
+    return node is None
+
+
+def _text(leaf: Any) -> str:
+    return array_text(leaf) if is_array(leaf) else f"a `{type(leaf).__name__}`"
+
+
+def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int], str]) -> int | None:
+    axis = entry(leaf) if callable(entry) else entry
+    if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
+        return axis
+    what = "an axis" if axis is entry else "a function that returned"
+    raise ValueError(
+        f"`{path(index)}`: found {what} `{axis!r}` in {option}, expected None, an int, or a function (leaf) -> None or "
+        "int"
+    )
+
+
+def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None) -> None:
+    """Raises a ValueError where the arguments do not agree about the size of the axis."""
+    first = None if axis_size is None else ("axis_size", axis_size)
+    for i, axis in enumerate(axes):
+        if axis is None:
+            continue
+        leaf = given.leaves[i]
+        shape = jnp.shape(leaf) if is_array(leaf) else ()
+        if not -len(shape) <= axis < len(shape):
+            raise ValueError(
+                f"`{given.path(i)}`: found {_text(leaf)}, expected an array that has an axis {axis}, as in_axes says; "
+                "None in in_axes passes it on as it is"
+            )
+        size = shape[axis]
+        if first is None:
+            first = (f"{given.path(i)} has size {size} along axis {axis}", size)
+        elif first[1] != size:
+            before = f"axis_size is {axis_size}" if axis_size is not None else first[0]
+            raise ValueError(
+                f"found axes of different sizes, expected one: {before}, {given.path(i)} has {size} along axis {axis}"
+            )
+
+
+@overload
+def filter_vmap(
+    fun: Callable[_P, _R],
+    *,
+    in_axes: Any = ...,
+    out_axes: Any = ...,
+    axis_name: Hashable = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Hashable = None,
+) -> Transformed[_P, _R]: ...
+@overload
+def filter_vmap(
+    fun: None = None,
+    *,
+    in_axes: Any = ...,
+    out_axes: Any = ...,
+    axis_name: Hashable = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Hashable = None,
+) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+def filter_vmap(
+    fun: Callable[..., Any] | None = None,
+    *,
+    in_axes: Any = if_array(0),
+    out_axes: Any = if_array(0),
+    axis_name: Hashable = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Hashable = None,
+    **options: Any,
+) -> Any:
+    """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
+
+    An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None` such as `if_array(0)`. Where it
+    stands for a part of a tree, it is for all leaves of that part.
+
+    Args:
+      fun: a function of any trees. Arrays that it holds itself, as a module does, have no axis.
+      in_axes: one axis for all arguments; a tuple of axes, or of trees of axes that are prefixes of the arguments, one
+        for each argument by position; or a dictionary from names of arguments to such, where what it does not name has
+        `if_array(0)`, and the names of `*args` and `**kwargs` stand for all in them. With a tuple, arguments that can
+        only be given by name have `if_array(0)`.
+      out_axes: where the axis goes in the result: an axis, or a tree of axes that is a prefix of the result.
+      axis_name: a name of the axis, for `jax.lax.psum` and the like.
+      axis_size: how long the axis is, where no argument has it.
+      spmd_axis_name: as of `jax.vmap`.
+
+    Returns:
+      A function of the same arguments, by position or by name. A leaf of the result that is no array comes back as the
+      function returned it. Without `fun`, a decorator.
+
+    Raises:
+      TypeError: `fun` cannot be called, or an option is unknown.
+      ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
+        of the axis; the message has the path.
+    """
+    for name in options:
+        if name not in _options_of_jax():
+            raise TypeError(f"filter_vmap: got an unexpected keyword argument {name!r}")
+    if fun is None:
+        return functools.partial(
+            filter_vmap,
+            in_axes=in_axes,
+            out_axes=out_axes,
+            axis_name=axis_name,
+            axis_size=axis_size,
+            spmd_axis_name=spmd_axis_name,
+            **options,
+        )
+    check_callable(fun, "filter_vmap")
+    options |= {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
+    given = {name: value for name, value in options.items() if value is not None}
+    return _Vmap(fun, in_axes, out_axes, axis_size, tuple(sorted(given.items())))
+
+
+@functools.cache
+def _options_of_jax() -> frozenset[str]:
+    return frozenset(inspect.signature(jax.vmap).parameters) - {"fun", "in_axes", "out_axes"}

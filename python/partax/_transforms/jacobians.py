@@ -1,0 +1,254 @@
+"""filter_jacfwd, filter_jacrev and filter_hessian: derivatives of each number by each number."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+
+import jax
+
+from partax._partition.filters import FilterSpec, is_array, is_inexact_array_like
+from partax._partition.partition import combine, partition
+from partax._transforms.filter_grad import inexact_arrays, value_and_aux
+from partax._transforms.on_arrays import Rest
+from partax._transforms.wrapper import Transformed, check_callable
+
+_A = TypeVar("_A")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+class _Jacobian(Transformed[_P, _R]):
+    """What the functions of this file return."""
+
+    _of_jax: Callable[..., Any]
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not args:
+            raise TypeError(
+                f"found no argument by position in a call of {self.__name__}(). Functions wrapped with {self._name} "
+                "need one: the first is differentiated"
+            )
+        return self._derivative(*args, **kwargs)
+
+    def _derivative(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
+        has_aux, wrt, holomorphic = self._options
+        differentiable, fixed = partition(first, inexact_arrays(wrt))
+
+        def on_arrays(part: Any) -> Any:
+            out = self.__wrapped__(combine(part, fixed), *rest, **kwargs)
+            value, aux = value_and_aux(out, self.__name__) if has_aux else (out, None)
+            arrays, _ = partition(value, is_inexact_array_like)
+            aux_arrays, static = partition(aux, is_array)
+            return arrays, (aux_arrays, Rest(static))
+
+        jacobian, (arrays, static) = type(self)._of_jax(on_arrays, has_aux=True, holomorphic=holomorphic)(
+            differentiable
+        )
+        return (jacobian, combine(arrays, static.value)) if has_aux else jacobian
+
+
+class _Forward(_Jacobian[_P, _R]):
+    _name = "filter_jacfwd"
+    _of_jax = staticmethod(jax.jacfwd)
+
+
+class _Reverse(_Jacobian[_P, _R]):
+    _name = "filter_jacrev"
+    _of_jax = staticmethod(jax.jacrev)
+
+
+class _Hessian(_Jacobian[_P, _R]):
+    _name = "filter_hessian"
+
+    def _derivative(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
+        inner: Any = _Reverse(self.__wrapped__, *self._options)
+        return _Forward(inner, *self._options)(first, *rest, **kwargs)
+
+
+def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, holomorphic: bool) -> Any:
+    if fun is None:
+        return functools.partial(_make, cls, has_aux=has_aux, wrt=wrt, holomorphic=holomorphic)
+    check_callable(fun, cls._name)
+    return cls(fun, has_aux, wrt, holomorphic)
+
+
+@overload
+def filter_jacfwd(
+    fun: Callable[Concatenate[_T, _P], object],
+    has_aux: Literal[False] = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Transformed[Concatenate[_T, _P], Any]: ...
+@overload
+def filter_jacfwd(
+    fun: None = None,
+    has_aux: Literal[False] = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
+@overload
+def filter_jacfwd(
+    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
+@overload
+def filter_jacfwd(
+    fun: None = None,
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]]: ...
+def filter_jacfwd(
+    fun: Callable[..., Any] | None = None,
+    has_aux: bool = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Any:
+    """The Jacobian by the inexact arrays of the first argument, for any trees, column by column as `jax.jacfwd`.
+
+    Args:
+      fun: a function of one or more arguments, with any result.
+      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
+      wrt: as of `filter_grad`.
+      holomorphic: as of `jax.grad`.
+
+    Returns:
+      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
+      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      tree like the first argument, with None for what is not differentiated. Without `fun`, a decorator.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
+        though `has_aux` says so.
+      ValueError: when called, `wrt` is no filter.
+    """
+    return _make(_Forward, fun, has_aux, wrt, holomorphic)
+
+
+@overload
+def filter_jacrev(
+    fun: Callable[Concatenate[_T, _P], object],
+    has_aux: Literal[False] = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Transformed[Concatenate[_T, _P], Any]: ...
+@overload
+def filter_jacrev(
+    fun: None = None,
+    has_aux: Literal[False] = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
+@overload
+def filter_jacrev(
+    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
+@overload
+def filter_jacrev(
+    fun: None = None,
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]]: ...
+def filter_jacrev(
+    fun: Callable[..., Any] | None = None,
+    has_aux: bool = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Any:
+    """The Jacobian by the inexact arrays of the first argument, for any trees, row by row as `jax.jacrev`.
+
+    Args:
+      fun: a function of one or more arguments, with any result.
+      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
+      wrt: as of `filter_grad`.
+      holomorphic: as of `jax.grad`.
+
+    Returns:
+      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
+      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      tree like the first argument, with None for what is not differentiated. Without `fun`, a decorator.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
+        though `has_aux` says so.
+      ValueError: when called, `wrt` is no filter.
+    """
+    return _make(_Reverse, fun, has_aux, wrt, holomorphic)
+
+
+@overload
+def filter_hessian(
+    fun: Callable[Concatenate[_T, _P], object],
+    has_aux: Literal[False] = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Transformed[Concatenate[_T, _P], Any]: ...
+@overload
+def filter_hessian(
+    fun: None = None,
+    has_aux: Literal[False] = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
+@overload
+def filter_hessian(
+    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
+@overload
+def filter_hessian(
+    fun: None = None,
+    *,
+    has_aux: Literal[True],
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]]: ...
+def filter_hessian(
+    fun: Callable[..., Any] | None = None,
+    has_aux: bool = False,
+    *,
+    wrt: FilterSpec = None,
+    holomorphic: bool = False,
+) -> Any:
+    """The second derivatives by the inexact arrays of the first argument, for any trees.
+
+    Args:
+      fun: a function of one or more arguments, with any result.
+      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
+      wrt: as of `filter_grad`.
+      holomorphic: as of `jax.grad`.
+
+    Returns:
+      A function of the same arguments that returns the Hessian, or `(hessian, aux)`. The Hessian is a tree like the
+      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
+      tree like the first argument of trees like it, with None for what is not differentiated. Without `fun`, a
+      decorator.
+
+    Raises:
+      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
+        though `has_aux` says so.
+      ValueError: when called, `wrt` is no filter.
+    """
+    return _make(_Hessian, fun, has_aux, wrt, holomorphic)

@@ -1,0 +1,84 @@
+"""A call as a function of its arrays alone, which is what jax can take."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from partax import _core
+from partax._partition.filters import FilterSpec, is_array
+from partax._partition.partition import combine, partition
+
+
+@jax.tree_util.register_pytree_node_class
+class Rest:
+    """What of a value is no array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[()], "Rest"]:
+        return (), self
+
+    @classmethod
+    def tree_unflatten(cls, aux: "Rest", children: Any) -> "Rest":
+        return aux
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rest):
+            return NotImplemented
+        if self.value is other.value:
+            return True
+        leaves, structure = jax.tree.flatten(self.value)
+        others, structure_of_others = jax.tree.flatten(other.value)
+        return structure == structure_of_others and all(map(_same, leaves, others))
+
+    def __hash__(self) -> int:
+        return hash(Rest)  # few are ever compared
+
+
+def _same(leaf: Any, other: Any) -> bool:
+    try:
+        return leaf is other or _core.static_equal(leaf, other)
+    except TypeError:  # one of them cannot be compared
+        return False
+
+
+# The arrays of a result, and the rest of it.
+Split = tuple[Any, Rest]
+
+
+def on_arrays(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], taken: FilterSpec = is_array
+) -> tuple[Callable[[Any], Split], Any]:
+    """A call as a function of its arrays.
+
+    Args:
+      fun: what is called; its own arrays are those of the call too.
+      args: the positional arguments.
+      kwargs: the named arguments.
+      taken: the filter of what becomes an argument.
+
+    Returns:
+      The function, which returns a `Split`, and its argument.
+    """
+    arrays, static = partition((fun, args, kwargs), taken)
+
+    def run(arrays: Any) -> Split:
+        function, positional, named = combine(arrays, static)
+        return split(function(*positional, **named))
+
+    return run, arrays
+
+
+def split(value: Any, taken: FilterSpec = is_array) -> Split:
+    """The arrays of a value, and the rest of it."""
+    arrays, static = partition(value, taken)
+    return arrays, Rest(static)
+
+
+def joined(result: Split) -> Any:
+    """What was split."""
+    return combine(result[0], result[1].value)

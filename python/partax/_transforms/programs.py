@@ -1,0 +1,195 @@
+"""filter_eval_shape, filter_make_jaxpr and filter_closure_convert: what a call computes, without computing it."""
+
+import types
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import jax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from partax._partition.filters import any_of, is_array
+from partax._partition.partition import combine, partition
+from partax._transforms.on_arrays import Rest, joined, on_arrays, split
+from partax._transforms.tangents import structs_of
+from partax._transforms.wrapper import Transformed, check_callable
+from partax._tree.array_text import array_text
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_described = any_of(is_array, jax.ShapeDtypeStruct)
+
+
+def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
+    """What a call would return, with a `jax.ShapeDtypeStruct` for each array: `jax.eval_shape` for any trees.
+
+    Args:
+      fun: a function of any trees, with any result. Further arguments by name are passed to it.
+      *args: its arguments; a `jax.ShapeDtypeStruct` stands for an array.
+
+    Returns:
+      The result. What is no array is as the function returned it.
+
+    Raises:
+      TypeError: `fun` is not callable.
+    """
+    check_callable(fun, "filter_eval_shape")
+    run, arrays = on_arrays(fun, args, kwargs, _described)
+    return joined(jax.eval_shape(run, arrays))
+
+
+class _MakeJaxpr(Transformed[_P, _R]):
+    """What `filter_make_jaxpr` returns."""
+
+    _name = "filter_make_jaxpr"
+    _is_called_as_wrapped = True
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arrays, static = partition((args, kwargs), _described)
+
+        def run(arrays: Any) -> Any:
+            positional, named = combine(arrays, static)
+            return split(self.__wrapped__(*positional, **named))
+
+        jaxpr, (structs, rest) = jax.make_jaxpr(run, return_shape=True)(arrays)
+        return jaxpr, structs, rest.value
+
+
+def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
+    """The program of a call: `jax.make_jaxpr` for any trees.
+
+    Args:
+      fun: a function of any trees, with any result. Arrays that it holds itself are constants of the program.
+
+    Returns:
+      A function of the same arguments, where a `jax.ShapeDtypeStruct` may stand for an array. It returns
+      `(jaxpr, structs, static)`: the program, whose arguments and results are the arrays in the order of the trees; the
+      result with a `jax.ShapeDtypeStruct` for each array and None for all else; and with None for each array.
+
+    Raises:
+      TypeError: `fun` is not callable.
+    """
+    check_callable(fun, "filter_make_jaxpr")
+    return _MakeJaxpr(fun)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class ClosureConverted(Generic[_P, _R]):
+    """What `filter_closure_convert` returns: a pytree of the arrays that the function has closed over."""
+
+    def __init__(self, program: Any, consts: Any, known: Rest) -> None:
+        self._program = program
+        self.consts = consts
+        self._known = known  # its name; the arguments that it was made for; structs and the rest of the result
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        key = jax.tree_util.GetAttrKey
+        return ((key("jaxpr"), self._program), (key("consts"), self.consts)), self._known
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> "ClosureConverted[..., Any]":
+        program, consts = children
+        return cls(program, consts, aux)
+
+    @property
+    def __name__(self) -> str:
+        return self._known.value[0]
+
+    @property
+    def in_struct(self) -> Any:
+        """`(args, kwargs)` that it was made for, with a `jax.ShapeDtypeStruct` for each array."""
+        return combine(*self._known.value[1])
+
+    @property
+    def out_struct(self) -> Any:
+        """The result, with a `jax.ShapeDtypeStruct` for each array."""
+        return combine(*self._known.value[2])
+
+    def __repr__(self) -> str:
+        return f"<partax.filter_closure_convert of {self.__name__}>"
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        arrays, static = partition((args, kwargs), is_array)
+        _check_arguments(self.__name__, self._known.value[1], (structs_of(arrays), static))
+        return self._run(arrays, args, kwargs)
+
+    def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        structs, static = self._known.value[2]
+        out = jaxpr_as_fun(ClosedJaxpr(self._program, self.consts))(*jax.tree.leaves(arrays))
+        return combine(jax.tree.unflatten(jax.tree.structure(structs), out), static)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class _TrivialClosureConvert(ClosureConverted[_P, _R]):
+    """The same of a function that can hold no arrays, and is called as it is. Equinox's has this name too."""
+
+    @property
+    def out_struct(self) -> Any:
+        args, kwargs = self.in_struct
+        return filter_eval_shape(self._program, *args, **kwargs)
+
+    def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._program(*args, **kwargs)
+
+
+def _check_arguments(name: str, expected: tuple[Any, Any], found: tuple[Any, Any]) -> None:
+    """Raises a ValueError where arguments are not those that a function was converted for."""
+    if Rest(found[1]) != Rest(expected[1]) or jax.tree.structure(found[0]) != jax.tree.structure(expected[0]):
+        raise ValueError(
+            f"{name}() was converted by filter_closure_convert for other arguments: found {_text(found)}, expected "
+            f"{_text(expected)}"
+        )
+    wanted = jax.tree.leaves(expected[0])
+    for (path, struct), other in zip(jax.tree_util.tree_leaves_with_path(found[0]), wanted, strict=True):
+        if (struct.shape, struct.dtype) != (other.shape, other.dtype):
+            place = ("args" if path[0].idx == 0 else "kwargs") + jax.tree_util.keystr(path[1:])
+            raise ValueError(
+                f"`{place}`: found {array_text(struct)}, expected {array_text(other)}, which {name}() was converted "
+                "for by filter_closure_convert"
+            )
+
+
+def _text(arguments: tuple[Any, Any]) -> str:
+    args, kwargs = jax.tree.map(
+        lambda leaf: _Shown(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, combine(*arguments)
+    )
+    return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"
+
+
+class _Shown(str):
+    """A text that is its own `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def filter_closure_convert(fun: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
+    """A function with all arrays that it has closed over as its leaves: `jax.closure_convert` for any trees.
+
+    With it, a function that holds values under a transformation can cross a boundary, such as that of a custom
+    derivative.
+
+    Args:
+      fun: a function of any trees, with any result. Further arguments by name are passed to it.
+      *args: arguments like those that it will be called with; a `jax.ShapeDtypeStruct` stands for an array. It is
+        traced for them, not run.
+
+    Returns:
+      A function that is called with such arguments, and is a pytree of the arrays, `consts`. It has `in_struct` and
+      `out_struct`, with a `jax.ShapeDtypeStruct` for each array.
+
+    Raises:
+      TypeError: `fun` is not callable.
+      ValueError: when called: the arguments are others; the message has the path.
+    """
+    check_callable(fun, "filter_closure_convert")
+    arrays, static = partition((args, kwargs), _described)
+    known = (structs_of(arrays), static)
+    name = getattr(fun, "__name__", type(fun).__name__)
+    if isinstance(fun, types.FunctionType) and not (fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__):
+        return _TrivialClosureConvert(fun, [], Rest((name, known, None)))
+    make: Any = filter_make_jaxpr(fun)  # pyright: ignore[reportArgumentType] - it may be a function
+    jaxpr, structs, rest = make(*args, **kwargs)
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, (structs, rest))))

@@ -1,0 +1,84 @@
+"""Trees of tangents beside the trees that they belong to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from partax import _core
+from partax._tree.array_text import array_text
+
+
+def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callable[[str, Any, Any], None]) -> list[Any]:
+    """The tangent of each leaf of a tree, or None.
+
+    Args:
+      tangents: a tree like `tree`, with None for what has no tangent: a leaf, or a whole part.
+      tree: whose leaves they are for.
+      name: of `tree`.
+      what: the name of a tangent.
+      check: is called with the path, the leaf and its tangent, and raises where they do not fit.
+
+    Returns:
+      One for each leaf of `tree`.
+
+    Raises:
+      ValueError: `tangents` is not like `tree`.
+    """
+    pairs = _core.broadcast_prefix(tangents, tree, _is_none, f"its {what}", name)
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    known = set(paths)
+    for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
+        if path not in known:
+            place = name + jax.tree_util.keystr(path)
+            raise ValueError(f"`{place}`: found a {what} where no leaf can have one, expected None")
+    for path, (leaf, tangent) in zip(paths, pairs, strict=True):
+        if tangent is not None:
+            check(name + jax.tree_util.keystr(path), leaf, tangent)
+    return [tangent for _, tangent in pairs]
+
+
+def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
+    """Tangents for all leaves: zeros where there is None.
+
+    Args:
+      tangents: a tree like `structs`, with None for zeros.
+      structs: a tree of `jax.ShapeDtypeStruct`s.
+      name: of the tree that `structs` describes.
+      what: the name of a tangent.
+
+    Returns:
+      A tree of the structure of `structs`.
+
+    Raises:
+      ValueError: a tangent does not fit; the message has the path.
+    """
+
+    def check(path: str, struct: Any, tangent: Any) -> None:
+        if jnp.shape(tangent) != struct.shape or jnp.result_type(tangent) != struct.dtype:
+            raise ValueError(f"`{path}`: found the {what} {value_text(tangent)}, expected {array_text(struct)}")
+
+    given = tangent_leaves(tangents, structs, name, what, check)
+    leaves, structure = jax.tree.flatten(structs)
+    return jax.tree.unflatten(
+        structure,
+        [
+            jnp.zeros(struct.shape, struct.dtype) if tangent is None else tangent
+            for struct, tangent in zip(leaves, given, strict=True)
+        ],
+    )
+
+
+def structs_of(arrays: Any) -> Any:
+    """A tree of arrays as their shapes and dtypes."""
+    return jax.tree.map(lambda array: jax.ShapeDtypeStruct(jnp.shape(array), jnp.result_type(array)), arrays)
+
+
+def value_text(value: Any) -> str:
+    """A leaf in words: the dtype and shape of an array, else the type."""
+    return array_text(value) if hasattr(value, "dtype") else f"a `{type(value).__name__}`"
+
+
+def _is_none(node: Any) -> bool:
+    return node is None

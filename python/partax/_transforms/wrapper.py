@@ -1,0 +1,94 @@
+"""What the wrappers of all transformations have in common."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+import jax
+
+from partax import _core
+from partax._jit.filter_jit import pickled_name
+
+_P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
+_R_co = TypeVar("_R_co", covariant=True)
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+
+
+class Transformed(Generic[_P, _R_co]):
+    """A callable under a transformation: a pytree of the callable, with the options as its static part.
+
+    A subclass names the transformation and runs the calls.
+    """
+
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[..., Any]
+    _name: ClassVar[str]  # of the transformation
+    _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made, _without_keys)
+
+    def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
+        self._options = options
+        functools.update_wrapper(self, fun, updated=())
+
+    @classmethod
+    def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
+        leaves, structure = options.value
+        return cls(*children, *jax.tree.unflatten(structure, leaves))
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
+        return self._call(args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__qualname__") and "__wrapped__" in self.__dict__:
+            return getattr(type(self.__wrapped__), name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<partax.{self._name} of {self.__qualname__}>"
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None, /) -> Self: ...
+    @overload
+    def __get__(
+        self: "Transformed[Concatenate[_S, _Q], _T]", instance: _S, owner: type[Any] | None = None, /
+    ) -> Callable[_Q, _T]: ...
+    def __get__(self, instance: Any, owner: Any = None, /) -> Any:
+        return self if instance is None else jax.tree_util.Partial(self, instance)
+
+    def __reduce__(self) -> Any:
+        name = pickled_name(self, sys._getframe(1).f_globals)
+        return (type(self), (*_parts(self), *self._options)) if name is None else name
+
+
+def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
+    return (wrapper.__wrapped__, *(getattr(wrapper, name) for name in wrapper._children))
+
+
+def _options(wrapper: Transformed[..., Any]) -> "_core.Static[tuple[Any, Any]]":
+    """The options as one value with a hash, whatever nodes the trees among them have."""
+    leaves, structure = jax.tree.flatten(wrapper._options)
+    return _core.Static((tuple(leaves), structure))
+
+
+def _with_keys(wrapper: Transformed[..., Any]) -> Any:
+    keys = map(jax.tree_util.GetAttrKey, ("__wrapped__", *wrapper._children))
+    return tuple(zip(keys, _parts(wrapper), strict=True)), _options(wrapper)
+
+
+def _without_keys(wrapper: Transformed[..., Any]) -> Any:
+    return _parts(wrapper), _options(wrapper)
+
+
+def check_callable(fun: Any, name: str) -> None:
+    """Raises a TypeError for what cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"{name}: found a `{type(fun).__name__}`, expected a callable")

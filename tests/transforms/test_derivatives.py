@@ -1,0 +1,219 @@
+"""Guards the promise that filter_jvp, filter_vjp, filter_linearize and the Jacobians differentiate the inexact arrays
+of any trees as Equinox's and jax's do, give None for all else, and name the path of a tangent that does not fit."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax import filter_hessian, filter_jacfwd, filter_jacrev, filter_jvp, filter_linearize, filter_vjp
+from transformed import arrays_of, assert_close_trees
+from trees import Bag, Layer, Pair, array, assert_close, assert_same, make_model
+
+X = array(3, start=1)
+LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
+
+
+def mixed(x: Any, layer: Any, n: Any = 2) -> Any:
+    """Arrays that depend on both, on one, and on none; ints; what is no array."""
+    out = layer(x)
+    return {
+        "out": out * n,
+        "x": [x, x > 1],
+        "argmax": jnp.argmax(x),
+        "ones": jnp.ones(2),
+        "n": n,
+        "name": "s",
+        "none": None,
+    }
+
+
+TANGENTS: dict[str, tuple[Any, Any]] = {
+    "both": (X, arrays_of(LAYER)),
+    "x": (X, jax.tree.map(lambda _: None, LAYER)),
+    "the layer": (None, arrays_of(LAYER)),
+    "a part of it": (None, eqx.tree_at(lambda t: t.bias, arrays_of(LAYER), None)),
+    "nothing": (None, jax.tree.map(lambda _: None, LAYER)),
+}
+
+
+@pytest.mark.parametrize("name", TANGENTS)
+@pytest.mark.parametrize("wrap", [lambda f: f, partax.filter_jit, partax.filter_vmap], ids=["bare", "jit", "vmap"])
+def test_jvp_equals_equinox(name: str, wrap: Callable[[Any], Any]) -> None:
+    if wrap is partax.filter_vmap:
+        run = lambda x: filter_jvp(mixed, (x, LAYER), TANGENTS[name], n=3)
+        theirs = lambda x: eqx.filter_jvp(mixed, (x, LAYER), TANGENTS[name], n=3)
+        x = array(2, 3)
+        assert_close_trees(wrap(run)(x), eqx.filter_vmap(theirs)(x))
+        return
+    actual = filter_jvp(wrap(mixed), (X, LAYER), TANGENTS[name], n=3)
+    expected = eqx.filter_jvp(mixed, (X, LAYER), TANGENTS[name], n=3)
+    if wrap is partax.filter_jit and TANGENTS[name][0] is not None:
+        assert actual[1]["x"][0] is not None
+    assert_close_trees(actual, expected)
+
+
+def test_jvp_of_numbers_and_within_another() -> None:
+    assert_close_trees(
+        filter_jvp(lambda x, y: (x * y, y), (2.0, 3.0), (1.0, None)), ((jnp.float32(6), 3.0), (jnp.float32(3), None))
+    )
+
+    def second(x: Any, y: Any) -> Any:
+        def first(z: Any) -> Any:
+            return {"both": z**3 * y, "outer": y * 2, "none": 1}
+
+        return filter_jvp(first, (x,), (1.0,))
+
+    out, along = filter_jvp(second, (2.0, 5.0), (1.0, 1.0))
+    assert_close_trees(out[1], {"both": jnp.float32(60), "outer": None, "none": None})
+    assert_close_trees(along[1], {"both": jnp.float32(60 + 12), "outer": None, "none": None})
+    assert_close(along[0]["outer"], jnp.float32(2))
+
+
+def test_tangents_may_be_none_for_a_whole_part() -> None:
+    out = filter_jvp(mixed, (X, LAYER), (X, None))
+    assert_close_trees(out, eqx.filter_jvp(mixed, (X, LAYER), TANGENTS["x"]))
+
+
+WRONG_TANGENTS: dict[str, tuple[Any, Any, str]] = {
+    "too few": (ValueError, (X,), "found 1 tangents and 2 primals"),
+    "shape": (ValueError, (array(2), None), r"`x`: found the tangent float32\[2\], expected one like float32\[3\]"),
+    "dtype": (TypeError, (X.astype(jnp.bfloat16), None), r"`x`: found the tangent bfloat16\[3\]"),
+    "structure": (ValueError, (None, [X]), "`layer`: found a"),
+    "below a leaf": (ValueError, ({"a": X}, None), "`x`: found"),
+    "over a part": (ValueError, (None, X), "`layer`: found a tangent where no leaf can have one"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TANGENTS)
+def test_wrong_tangents_name_the_path(name: str) -> None:
+    kind, tangents, message = WRONG_TANGENTS[name]
+    with pytest.raises(kind, match=message):
+        filter_jvp(mixed, (X, LAYER), tangents)
+    theirs = (*tangents[:1], *(jax.tree.map(lambda _: None, LAYER) if t is None else t for t in tangents[1:]))
+    with pytest.raises(kind):
+        eqx.filter_jvp(mixed, (X, LAYER), theirs)
+
+
+def test_a_tangent_of_what_has_none_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"`x\['n'\]`: found a tangent for a `int`, which can have none"):
+        filter_jvp(lambda x: x["a"], ({"a": X, "n": 1},), ({"a": X, "n": 1.0},))
+
+
+def test_vjp_equals_equinox() -> None:
+    out, pull = filter_vjp(mixed, X, LAYER)
+    expected, their_pull = eqx.filter_vjp(mixed, X, LAYER)
+    assert_close_trees(out, expected)
+    cotangent = arrays_of(out)
+    assert_close_trees(pull(cotangent), their_pull(cotangent))
+    assert_close_trees(jax.jit(lambda p, c: p(c))(pull, cotangent), their_pull(cotangent))
+    out, pull, aux = filter_vjp(lambda x: (x * 2, {"s": "s", "x": x, "n": (1, x > 1)}), X, has_aux=True)
+    assert_close_trees((out, pull(X), aux), (X * 2, (X * 2,), {"s": "s", "x": X, "n": (1, X > 1)}))
+
+
+def test_vjp_takes_none_as_zeros_and_names_the_path() -> None:
+    _, pull = filter_vjp(mixed, X, LAYER)
+    cotangent = {**arrays_of(mixed(X, LAYER)), "ones": None}
+    zeros = {**cotangent, "ones": jnp.zeros(2)}
+    assert_close_trees(pull(cotangent), pull(zeros))
+    for wrong, message in (
+        ({**zeros, "ones": X}, r"`the result\['ones'\]`: found the cotangent float32\[3\], expected float32\[2\]"),
+        ({**zeros, "n": X}, r"`the result\['n'\]`: found a cotangent where no leaf can have one"),
+        ({"ones": X}, "`the result`: found a `dict`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pull(wrong)
+        with pytest.raises(ValueError):
+            eqx.filter_vjp(mixed, X, LAYER)[1](wrong)
+
+
+def test_linearize_equals_jvp() -> None:
+    out, push = filter_linearize(mixed, X, LAYER)
+    tangents = (X, arrays_of(LAYER))
+    expected, along = filter_jvp(mixed, (X, LAYER), tangents)
+    assert_close_trees(out, expected)
+    assert_close_trees(push(*tangents), {**along, "ones": jnp.zeros(2)})
+    assert_close_trees(push(X, None)["out"], filter_jvp(mixed, (X, LAYER), (X, None))[1]["out"])
+    *_, aux = filter_linearize(lambda x: (x, "aux"), X, has_aux=True)
+    assert aux == "aux"
+    with pytest.raises(ValueError, match=r"`layer\.bias`: found the tangent float32\[3\], expected float32\[2\]"):
+        push(X, eqx.tree_at(lambda t: t.bias, arrays_of(LAYER), X))
+    with pytest.raises(ValueError, match=r"found 1 tangents, expected one for each argument \(x, layer\)"):
+        push(X)
+
+
+@pytest.mark.parametrize("transform", [filter_vjp, filter_linearize])
+def test_wrt_takes_some_of_the_arguments(transform: Any) -> None:
+    def f(x: Any, layer: Any) -> Any:
+        return layer(x)
+
+    _, linear = transform(f, X, LAYER, wrt=(False, partax.by_path("**/bias")))
+    if transform is filter_vjp:
+        x, layer = linear(jnp.ones(2))
+        assert (x, layer.weight) == (None, None)
+        assert_close(layer.bias, eqx.filter_vjp(f, X, LAYER)[1](jnp.ones(2))[1].bias)
+    else:
+        along = linear(None, eqx.tree_at(lambda t: t.weight, arrays_of(LAYER), None))
+        assert_close(
+            along, filter_jvp(f, (X, LAYER), (None, eqx.tree_at(lambda t: t.weight, arrays_of(LAYER), None)))[1]
+        )
+
+
+PAIRS = [(filter_jacfwd, eqx.filter_jacfwd), (filter_jacrev, eqx.filter_jacrev), (filter_hessian, eqx.filter_hessian)]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_jacobians_equal_equinox(ours: Any, theirs: Any) -> None:
+    def f(tree: Any, y: Any, *, n: int) -> Any:
+        return [jnp.sin(tree["x"]) * y * tree["w"][0], jnp.sum(tree["x"] ** n)]
+
+    tree = {"x": X, "w": (jnp.float32(2), "s", 3, None)}
+    assert_close_trees(ours(f)(tree, X, n=3), theirs(f)(tree, X, n=3))
+    with_aux = lambda tree, y, *, n: (f(tree, y, n=n), {"aux": tree["x"] * 2})
+    assert_close_trees(ours(with_aux, True)(tree, X, n=3), theirs(with_aux, True)(tree, X, n=3))
+    jitted = partax.filter_jit(ours(f, wrt=partax.by_path("x")))(tree, X, n=2)
+    expected = theirs(lambda x: f({**tree, "x": x}, X, n=2))(X)
+    assert_close_trees([t["x"]["x"] if ours is filter_hessian else t["x"] for t in jitted], expected)
+    assert jitted[0]["w"][0] is None
+    with pytest.raises(TypeError, match="found no argument by position"):
+        ours(f)(tree=tree, y=X, n=2)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_jacobians_of_results_that_hold_anything(ours: Any, theirs: Any) -> None:
+    def f(model: Any, x: Any) -> Any:
+        return {"y": model(x), "n": 1, "ints": jnp.arange(2), "s": "s", "layer": Bag(None, len)}
+
+    model = make_model(1)
+    out = ours(has_aux=True)(lambda model, x: (f(model, x), Pair("s", x)))
+    jacobian, aux = out(model, X)
+    assert_close_trees(jacobian.pop("y"), theirs(lambda m: m(X))(model))
+    assert jax.tree.leaves(jacobian) == []
+    assert_same(aux, Pair("s", X))
+
+
+@pytest.mark.parametrize("transform", [filter_jacfwd, filter_jacrev, filter_hessian])
+def test_jacobians_are_pytrees_with_names(transform: Any) -> None:
+    wrapped = transform(LAYER)
+    name = transform.__name__
+    assert repr(wrapped) == f"<partax.{name} of Layer>"
+    again = pickle.loads(pickle.dumps(transform(mixed)))
+    assert_close_trees(again(X, LAYER)["x"], transform(mixed)(X, LAYER)["x"])
+    same = copy.copy(jax.tree.map(lambda leaf: leaf, wrapped))
+    assert type(same) is type(wrapped) and jax.tree.structure(same) == jax.tree.structure(wrapped)
+    assert np.array_equal(same(X), wrapped(X))
+
+
+def test_what_cannot_be_called_is_a_type_error() -> None:
+    for fun, args in ((filter_jvp, ((), ())), (filter_vjp, ()), (filter_linearize, ()), (filter_jacfwd, ())):
+        with pytest.raises(TypeError, match="found a `int`, expected a callable"):
+            fun(3, *args)

@@ -1,0 +1,149 @@
+"""Guards the promise that filter_checkpoint, filter_eval_shape, filter_make_jaxpr and filter_closure_convert take and
+return any trees as Equinox's do, and that the names and policies of a checkpoint say what is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.ad_checkpoint import checkpoint_name
+
+import partax
+from partax import filter_checkpoint, filter_closure_convert, filter_eval_shape, filter_make_jaxpr
+from transformed import assert_close_trees
+from trees import Layer, array, assert_same
+
+X = array(3, start=1)
+LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
+
+
+def mixed(layer: Any, x: Any, n: Any = 2, *, flag: Any = None) -> Any:
+    return {"out": layer(x) * n, "s": ("s", flag, n), "n": 1, "ints": jnp.argmax(x)}
+
+
+def test_checkpoint_equals_equinox() -> None:
+    for args, kwargs in (((LAYER, X), {}), ((LAYER, X, 3), {"flag": len}), ((LAYER, X, jnp.float32(2)), {"flag": X})):
+        assert_close_trees(filter_checkpoint(mixed)(*args, **kwargs), eqx.filter_checkpoint(mixed)(*args, **kwargs))
+    assert_close_trees(filter_checkpoint(LAYER)(X), LAYER(X))
+    loss = lambda f: lambda layer: jnp.sum(f(layer, X)["out"])
+    assert_close_trees(partax.filter_grad(loss(filter_checkpoint(mixed)))(LAYER), eqx.filter_grad(loss(mixed))(LAYER))
+
+
+def kept(fun: Any) -> str:
+    """What jax says a gradient keeps of a function."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        jax.ad_checkpoint.print_saved_residuals(fun, X)
+    return out.getvalue()
+
+
+def test_policies_and_names_say_what_is_kept() -> None:
+    def f(x: Any) -> Any:
+        return jnp.sum(jnp.sin(checkpoint_name(jnp.sin(checkpoint_name(jnp.sin(x), "first")), "second")))
+
+    nothing = kept(filter_checkpoint(f))
+    assert "first" not in nothing and "second" not in nothing
+    assert "second" in kept(filter_checkpoint(f, names=("second",)))
+    assert "first" not in kept(filter_checkpoint(names=["second"])(f))
+    everything = kept(filter_checkpoint(f, policy="everything_saveable"))
+    assert everything.count("\n") > nothing.count("\n")
+    assert kept(filter_checkpoint(f, policy=jax.checkpoint_policies.everything_saveable)) == everything
+    with pytest.raises(ValueError, match=r"found the policy 'all', expected one of .*dots_saveable"):
+        filter_checkpoint(f, policy="all")
+    with pytest.raises(ValueError, match="found a policy and names"):
+        filter_checkpoint(f, policy="dots_saveable", names=("a",))
+    with pytest.raises(TypeError, match="expected a sequence of names"):
+        filter_checkpoint(f, names="first")
+
+
+def test_eval_shape_equals_equinox() -> None:
+    struct = jax.ShapeDtypeStruct((3,), jnp.float32)
+    for args in ((LAYER, X), (LAYER, struct, 3), (jax.tree.map(lambda x: x, LAYER), X, jnp.float32(2))):
+        actual = filter_eval_shape(mixed, *args, flag="f")
+        assert actual == eqx.filter_eval_shape(mixed, *args, flag="f")
+    assert filter_eval_shape(LAYER, struct) == jax.ShapeDtypeStruct((2,), jnp.float32)
+    model = filter_eval_shape(eqx.nn.Linear, 2, 3, key=jax.random.key(0))
+    assert model.weight == jax.ShapeDtypeStruct((3, 2), jnp.float32) and model.use_bias is True
+
+
+def test_make_jaxpr_equals_equinox() -> None:
+    struct = jax.ShapeDtypeStruct((3,), jnp.float32)
+    jaxpr, structs, static = filter_make_jaxpr(mixed)(LAYER, struct, 3, flag="f")
+    theirs = eqx.filter_make_jaxpr(mixed)(LAYER, struct, 3, flag="f")
+    assert str(jaxpr) == str(theirs[0])
+    assert (structs, static) == theirs[1:]
+    assert static == {"out": None, "s": ("s", "f", 3), "n": 1, "ints": None}
+
+
+def converted(convert: Any) -> Any:
+    """The gradient through a function that has closed over what is being differentiated, and what that function is."""
+
+    def loss(w: Any) -> Any:
+        f = convert(lambda x, n: {"y": jnp.sum(w * x) * n, "s": "s"}, X, 2)
+        assert [c is w for c in f.consts] == [True]
+        assert f.in_struct == ((jax.ShapeDtypeStruct((3,), jnp.float32), 2), {})
+        assert f.out_struct == {"y": jax.ShapeDtypeStruct((), jnp.float32), "s": "s"}
+        return filter_checkpoint(lambda f, x: f(x, 2)["y"])(f, X)
+
+    return jax.grad(loss)(X)
+
+
+def test_closure_convert_equals_equinox() -> None:
+    assert_close_trees(converted(filter_closure_convert), converted(eqx.filter_closure_convert))
+    plain = filter_closure_convert(mixed, LAYER, jax.ShapeDtypeStruct((3,), jnp.float32), flag="f")
+    assert_close_trees(plain(LAYER, X, flag="f"), mixed(LAYER, X, flag="f"))
+    assert plain.out_struct == filter_eval_shape(mixed, LAYER, X, flag="f")
+    module = filter_closure_convert(LAYER, X)
+    assert_close_trees(module(X), LAYER(X))
+    doubled = jax.tree.map(lambda leaf: leaf * 2 if eqx.is_array(leaf) else leaf, module)
+    assert_same(doubled.consts, [leaf * 2 for leaf in module.consts])
+    assert_close_trees(partax.filter_jit(lambda f, x: f(x))(module, X), LAYER(X))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        (
+            (LAYER, array(2), 2),
+            {},
+            r"`args\[1\]`: found float32\[2\], expected float32\[3\], which mixed",
+        ),
+        ((LAYER, X, 3), {}, r"for other arguments: found \(Layer\(.*, 3\), expected \(Layer\(.*, 2\)"),
+        ((LAYER, X, 2), {"flag": 1}, "for other arguments"),
+        ((LAYER, 1.0, 2), {}, "for other arguments"),
+    ],
+)
+def test_closure_convert_refuses_other_arguments(args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        filter_closure_convert(mixed, LAYER, X, 2)(*args, **kwargs)
+    with pytest.raises(ValueError):
+        eqx.filter_closure_convert(mixed, LAYER, X, 2)(*args, **kwargs)
+
+
+def test_they_are_pytrees_with_names() -> None:
+    for wrapped, text in (
+        (filter_checkpoint(mixed, names=["a"]), "<partax.filter_checkpoint of mixed>"),
+        (filter_make_jaxpr(mixed), "<partax.filter_make_jaxpr of mixed>"),
+    ):
+        assert repr(wrapped) == text and wrapped.__wrapped__ is mixed
+        again = pickle.loads(pickle.dumps(wrapped))
+        assert jax.tree.structure(again) == jax.tree.structure(wrapped)
+    assert repr(filter_closure_convert(LAYER, X)) == "<partax.filter_closure_convert of Layer>"
+
+
+class Scaled(eqx.Module):
+    by: jax.Array
+
+    @filter_checkpoint
+    def __call__(self, x: jax.Array, *, n: int) -> jax.Array:
+        return self.by * x * n
+
+
+def test_as_a_method() -> None:
+    assert_close_trees(Scaled(X)(X, n=2), X * X * 2)
+    assert_close_trees(partax.filter_grad(lambda m: jnp.sum(m(X, n=2)))(Scaled(X)), Scaled(X * 2))

@@ -1,0 +1,230 @@
+"""Guards the promise that filter_custom_jvp and filter_custom_vjp give their rules what Equinox's give, for any trees,
+under every other transformation, and that what cannot be differentiated is named by its path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from transformed import assert_close_trees
+from trees import Layer, array
+
+X = array(3, start=1)
+LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
+
+
+WRAPS = pytest.mark.parametrize("wrap", [lambda f: f, partax.filter_jit, partax.filter_checkpoint])
+
+
+def power(custom_jvp: Any, seen: list[Any]) -> Any:
+    @custom_jvp
+    def f(x: Any, tree: Any, *, name: Any = None) -> Any:
+        return [x ** tree["n"] * tree["w"], jnp.argmax(x)]
+
+    def rule(primals: Any, tangents: Any, *, name: Any = None) -> Any:
+        seen.append((jax.tree.map(lambda _: True, tangents), name))
+        (x, tree), (dx, dtree) = primals, tangents
+        out = f(x, tree, name=name)
+        slope = jnp.zeros_like(out[0])
+        if dx is not None:
+            slope += 10 * dx * tree["w"]  # not the true one
+        if dtree["w"] is not None:
+            slope += dtree["w"]
+        return out, [slope, None]
+
+    f.def_jvp(rule)
+    return f
+
+
+@WRAPS
+def test_custom_jvp_equals_equinox(wrap: Any) -> None:
+    tree = {"w": jnp.float32(2), "n": 3, "s": "s", "i": jnp.arange(2)}
+
+    def results(custom: Any, jvp: Any, grad: Any) -> Any:
+        seen: list[Any] = []
+        f = power(custom, seen)
+        return (
+            f(X, tree, name="n"),
+            jvp(wrap(lambda x: f(x, tree, name="n")[0]), (X,), (X,)),
+            grad(wrap(lambda t: jnp.sum(f(X, t)[0])))(tree),
+            grad(wrap(lambda both: jnp.sum(f(*both)[0])))((X, tree)),
+            jax.vmap(lambda x: f(x, tree)[0])(array(2, 3)),
+            seen,
+        )
+
+    ours = results(partax.filter_custom_jvp, partax.filter_jvp, partax.filter_grad)
+    assert_close_trees(ours, results(eqx.filter_custom_jvp, eqx.filter_jvp, eqx.filter_grad))
+
+
+def test_custom_jvp_returns_any_tree() -> None:
+    @partax.filter_custom_jvp
+    def f(layer: Any, x: Any) -> Any:
+        return {"y": layer(x), "s": "s", "layer": layer}
+
+    @f.def_jvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        out, along = partax.filter_jvp(f.__wrapped__, primals, tangents)
+        return out, {**along, "y": None if along["y"] is None else along["y"] * 2}
+
+    out, along = partax.filter_jvp(f, (LAYER, X), (None, X))
+    expected = partax.filter_jvp(f.__wrapped__, (LAYER, X), (None, X))
+    assert_close_trees(out, expected[0])
+    assert_close_trees(along["y"], expected[1]["y"] * 2)
+    assert out["s"] == "s" and callable(rule)
+
+
+def test_custom_jvp_errors() -> None:
+    f = partax.filter_custom_jvp(lambda x, *, y: x * y)
+    with pytest.raises(AttributeError, match="has no rule; give one by def_jvp"):
+        f(X, y=X)
+    f.def_jvp(lambda primals, tangents, *, y: (primals[0] * y, X[:2]))
+    with pytest.raises(ValueError, match=r"`y\['a'\]\[0\]`: found an argument by name that is differentiated"):
+        jax.grad(lambda y: jnp.sum(g(X, y={"a": [y]})))(X)
+    with pytest.raises(ValueError, match=r"`the result`: found the tangent float32\[2\], expected one like"):
+        jax.grad(lambda x: jnp.sum(f(x, y=X)))(X)
+    with pytest.raises(NotImplementedError):
+        f.defjvps(None)
+
+
+g = partax.filter_custom_jvp(lambda x, *, y: x * y["a"][0])
+g.def_jvp(lambda primals, tangents, *, y: (primals[0] * y["a"][0], tangents[0]))
+
+
+def layered(custom_vjp: Any, seen: list[Any]) -> Any:
+    @custom_vjp
+    def f(tree: Any, x: Any, *, n: Any = 1) -> Any:
+        return {"y": tree["layer"](x) * n, "z": tree["w"] * 2, "s": "s", "i": jnp.argmax(x)}
+
+    def forward(perturbed: Any, tree: Any, x: Any, *, n: Any = 1) -> Any:
+        seen.append(perturbed)
+        return f(tree, x, n=n), (tree["w"] * 3, "residual", n)
+
+    def backward(residuals: Any, cotangent: Any, perturbed: Any, tree: Any, x: Any, *, n: Any = 1) -> Any:
+        seen.append((jax.tree.map(lambda _: True, cotangent), perturbed, residuals[1:]))
+        gradient = jax.tree.map(lambda leaf: leaf * residuals[0], eqx.filter(tree, eqx.is_inexact_array))
+        return {**gradient, "w": None} if cotangent["z"] is None else gradient
+
+    f.def_fwd(forward)
+    f.def_bwd(backward)
+    return f
+
+
+@WRAPS
+def test_custom_vjp_equals_equinox(wrap: Any) -> None:
+    tree = {"layer": LAYER, "w": jnp.float32(2), "i": jnp.arange(2), "s": "s"}
+
+    def results(custom: Any, grad: Any) -> Any:
+        seen: list[Any] = []
+        f = layered(custom, seen)
+        return (
+            f(tree, X),
+            grad(wrap(lambda t: jnp.sum(f(t, X, n=2)["y"])))(tree),
+            grad(wrap(lambda t: jnp.sum(f(t, X)["y"]) + f(t, X)["z"]))(tree),
+            grad(wrap(lambda w: jnp.sum(f({**tree, "w": w}, X)["y"])))(tree["w"]),
+            jax.vmap(lambda w: f({**tree, "w": w}, X)["z"])(X),
+            [] if wrap is partax.filter_checkpoint else seen,  # how often rules are run is jax's business
+        )
+
+    assert_close_trees(
+        results(partax.filter_custom_vjp, partax.filter_grad), results(eqx.filter_custom_vjp, eqx.filter_grad)
+    )
+
+
+def test_only_the_first_argument_of_custom_vjp_is_differentiated() -> None:
+    f = layered(partax.filter_custom_vjp, [])
+    tree = {"layer": LAYER, "w": jnp.float32(2)}
+    with pytest.raises(RuntimeError, match=r"`x`: found an array that is differentiated, but of f\(\) .* only `tree`"):
+        jax.grad(lambda x: jnp.sum(f(tree, x)["y"]))(X)
+    with pytest.raises(RuntimeError, match=r"`n`: found an array that is differentiated"):
+        jax.grad(lambda n: jnp.sum(f(tree, X, n=n)["y"]))(2.0)
+    with pytest.raises(RuntimeError):
+        jax.grad(lambda x: jnp.sum(layered(eqx.filter_custom_vjp, [])(tree, x)["y"]))(X)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        (
+            lambda t: {"a": X[:2], "n": None},
+            r"`tree\['a'\]`: found the cotangent float32\[2\], expected one like",
+        ),
+        (lambda t: {"a": X}, r"`tree`: found a `dict` with the keys \['a', 'n'\]"),
+        (lambda t: X, "`tree`: found a cotangent where no leaf can have one"),
+    ],
+)
+def test_a_wrong_cotangent_names_the_path(gradient: Any, message: str) -> None:
+    def run(custom: Any) -> Any:
+        f = custom(lambda tree: tree["a"] * tree["n"])
+        f.def_fwd(lambda perturbed, tree: (tree["a"] * tree["n"], None))
+        f.def_bwd(lambda residuals, cotangent, perturbed, tree: gradient(tree))
+        return jax.grad(lambda a: jnp.sum(f({"a": a, "n": 2})))(X)
+
+    with pytest.raises(RuntimeError, match=message):
+        run(partax.filter_custom_vjp)
+    with pytest.raises((RuntimeError, ValueError)):
+        run(eqx.filter_custom_vjp)
+
+
+def test_a_cotangent_of_what_can_have_none_is_left_out() -> None:
+    f = partax.filter_custom_vjp(lambda tree: tree["a"] * tree["n"])
+    f.def_fwd(lambda perturbed, tree: (f(tree), None))
+    f.def_bwd(lambda residuals, cotangent, perturbed, tree: {"a": cotangent, "n": 3.0})
+    assert_close_trees(partax.filter_grad(lambda t: jnp.sum(f(t)))({"a": X, "n": 2}), {"a": jnp.ones(3), "n": None})
+
+
+def test_a_rule_is_missing() -> None:
+    f = partax.filter_custom_vjp(lambda x: x)
+    for missing in ("def_fwd", "def_bwd"):
+        with pytest.raises(RuntimeError, match=f"no rule by {missing}"):
+            f(X)
+        getattr(f, missing)(lambda *args: None)
+    with pytest.raises(TypeError, match="found no argument by position"):
+        f(x=X)
+
+
+def test_the_deprecated_forms_get_zeros() -> None:
+    f = partax.filter_custom_vjp(lambda t: (t["a"] * 2, t["b"]))
+    with pytest.warns(DeprecationWarning, match="use def_fwd"):
+        f.defvjp(lambda t: (f(t), "r"), lambda r, ct, t: {"a": ct[0] * 5, "b": ct[1], "s": None})
+    gradient = partax.filter_grad(lambda t: jnp.sum(f(t)[0]))({"a": X, "b": X, "s": "s"})
+    assert_close_trees(gradient, {"a": jnp.full(3, 5.0), "b": jnp.zeros(3), "s": None})
+    h = partax.filter_custom_jvp(lambda x, y: x * y)
+    with pytest.warns(DeprecationWarning, match="use def_jvp"):
+        h.defjvp(lambda primals, tangents: (h(*primals), tangents[0] * 7 + tangents[1]))
+    assert_close_trees(partax.filter_jvp(h, (X, X), (X, None))[1], X * 7)
+
+
+def test_they_are_pytrees_of_the_function_and_its_rules() -> None:
+    f = layered(partax.filter_custom_vjp, [])
+    assert repr(f) == "<partax.filter_custom_vjp of layered.<locals>.f>"
+    again = jax.tree.map(lambda leaf: leaf, f)
+    tree = {"layer": LAYER, "w": jnp.float32(2)}
+    loss = lambda f, t: jnp.sum(f(t, X)["y"])
+    gradient = partax.filter_grad(lambda t: loss(f, t))(tree)
+    assert_close_trees(partax.filter_grad(lambda t: loss(again, t))(tree), gradient)
+    assert_close_trees(partax.filter_jit(lambda f, t: partax.filter_grad(lambda t: loss(f, t))(t))(f, tree), gradient)
+
+
+class Doubled(eqx.Module):
+    by: jax.Array
+
+    @partax.filter_custom_vjp
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.by * x
+
+    @__call__.def_fwd
+    def forward(perturbed: Any, self: Any, x: Any) -> Any:
+        return self.by * x, None
+
+    @__call__.def_bwd
+    def backward(residuals: Any, cotangent: Any, perturbed: Any, self: Any, x: Any) -> Any:
+        return Doubled(cotangent * x * 2)
+
+
+def test_as_a_method() -> None:
+    assert_close_trees(partax.filter_grad(lambda m: jnp.sum(m(X)))(Doubled(X)), Doubled(X * 2))

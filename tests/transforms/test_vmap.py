@@ -1,0 +1,194 @@
+"""Guards the promise that filter_vmap gives arrays an axis as Equinox's does, by prefixes and by names of arguments,
+passes everything else through, and names the path of what does not fit."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax import filter_vmap, if_array
+from trees import Bag, Cell, Layer, Pair, array, assert_same, make_model
+
+X = array(3, 2)
+LAYERS = Layer(array(3, 2, 2), array(3, 2))
+
+
+def mixed(x: Any, y: Any = 1.5) -> Any:
+    return {"sum": x + y, "text": "s", "pair": Pair(x * 2, (y, None)), "cell": Cell(x, mode="m"), "ones": jnp.ones(2)}
+
+
+CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {
+    "default": (mixed, {}, (X, array(3))),
+    "static argument": (mixed, {}, (X, 2.5)),
+    "default of an argument": (mixed, {}, (X,)),
+    "numpy": (mixed, {}, (np.ones((3, 2), np.float32),)),
+    "one axis for all": (lambda x, y: x @ y, {"in_axes": 1}, (array(2, 3), array(2, 3))),
+    "a tuple": (mixed, {"in_axes": (1, None)}, (X, array(3))),
+    "negative": (mixed, {"in_axes": (-1,), "out_axes": if_array(-1)}, (X,)),
+    "a prefix": (lambda t: t[0] + t[1]["a"], {"in_axes": ((0, {"a": None}),)}, ((array(3), {"a": array(2)}),)),
+    "a function": (lambda t: t[0], {"in_axes": (lambda leaf: 1 if eqx.is_array(leaf) else None,)}, ((X, "s"),)),
+    "by name": (mixed, {"in_axes": {"y": None}}, (X, array(2))),
+    "by name, the last": (lambda x, y: x + y, {"in_axes": {"y": 1, "x": 0}}, (array(3, 2), array(2, 3))),
+    "module": (lambda layer, x: layer(x), {}, (LAYERS, X)),
+    "module without axis": (lambda layer, x: layer(x), {"in_axes": (None, 0)}, (make_model().layers[0], array(4, 3))),
+    "modules come out": (lambda w: Layer(w, None), {}, (array(3, 2, 2),)),
+    "out axes": (
+        mixed,
+        {"out_axes": {**dict.fromkeys(("sum", "pair", "cell"), if_array(1)), "text": None, "ones": None}},
+        (X,),
+    ),
+    "number with an axis": (lambda x: (x, 2.0), {"out_axes": (0, 0)}, (X,)),
+    "all axes None": (lambda x: ("s", 1), {"in_axes": None, "out_axes": None}, (X,)),
+    "axis_size alone": (lambda x: x, {"in_axes": None, "axis_size": 4}, (array(2),)),
+    "axis_name": (lambda x: x - jax.lax.pmean(x, "i"), {"axis_name": "i"}, (X,)),
+    "keys": (lambda key: (key, jax.random.normal(key)), {"out_axes": -1}, (jax.random.split(jax.random.key(0), 3),)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_equinox(name: str) -> None:
+    fun, options, args = CASES[name]
+    theirs = {key: jax.tree.map(_theirs, value) for key, value in options.items()}
+    assert_same(filter_vmap(fun, **options)(*args), eqx.filter_vmap(fun, **theirs)(*args))
+
+
+def _theirs(axis: Any) -> Any:
+    return eqx.if_array(axis.axis) if isinstance(axis, if_array) else axis
+
+
+WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...], str]] = {
+    "sizes": (
+        lambda model, xs: xs,
+        {},
+        (make_model(), array(4)),
+        r"model\.layers\[0\]\.weight has size 3 along axis 0, xs has 4 along axis 0",
+    ),
+    "axis_size": (lambda x: x, {"axis_size": 2}, (X,), "axis_size is 2, x has 3 along axis 0"),
+    "no axis": (
+        lambda x, *more: x,
+        {},
+        (X, X, array()),
+        r"`more\[1\]`: found float32\[\], expected an array that has an",
+    ),
+    "no array": (lambda x, y: x, {"in_axes": 0}, (X, {"a": 1.0}), r"`y\['a'\]`: found a `float`, expected an array"),
+    "no axis at all": (lambda x: x, {"in_axes": None}, (X,), "give `axis_size`, or out_axes=None"),
+    "it differs": (
+        lambda x: {"a": [x]},
+        {"out_axes": None},
+        (X,),
+        r"`the result\['a'\]\[0\]`: found an array that differs",
+    ),
+    "out of range": (lambda x: Bag(x), {"out_axes": 2}, (X,), r"`the result.*`: found the axis 2 in out_axes"),
+    "no prefix": (lambda x: x, {"in_axes": ({"a": 0},)}, ({"b": X},), r"`x`: found a `dict` with the keys \['b'\]"),
+    "no prefix of the result": (lambda x: {"a": x}, {"out_axes": (0,)}, (X,), "`the result`: found a `dict`"),
+    "number of entries": (
+        lambda x, y: x,
+        {"in_axes": (0,)},
+        (X, X),
+        r"found 1 entries, expected one for each of the 2",
+    ),
+    "no such argument": (lambda x: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* has \(x\)"),
+    "not passed": (lambda x, y=1: x, {"in_axes": {"y": 0}}, (X,), r"in_axes: found 'y', .* has \(x\)"),
+    "no axis, a string": (lambda x: x, {"in_axes": "s"}, (X,), r"`x`: found an axis `'s'` in in_axes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
+    fun, options, args, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        filter_vmap(fun, **options)(*args)
+    with pytest.raises(ValueError):
+        eqx.filter_vmap(fun, **options)(*args)
+
+
+def test_arguments_by_name_have_the_axis_that_they_have_by_position() -> None:
+    def f(x: Any, y: Any, *, z: Any = 0) -> Any:
+        return x + y + z
+
+    expected = jax.vmap(f, in_axes=(0, None))(X, array(2))
+    for in_axes in ((0, None), {"y": None}):
+        mapped = filter_vmap(f, in_axes=in_axes)
+        assert_same(mapped(X, y=array(2)), expected)
+        assert_same(mapped(y=array(2), x=X, z=jnp.ones(3)), expected + 1)
+        assert_same(partax.filter_jit(mapped)(X, y=array(2)), expected)
+    assert_same(filter_vmap(f, in_axes={"z": None})(X, X, z=array(2)), 2 * X + array(2))
+
+
+def test_names_of_variable_arguments_stand_for_all_in_them() -> None:
+    def f(x: Any, *rest: Any, **named: Any) -> Any:
+        return x, rest, named
+
+    out_axes = (0, (None, 0), {"a": None, "b": 0})
+    mapped = filter_vmap(f, in_axes={"rest": None, "named": None, "b": 0}, out_axes=(0, None, {"a": None, "b": 0}))
+    assert_same(mapped(X, 1, array(2), a=array(5), b=X), (X, (1, array(2)), {"a": array(5), "b": X}))
+    assert_same(
+        filter_vmap(f, in_axes=(0, None, 0), out_axes=out_axes)(X, 1, X, a="s", b=X), (X, (1, X), {"a": "s", "b": X})
+    )
+
+
+def test_what_has_no_axis_is_the_same_object() -> None:
+    marker, y = object(), array(2)
+    x, out, same = filter_vmap(lambda x, y, m: (x, y, m), in_axes=(0, None, None), out_axes=(0, None, None))(
+        X, y, marker
+    )
+    assert_same(x, X)
+    assert_same(out, y)
+    assert same is marker
+
+
+def test_a_module_under_it_is_not_mapped_but_as_an_argument_it_is() -> None:
+    layer = make_model().layers[0]
+    mapped = filter_vmap(layer)
+    assert_same(mapped(array(4, 3)), jax.vmap(layer)(array(4, 3)))
+    doubled = jax.tree.map(lambda leaf: leaf * 2 if eqx.is_array(leaf) else leaf, mapped)
+    assert_same(
+        doubled(array(4, 3)), jax.vmap(jax.tree.map(lambda x: x * 2 if eqx.is_array(x) else x, layer))(array(4, 3))
+    )
+    gradient = partax.filter_grad(lambda f, x: jnp.sum(f(x)))(mapped, array(4, 3))
+    assert_same(gradient.__wrapped__, partax.filter_grad(lambda f, x: jnp.sum(jax.vmap(f)(x)))(layer, array(4, 3)))
+
+
+class Scaled(eqx.Module):
+    by: jax.Array
+
+    @filter_vmap(in_axes=(None, 0))
+    def each(self, x: jax.Array) -> jax.Array:
+        """Scales one."""
+        return self.by * jnp.sum(x)
+
+
+def test_as_a_method_and_its_names() -> None:
+    assert_same(Scaled(array(2)).each(X), jax.vmap(lambda x: array(2) * jnp.sum(x))(X))
+    assert repr(Scaled.each) == "<partax.filter_vmap of Scaled.each>"
+    assert (Scaled.each.__name__, Scaled.each.__doc__) == ("each", "Scales one.")
+    assert pickle.loads(pickle.dumps(Scaled.each)) is Scaled.each
+    again = pickle.loads(pickle.dumps(filter_vmap(mixed, in_axes={"y": None})))
+    assert_same(again(X, array(2)), filter_vmap(mixed, in_axes={"y": None})(X, array(2)))
+
+
+def test_wrappers_made_anew_share_a_trace(traces: Any) -> None:
+    def body(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return x * 2
+
+    for _ in range(2):
+        partax.filter_jit(filter_vmap(body, in_axes=(lambda leaf: 0,), out_axes=if_array(0)))(X)
+    assert traces.count == 1
+    partax.filter_jit(filter_vmap(body, in_axes=1))(X)
+    assert traces.count == 2
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(TypeError, match="filter_vmap: found a `int`, expected a callable"):
+        filter_vmap(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
+        filter_vmap(mixed, axes=3)  # type: ignore[call-overload]
