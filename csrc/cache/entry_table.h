@@ -56,7 +56,7 @@ struct Entry {
   std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
-  bool waits = false;                     // a call waits for its result: some trace may raise an error of Equinox's
+  bool waits = false;                   // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.
   std::unordered_map<PyObject*, Ref> owners;

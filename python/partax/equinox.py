@@ -20,18 +20,33 @@ try:
 except ImportError as _error:
     raise ImportError("partax.equinox needs equinox: install the extra `partax[equinox]`", name="equinox") from _error
 
-import partax as _partax
 from partax._equinox.accelerate import Accelerated, accelerate
 from partax._equinox.names import OURS as _OURS
 
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
+
     from partax import apply_updates as apply_updates
     from partax import combine as combine
     from partax import filter as filter
+    from partax import filter_checkpoint as filter_checkpoint
+    from partax import filter_closure_convert as filter_closure_convert
+    from partax import filter_custom_jvp as filter_custom_jvp
+    from partax import filter_custom_vjp as filter_custom_vjp
+    from partax import filter_eval_shape as filter_eval_shape
     from partax import filter_grad as filter_grad
+    from partax import filter_hessian as filter_hessian
+    from partax import filter_jacfwd as filter_jacfwd
+    from partax import filter_jacrev as filter_jacrev
     from partax import filter_jit as filter_jit
+    from partax import filter_jvp as filter_jvp
+    from partax import filter_make_jaxpr as filter_make_jaxpr
+    from partax import filter_pure_callback as filter_pure_callback
+    from partax import filter_shard as filter_shard
     from partax import filter_value_and_grad as filter_value_and_grad
+    from partax import filter_vjp as filter_vjp
+    from partax import filter_vmap as filter_vmap
+    from partax import if_array as if_array
     from partax import is_array as is_array
     from partax import is_array_like as is_array_like
     from partax import is_inexact_array as is_inexact_array
@@ -50,7 +65,7 @@ Accelerated.__module__ = "partax.equinox"  # where users find it
 def __getattr__(name: str) -> object:
     """A name of Equinox's, as partax has it where it does."""
     if name in _OURS:
-        return getattr(_partax, name)
+        return getattr(_import_module(_OURS[name]), name.removeprefix("tree_"))
     return getattr(_equinox, name)
 
 
