@@ -123,6 +123,14 @@ def test_strong_types_do_not_settle() -> None:
         assert str(raised.value).startswith(f"`result[0]`: {told}")
 
 
+def test_a_strong_type_is_not_cast_to_what_numbers_have_settled_to() -> None:
+    branches = [lambda: [1], lambda: [0.5], lambda: [jnp.int32(3)]]
+    with pytest.raises(TypeError) as raised:
+        partax.filter_switch(0, branches)
+    told = "float32[] of weak type of branches[0], int32[] of branches[2]"
+    assert str(raised.value).startswith(f"`result[0]`: {told}")
+
+
 def test_without_jit_only_the_chosen_function_runs() -> None:
     with jax.disable_jit():
         found = partax.filter_cond(True, lambda x: (x, "s"), lambda x: pytest.fail("was run"), jnp.ones(()))

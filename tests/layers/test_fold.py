@@ -81,6 +81,19 @@ def test_a_layer_is_traced_once(traces: TraceCounter) -> None:
     assert lengths[0] == lengths[1]
 
 
+def test_options_reach_the_program() -> None:
+    layers = partax.stack(blocks(4))
+
+    def program(**options: Any) -> str:
+        return str(jax.make_jaxpr(lambda x: partax.fold(layers, x, **options))(X))
+
+    assert "remat" not in program() and "unroll=1" in program()
+    assert "remat" in program(remat=True) and "policy=None" in program(remat=True)
+    assert "remat" in program(remat=dots) and "policy=None" not in program(remat=dots)
+    assert "unroll=2" in program(unroll=2) and "reverse=True" in program(reverse=True)
+    assert "unroll=3" in str(jax.make_jaxpr(lambda x: partax.filter_scan(lambda c, x: (c, x), 0, x, unroll=3))(X))
+
+
 def test_layers_from_the_last_to_the_first() -> None:
     layers = blocks(3)
     assert_close(partax.fold(layers, X, reverse=True), loop(layers[::-1], X))
