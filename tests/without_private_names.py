@@ -33,10 +33,10 @@ _FILE = "partax._compat.jax_private"
 SHARED_TRACES = "the trace that two `jax.jit` of one function share"
 
 
-def private_names(source: str) -> list[str]:
-    """All private names that the file uses, by the text of its calls and its event names."""
+def private_names(*sources: str) -> list[str]:
+    """All private names that the files use, by the text of their calls and their event names."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in (node for source in sources for node in ast.walk(ast.parse(source))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("_name", "_attribute"):
             named = node.args[0 if node.func.id == "_name" else 1]
             assert isinstance(named, ast.Constant), ast.unparse(node)
@@ -483,6 +483,32 @@ def transformations() -> None:
     same(jax.jit(f)(x), x * 2)
 
 
+def code_of_equinox() -> None:
+    import partax.equinox
+
+    def checked(x: Any) -> Any:
+        return jnp.sin(eqx.error_if(x, x < 0, "x must be positive"))
+
+    ours = partax.filter_jit(checked)
+    assert ours(jnp.ones(())).shape == ()
+    try:
+        ours(-jnp.ones(()))
+    except eqx.EquinoxRuntimeError as error:
+        assert str(error).startswith("x must be positive")
+    else:
+        raise AssertionError("no error")
+
+    theirs, x = eqx.filter_jit(lambda layer, x: layer(x)), jnp.ones(3)
+    expected = theirs(Layer(x, 2.0), x)
+    before = eqx.filter_jit, eqx.partition, vars(type(theirs))["__call__"]
+    with partax.equinox.accelerate():
+        assert eqx.partition is partax.partition
+        for jitted in (theirs, eqx.filter_jit(lambda layer, x: layer(x))):
+            for _ in range(2):
+                same(jitted(Layer(x, 2.0), x), expected)
+    assert before == (eqx.filter_jit, eqx.partition, vars(type(theirs))["__call__"])
+
+
 SCENARIOS = (
     calls_of_each_family,
     a_class_registered_later,
@@ -495,6 +521,7 @@ SCENARIOS = (
     explanations,
     files,
     transformations,
+    code_of_equinox,
     the_command_line,
 )
 

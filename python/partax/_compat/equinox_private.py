@@ -1,5 +1,6 @@
-"""The only file that uses names of Equinox that are not public, each by `_name`, with what serves where it is gone."""
+"""The only file that uses names that are not public for Equinox, each by `_name`, with what serves where it is gone."""
 
+import logging
 from typing import Any
 
 from partax._compat.jax_private import name_of as _name
@@ -12,6 +13,13 @@ def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
     """
     found = _name("equinox._jit.last_error_info")
     return (found[0], tuple(found[1])) if isinstance(found, tuple) and len(found) == 2 else ("", ())
+
+
+def keep_from_log(of_callbacks: logging.Filter) -> None:
+    """Filters what jax logs of a callback that fails, which Equinox's errors are. Without it, they are logged too."""
+    module = _name("jax._src.callback")
+    if module is not None:
+        logging.getLogger(module.__name__).addFilter(of_callbacks)
 
 
 def jit_class() -> type | None:

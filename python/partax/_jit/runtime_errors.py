@@ -10,13 +10,15 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from partax._compat.equinox_private import last_runtime_error
+from partax._compat.equinox_private import keep_from_log, last_runtime_error
 
 FRAME_ID = os.urandom(16)
 """What Equinox looks for in the frames above an error: those below it are the inside of the program."""
 
-_MODULE = "equinox._errors"
+_LIBRARY = "equinox"
 _NAME = "_EquinoxRuntimeError"
+_CALLBACK = "raises"
+"""What Equinox calls the class of the error in the callback, and the callback."""
 
 
 def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
@@ -26,7 +28,7 @@ def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
       target: the jitted function.
       leaves: what it was called with.
     """
-    if _MODULE not in sys.modules:
+    if _LIBRARY not in sys.modules:
         return False
     _silence_callbacks()
     return any(_raises(equation) for equation in _equations(target.trace(*leaves).jaxpr))
@@ -46,7 +48,7 @@ def wait_for(returned: Any) -> None:
 
 def raised_at_run_time(error: BaseException) -> bool:
     """Whether a program has raised this by `equinox.error_if`."""
-    return _MODULE in sys.modules and f"{_NAME}: " in str(error)
+    return _LIBRARY in sys.modules and f"{_NAME}: " in str(error)
 
 
 def as_equinox_raises(error: BaseException) -> BaseException:
@@ -83,7 +85,8 @@ def _raises(equation: Any) -> bool:
     function = getattr(callback, "callback_func", callback)
     while isinstance(function, functools.partial):
         function = function.func
-    return getattr(function, "__module__", None) == _MODULE
+    module, name = str(getattr(function, "__module__", "")), getattr(function, "__name__", "")
+    return module.partition(".")[0] == _LIBRARY and name == _CALLBACK
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
@@ -112,4 +115,4 @@ class _OfErrors(logging.Filter):
 
 @functools.cache
 def _silence_callbacks() -> None:
-    logging.getLogger("jax._src.callback").addFilter(_OfErrors())
+    keep_from_log(_OfErrors())
