@@ -167,12 +167,8 @@ def test_the_tree_is_not_changed_nor_shared() -> None:
     assert changed["b"] == [[1, 2], 3, 4] and given_tree["b"] == [[1, 2], 3]
 
 
-def test_the_function_is_called_once_where_identity_tells_all() -> None:
-    model, calls = network(), []
+def test_what_depends_on_the_leaves_is_refused() -> None:
+    def arrays_of(t: Any) -> Any:
+        return jax.tree.leaves(eqx.filter(t, eqx.is_array))
 
-    def where(t: Any) -> Any:
-        calls.append(t)
-        return t["head"].weight, t["layers"][1]
-
-    tree.at(where, model, (1, 2))
-    assert calls == [model]
+    assert both(arrays_of, network(), replace=arrays_of(network())) is ValueError
