@@ -78,6 +78,20 @@ def test_custom_jvp_returns_any_tree() -> None:
     assert out["s"] == "s" and callable(rule)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, partax.filter_jit])
+def test_custom_jvp_keeps_numbers_that_are_no_arrays(wrap: Any) -> None:
+    f = partax.filter_custom_jvp(lambda x: (x * 3, 2.5, 1))
+    f.def_jvp(lambda primals, tangents: (f(*primals), (tangents[0] * 3, None, None)))
+    out, along = partax.filter_jvp(wrap(f), (X,), (X,))
+    assert_close_trees((out, along), ((X * 3, 2.5, 1), (X * 3, None, None)))
+    assert_close_trees(
+        jax.jvp(lambda x: wrap(f)(x)[0] * jnp.float32(1), (2.0,), (1.0,)), (jnp.float32(6), jnp.float32(3))
+    )
+    f.def_jvp(lambda primals, tangents: (f(*primals), (tangents[0], None, 1.0)))
+    with pytest.raises(ValueError, match=r"`the result\[2\]`: found a tangent for a `int`"):
+        partax.filter_jvp(wrap(f), (X,), (X,))
+
+
 def test_custom_jvp_errors() -> None:
     f = partax.filter_custom_jvp(lambda x, *, y: x * y)
     with pytest.raises(AttributeError, match="has no rule; give one by def_jvp"):

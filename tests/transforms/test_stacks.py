@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import partax
@@ -158,6 +158,7 @@ def body(weights: list[Any]) -> Any:
     return [jnp.sin(leaf) * scale for leaf in weights]
 
 
+@example((2.5, 1), ["checkpoint", "vmap", "custom_jvp"], jnp.float32(2))
 @settings(thorough, max_examples=max(6, thorough.max_examples // 8))
 @given(trees, stacks, arrays)
 def test_stacks_of_three_equal_jax_on_arrays(rest: Any, names: list[str], first: Any) -> None:

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
-from partax._partition.filters import any_of, is_array, is_inexact_array, is_inexact_array_like
+from partax._partition.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._partition.partition import combine, partition
-from partax._transforms.on_arrays import joined, split
+from partax._transforms.on_arrays import Rest, joined, split
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -104,7 +104,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
         @jax.custom_jvp
         def run(arrays: Any) -> Any:
             positional, named = combine(arrays, static)
-            return split(self.__wrapped__(*positional, **named), _taken)
+            return split(self.__wrapped__(*positional, **named))
 
         def run_rule(primals: Any, tangents: Any) -> Any:
             positional, named = combine(primals[0], static)
@@ -116,14 +116,15 @@ class filter_custom_jvp(Transformed[_P, _R]):
                     "filter_custom_jvp cannot do; pass it by position"
                 )
             out, slopes = rule(positional, along, **named)
-            arrays, rest = split(out, _taken)
-            given = tangent_leaves(slopes, arrays, "the result", "tangent", _check)
-            leaves, structure = jax.tree.flatten(arrays)
-            zeros = [
-                zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
-                for leaf, slope in zip(leaves, given, strict=True)
-            ]
-            return (arrays, rest), (jax.tree.unflatten(structure, zeros), rest)
+            given = tangent_leaves(slopes, out, "the result", "tangent", _check)
+            leaves, structure = jax.tree.flatten(out)
+            # jax runs a rule on the numbers themselves where no array has been made of them, so it may return numbers.
+            moved = [is_array(leaf) or slope is not None for leaf, slope in zip(leaves, given, strict=True)]
+            zipped = list(zip(leaves, given, moved, strict=True))
+            values = [leaf if move else None for leaf, _, move in zipped]
+            rest = Rest(jax.tree.unflatten(structure, [None if move else leaf for leaf, _, move in zipped]))
+            along = [_or_zero(slope, leaf) if move else None for leaf, slope, move in zipped]
+            return (jax.tree.unflatten(structure, values), rest), (jax.tree.unflatten(structure, along), rest)
 
         run.defjvp(run_rule, symbolic_zeros=True)
         return joined(run(arrays))
@@ -132,15 +133,17 @@ class filter_custom_jvp(Transformed[_P, _R]):
 filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
 
 
-# jax runs a rule on the numbers themselves where no array has been made of them, so that it may return numbers too.
-_taken = any_of(is_array, is_inexact_array_like)
-
-
 def _or_none(tangent: Any, primal: Any) -> Any:
     return tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
 
 
+def _or_zero(tangent: Any, primal: Any) -> Any:
+    return zero_from_primal(primal, symbolic_zeros=True) if tangent is None else tangent
+
+
 def _check(path: str, primal: Any, tangent: Any) -> None:
+    if not is_array(primal) and not is_inexact_array_like(primal):
+        raise ValueError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
     if jnp.shape(primal) != jnp.shape(tangent):
         raise ValueError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
 

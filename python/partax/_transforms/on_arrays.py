@@ -73,9 +73,9 @@ def on_arrays(
     return run, arrays
 
 
-def split(value: Any, taken: FilterSpec = is_array) -> Split:
+def split(value: Any) -> Split:
     """The arrays of a value, and the rest of it."""
-    arrays, static = partition(value, taken)
+    arrays, static = partition(value, is_array)
     return arrays, Rest(static)
 
 
