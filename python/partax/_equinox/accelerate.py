@@ -8,13 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox
+
 from partax._compat.equinox_private import jit_class, jit_options
 from partax._compat.jax_private import jit_options as options_of
 from partax._core import JitFunction
 from partax._jit.filter_jit import filter_jit
 from partax._partition import partition as _partition
+from partax._trees.at import at
 
-_REPLACED = ("apply_updates", "combine", "filter", "partition")
+_REPLACED: dict[str, Any] = {
+    **{name: getattr(_partition, name) for name in ("apply_updates", "combine", "filter", "partition")},
+    "tree_at": at,
+}
 """The functions that are replaced wherever a module has them. `filter_jit` is not: what it returns runs by partax."""
 
 _TAKEN_OVER = ("inline", "keep_unused", "compiler_options_kvs")
@@ -50,8 +55,8 @@ def accelerate() -> Accelerated:
     """Has Equinox, and every library that imports it, use partax from now on.
 
     Functions that have been compiled by `equinox.filter_jit`, also before this call, run by `partax.filter_jit`;
-    `partition`, `combine`, `filter` and `apply_updates` are partax's in each module that has Equinox's. A program that
-    Equinox has compiled is compiled once more.
+    `partition`, `combine`, `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A
+    program that Equinox has compiled is compiled once more.
 
     Returns:
       A context manager. Outside of a `with` it is active until its `end` is called.
@@ -64,8 +69,8 @@ def accelerate() -> Accelerated:
         _active.append(made)
         if len(_active) == 1:
             _replace_calls()
-            for name in _REPLACED:
-                _replace(getattr(equinox, name), getattr(_partition, name))
+            for name, ours in _REPLACED.items():
+                _replace(getattr(equinox, name), ours)
     return made
 
 

@@ -32,6 +32,9 @@ OURS: dict[str, str] = {
         ),
         "partax",
     ),
-    **dict.fromkeys(("tree_at", "tree_equal", "tree_pformat"), "partax.tree"),
+    **dict.fromkeys(("tree_at", "tree_pformat"), "partax.tree"),
 }
-"""The module that has the name; in `partax.tree` it is without `tree_`."""
+"""The module that has the name; in `partax.tree` it is without `tree_`.
+
+Equinox's `tree_equal` gives an array where ours gives a bool.
+"""

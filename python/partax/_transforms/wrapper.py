@@ -34,12 +34,15 @@ class Transformed(Generic[_P, _R_co]):
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options
+        self._static: _core.Static[tuple[Any, Any]] | None = None  # they, once they have been asked for as one value
         functools.update_wrapper(self, fun, updated=())
 
     @classmethod
     def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
         leaves, structure = options.value
-        return cls(*children, *jax.tree.unflatten(structure, leaves))
+        made = cls(*children, *jax.tree.unflatten(structure, leaves))
+        made._static = options
+        return made
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -75,8 +78,10 @@ def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
 
 def _options(wrapper: Transformed[..., Any]) -> "_core.Static[tuple[Any, Any]]":
     """The options as one value with a hash, whatever nodes the trees among them have."""
-    leaves, structure = jax.tree.flatten(wrapper._options)
-    return _core.Static((tuple(leaves), structure))
+    if wrapper._static is None:
+        leaves, structure = jax.tree.flatten(wrapper._options)
+        wrapper._static = _core.Static((tuple(leaves), structure))
+    return wrapper._static
 
 
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
