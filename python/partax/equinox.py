@@ -52,8 +52,6 @@ if _TYPE_CHECKING:
     from partax import is_inexact_array as is_inexact_array
     from partax import is_inexact_array_like as is_inexact_array_like
     from partax import partition as partition
-    from partax.tree import at as tree_at  # noqa: F401
-    from partax.tree import pformat as tree_pformat  # noqa: F401
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Accelerated",
