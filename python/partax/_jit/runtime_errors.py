@@ -28,7 +28,8 @@ def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
       target: the jitted function.
       leaves: what it was called with.
     """
-    if _LIBRARY not in sys.modules:
+    # Inside of another program that one is asked; with jit disabled there is no program.
+    if _LIBRARY not in sys.modules or jax.config.jax_disable_jit or _holds_tracers(leaves):
         return False
     _silence_callbacks()
     return any(_raises(equation) for equation in _equations(target.trace(*leaves).jaxpr))
@@ -78,6 +79,10 @@ def as_equinox_raises(error: BaseException) -> BaseException:
     found = equinox.EquinoxRuntimeError(text)
     found.__suppress_context__ = True  # the error in its place
     return found
+
+
+def _holds_tracers(leaves: tuple[Any, ...]) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(leaves))
 
 
 def _raises(equation: Any) -> bool:
