@@ -192,3 +192,19 @@ def test_wrong_options() -> None:
         filter_vmap(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
         filter_vmap(mixed, axes=3)  # type: ignore[call-overload]
+
+
+def test_axes_that_were_changed_are_other_axes() -> None:
+    """A wrapper whose options hold a dictionary is as that dictionary is when it is called, also under filter_jit."""
+    axes: dict[str, Any] = {"x": 0}
+
+    def total(x: Any) -> Any:
+        return jnp.sum(x)
+
+    mapped = filter_vmap(total, in_axes=axes)
+    x = array(2, 3)
+    np.testing.assert_array_equal(partax.filter_jit(mapped)(x), np.sum(x, 1))
+    for changed, expected in ((1, np.sum(x, 0)), (0, np.sum(x, 1))):
+        axes["x"] = changed
+        np.testing.assert_array_equal(partax.filter_jit(mapped)(x), expected)
+        np.testing.assert_array_equal(partax.filter_jit(lambda f, x: f(x))(mapped, x), expected)

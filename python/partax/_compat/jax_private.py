@@ -218,6 +218,11 @@ def is_jaxpr(value: Any) -> bool:
     return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
 
 
+def runs_without_jit() -> bool:
+    """Whether functions run as they are, by `jax.disable_jit`."""
+    return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
+
+
 def under_trace() -> bool:
     """Whether some function is being traced in this thread.
 

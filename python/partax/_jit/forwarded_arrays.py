@@ -8,7 +8,7 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from partax import _core
-from partax._compat.jax_private import under_trace
+from partax._compat.jax_private import runs_without_jit, under_trace
 
 _USED = "use a buffer that was previously donated in the same call to Execute()"
 _TWICE = "donate the same buffer twice in Execute()"
@@ -43,7 +43,7 @@ def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
       leaves: its array leaves.
       donated: for each leaf, 1 where it is donated.
     """
-    if _runs_without_jit():
+    if runs_without_jit():  # nothing is donated then, and jax gives deleted arrays back too
         return
     forwarded, _ = _core.output_info(target.trace(*leaves).out_info)
     for i in sorted(forwarded):
@@ -65,15 +65,10 @@ def raise_lost(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int,
       index: that of the deleted leaf.
       was_there: whether it was not deleted before the call.
     """
-    if _runs_without_jit():
+    if runs_without_jit():  # nothing is donated then, and jax gives deleted arrays back too
         return
     given_away = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
     raise _given_away(target, leaves, donated, index) if given_away else _deleted(target, leaves, index)
-
-
-def _runs_without_jit() -> bool:
-    """Whether functions run as they are: then nothing is donated, and jax gives deleted arrays back too."""
-    return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
 
 
 def _donation_of(leaves: tuple[Any, ...], donated: bytes, index: int) -> int | None:

@@ -11,6 +11,7 @@ import jax
 from jax.core import Tracer
 
 from partax._compat.equinox_private import keep_from_log, last_runtime_error
+from partax._compat.jax_private import is_jaxpr, runs_without_jit
 
 FRAME_ID = os.urandom(16)
 """What Equinox looks for in the frames above an error: those below it are the inside of the program."""
@@ -29,7 +30,7 @@ def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
       leaves: what it was called with.
     """
     # Inside of another program that one is asked; with jit disabled there is no program.
-    if _LIBRARY not in sys.modules or jax.config.jax_disable_jit or _holds_tracers(leaves):
+    if _LIBRARY not in sys.modules or runs_without_jit() or _holds_tracers(leaves):
         return False
     _silence_callbacks()
     return any(_raises(equation) for equation in _equations(target.trace(*leaves).jaxpr))
@@ -108,7 +109,7 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
             yield equation
             for value in equation.params.values():
                 items = value if isinstance(value, (tuple, list)) else (value,)
-                waiting += [it for it in items if hasattr(getattr(it, "jaxpr", it), "eqns")]
+                waiting += filter(is_jaxpr, items)
 
 
 class _OfErrors(logging.Filter):

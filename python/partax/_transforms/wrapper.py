@@ -34,15 +34,12 @@ class Transformed(Generic[_P, _R_co]):
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options
-        self._static: _core.Static[tuple[Any, Any]] | None = None  # they, once they have been asked for as one value
         functools.update_wrapper(self, fun, updated=())
 
     @classmethod
     def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
         leaves, structure = options.value
-        made = cls(*children, *jax.tree.unflatten(structure, leaves))
-        made._static = options
-        return made
+        return cls(*children, *jax.tree.unflatten(structure, leaves))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -77,11 +74,9 @@ def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
 
 
 def _options(wrapper: Transformed[..., Any]) -> "_core.Static[tuple[Any, Any]]":
-    """The options as one value with a hash, whatever nodes the trees among them have."""
-    if wrapper._static is None:
-        leaves, structure = jax.tree.flatten(wrapper._options)
-        wrapper._static = _core.Static((tuple(leaves), structure))
-    return wrapper._static
+    """The options as one value with a hash, whatever nodes the trees among them have. They may change at any time."""
+    leaves, structure = jax.tree.flatten(wrapper._options)
+    return _core.Static((tuple(leaves), structure))
 
 
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
