@@ -123,6 +123,17 @@ def test_options_go_with_it(donate: Any) -> None:
     assert (x.is_deleted(), y.is_deleted()) == deleted[0]
 
 
+def test_what_is_donated_and_comes_back_is_another_array_as_with_jax() -> None:
+    """Code that has donated a model may look whether it is gone."""
+    jitted = eqx.filter_jit(lambda model, x: (model, x + 1, model.weight), donate="all")
+    with partax.equinox.accelerate():
+        again = model = Model(jnp.arange(3.0))
+        for _ in range(3):
+            again, _, _ = jitted(again, jnp.ones(3))
+        assert model.weight.is_deleted()
+        assert_same(again.weight, jnp.arange(3.0))
+
+
 @pytest.mark.filterwarnings("ignore:backend and device argument:DeprecationWarning")
 def test_what_ours_cannot_do_stays_equinoxs() -> None:
     jitted = eqx.filter_jit(lambda x: x + 1, device=jax.devices()[0])

@@ -15,6 +15,18 @@ def last_runtime_error() -> tuple[str, tuple[Any, ...]]:
     return (found[0], tuple(found[1])) if isinstance(found, tuple) and len(found) == 2 else ("", ())
 
 
+def text_of_runtime_error(message: str, stack: str) -> str:
+    """What Equinox's filter_jit says of an error at run time; without its words, in ours."""
+    words = _name("equinox._jit._on_error_msg")
+    if isinstance(words, str) and "{msg}" in words and "{stack}" in words:
+        return words.format(msg=message, stack=stack)
+    inside = f"\nThe stack inside of the jitted function, to where the error was checked for:\n{stack}" if stack else ""
+    return (
+        f"{message}\n{inside}\nSet EQX_ON_ERROR=breakpoint for a debugger where it is raised, or EQX_ON_ERROR=nan to "
+        "go on with NaNs; see https://docs.kidger.site/equinox/api/errors/"
+    )
+
+
 def keep_from_log(of_callbacks: logging.Filter) -> None:
     """Filters what jax logs of a callback that fails, which Equinox's errors are. Without it, they are logged too."""
     module = _name("jax._src.callback")

@@ -12,7 +12,7 @@ import equinox
 from partax._compat.equinox_private import jit_class, jit_options
 from partax._compat.jax_private import jit_options as options_of
 from partax._core import JitFunction
-from partax._jit.filter_jit import filter_jit
+from partax._jit.filter_jit import filter_jit, wrapping
 from partax._partition import partition as _partition
 from partax._trees.at import at
 
@@ -96,7 +96,17 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     made: JitFunction[..., Any] | None = None
     options = None if found is None else _given_options(found[1])
     if found is not None and options is not None:
-        made = filter_jit(wrapper.__wrapped__, donate=found[0], **options)  # type: ignore[arg-type]
+        made = wrapping(
+            donate=found[0],
+            in_shardings=None,
+            out_shardings=None,
+            cache_size=4096,
+            callables="structure",
+            trace=None,
+            max_traces=None,
+            donates_returned=found[0] != "none",
+            **options,
+        )(wrapper.__wrapped__)
     key = id(wrapper)
     _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), made
     return made
@@ -106,10 +116,10 @@ def _given_options(jitted: Any) -> dict[str, Any] | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
     given, usual = options_of(jitted), options_of(_usual())
     if given is None or usual is None:
-        return {}
+        return {"inline": False, "keep_unused": False, "compiler_options": None}
     if any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
         return None
-    options = {name: given[name] for name in ("inline", "keep_unused") if name in given}
+    options = {name: given.get(name, False) for name in ("inline", "keep_unused")}
     compiler_options = dict(given.get("compiler_options_kvs") or ())
     return {**options, "compiler_options": compiler_options or None}
 

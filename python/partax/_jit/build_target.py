@@ -13,7 +13,7 @@ from partax._compat.jax_private import traced_once
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, option_names
-from partax._jit.runtime_errors import FRAME_ID
+from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._statics.user_objects import read, unwrapped
 from partax._tree.paths import leaf_owners, leaf_paths
@@ -68,6 +68,7 @@ def _source_of(fun: Any) -> Callable[..., Any] | None:
 def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
     def of_each(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
+        silence_callbacks()
         if silent:
             _silence_donation_warnings()
         return _core.trace(*leaves)
@@ -148,16 +149,18 @@ def traced_function(
         keywords["keep_unused"] = True
     if options.compiler_options is not None:
         keywords["compiler_options"] = options.compiler_options
-    sharded = bytearray(len(leaves))
+    through_xla = bytearray(len(leaves))
     if options.in_shardings is not None:
         shardings = leaf_in_shardings(options, values)
         keywords["in_shardings"] = tuple(shardings)
         for i, sharding in enumerate(shardings):
-            sharded[i] = sharding is not None
+            through_xla[i] = sharding is not None
     owners = leaf_owners(described)[: len(leaves)] if donated_values else []
     donatable = frozenset(i for i, owner in enumerate(owners) if owner in donated_values)
     function.to_donate = donatable  # type: ignore[attr-defined]  # for errors
-    return TracedFunction(function, keywords, donatable, takes_tuple), bytes(sharded)
+    for i in donatable if options.donates_returned else ():
+        through_xla[i] = True
+    return TracedFunction(function, keywords, donatable, takes_tuple), bytes(through_xla)
 
 
 def build_target(

@@ -218,11 +218,13 @@ def wrapping(
     trace: Any,
     max_traces: int | None,
     graph: str | None = None,
+    donates_returned: bool = False,
 ) -> Callable[[Any], JitFunction[..., Any]]:
     """Checks options.
 
     Args:
-      graph: as `Options` has it; the others are filter_jit's.
+      graph: as `Options` has it.
+      donates_returned: as `Options` has it; the others are filter_jit's.
 
     Returns:
       What wraps a callable with them.
@@ -245,6 +247,7 @@ def wrapping(
         check_trace(trace),
         max_traces,
         graph,
+        donates_returned,
     )
 
     def wrap(function: Any) -> Any:

@@ -32,6 +32,7 @@ class Options:
         trace: Callable[[Any], bool] | tuple[str, ...] | None,
         max_traces: int | None,
         graph: str | None,
+        donates_returned: bool = False,
     ):
         self.donate = donate
         self.inline = inline
@@ -45,9 +46,11 @@ class Options:
         self.max_traces = max_traces
         self.graph = graph
         """How objects in the arguments are changed in place (partax._nnx.graph_call); None if they are not."""
+        self.donates_returned = donates_returned
+        """Whether an array that is donated and returned as it came is another array then, as with jax.jit."""
         self.key = (
             *(donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size, callables),
-            *(trace, max_traces, graph),
+            *(trace, max_traces, graph, donates_returned),
         )
         self._spec = _core.flatten(self.key, "options")[1]
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from partax._compat.equinox_private import keep_from_log, last_runtime_error
+from partax._compat.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
 from partax._compat.jax_private import is_jaxpr, runs_without_jit
 
 FRAME_ID = os.urandom(16)
@@ -20,6 +20,12 @@ _LIBRARY = "equinox"
 _NAME = "_EquinoxRuntimeError"
 _CALLBACK = "raises"
 """What Equinox calls the class of the error in the callback, and the callback."""
+
+
+def silence_callbacks() -> None:
+    """Keeps jax from printing errors of Equinox's as those of callbacks. To be called before one may be raised."""
+    if _LIBRARY in sys.modules:
+        _silence()
 
 
 def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
@@ -32,7 +38,6 @@ def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
     # Inside of another program that one is asked; with jit disabled there is no program.
     if _LIBRARY not in sys.modules or runs_without_jit() or _holds_tracers(leaves):
         return False
-    _silence_callbacks()
     return any(_raises(equation) for equation in _equations(target.trace(*leaves).jaxpr))
 
 
@@ -68,16 +73,7 @@ def as_equinox_raises(error: BaseException) -> BaseException:
     inside = [part for part in stack[:end] if isinstance(part, str)]
     if not message:
         message = str(error).split(f"{_NAME}: ", 1)[1].split("\n\n\n", 1)[0]
-    text = f"{message}\n"
-    if inside:
-        text += (
-            f"\nThe stack inside of the jitted function, to where the error was checked for:\n{''.join(inside[::-1])}"
-        )
-    text += (
-        "\nSet EQX_ON_ERROR=breakpoint for a debugger where it is raised, or EQX_ON_ERROR=nan to go on with NaNs; see "
-        "https://docs.kidger.site/equinox/api/errors/"
-    )
-    found = equinox.EquinoxRuntimeError(text)
+    found = equinox.EquinoxRuntimeError(text_of_runtime_error(message, "".join(inside[::-1])))
     found.__suppress_context__ = True  # the error in its place
     return found
 
@@ -120,5 +116,5 @@ class _OfErrors(logging.Filter):
 
 
 @functools.cache
-def _silence_callbacks() -> None:
+def _silence() -> None:
     keep_from_log(_OfErrors())
