@@ -102,7 +102,7 @@ CHANGES: dict[str, tuple[Any, Any, str]] = {
     "aux tuple": (
         Bag(X, label=("b", 1)),
         Bag(X, label=("b", 2)),
-        "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: pass jnp.asarray(<aux data>[1]), or trace it)",
+        "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: it is aux data of `a`: make it a child that is an array)",
     ),
     "partial": (
         functools.partial(double, 1),
@@ -249,10 +249,30 @@ def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
         f(X, {"step": 5})
     f(X, {"step": 6})
     f(X, {"step": 7})
-    assert lines()[-1] == (
-        "f: trace 8, because state['step']: static int 6 -> 7 (8 traces so far: pass jnp.asarray(state['step']), or "
-        "trace it)"
-    )
+    advice = """: pass jnp.asarray(state['step']), or trace=("state",)"""
+    # What to do is said once.
+    assert lines()[1:] == [
+        f"f: trace {i + 1}, because state['step']: static int {i - 1} -> {i} ({i + 1} traces so far{advice * (i == 1)})"
+        for i in range(1, 8)
+    ]
+
+
+def test_the_counter_of_a_train_state_is_told_what_to_do_at_the_second_trace(lines: Callable[[], list[str]]) -> None:
+    flax_state = pytest.importorskip("flax.training.train_state")
+
+    def train(s: Any, x: Any) -> Any:
+        return s.replace(step=s.step + 1), x
+
+    step = filter_jit(train)
+    s = flax_state.TrainState(step=0, apply_fn=None, params={"w": X}, tx=None, opt_state=())  # type: ignore[arg-type]
+    s, _ = step(s, X)
+    step(s, X)
+    advice = 's.step: static int 0 -> 1 (2 traces so far: pass jnp.asarray(step), or trace=("s",))'
+    assert lines() == ["train: trace 1, the first", f"train: trace 2, because {advice}"]
+    traced = filter_jit(train, trace=("s",))
+    for _ in range(4):
+        s, _ = traced(s, X)
+    assert traced.cache_info().traces == 1
 
 
 # --- placement and configuration

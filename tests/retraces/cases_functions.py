@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from retrace_case import HIT, TRACES, WRONG, Case, Library, X, played, seen
+from retrace_case import HIT, TRACES, WRONG, Case, Library, X, number, played, seen
 
 CASES: list[Case] = []
 
@@ -227,7 +227,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @CASES.append
 @played(
     "a default of the function is replaced",
-    "f: trace 2, because n: static int 2 -> 3 (2 traces so far: pass jnp.asarray(n), or trace it)",
+    "f: trace 2, because " + number("n", "static int 2 -> 3"),
     jax=WRONG,
     equinox=WRONG,
 )
@@ -244,7 +244,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @CASES.append
 @played(
     "a keyword default of the function is replaced",
-    "f: trace 2, because n: static int 2 -> 3 (2 traces so far: pass jnp.asarray(n), or trace it)",
+    "f: trace 2, because " + number("n", "static int 2 -> 3"),
     jax=WRONG,
     equinox=WRONG,
 )

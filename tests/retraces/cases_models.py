@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played, seen
+from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played, seen, static_field
 
 
 class Net(eqx.Module):
@@ -72,7 +72,7 @@ CASES: list[Case] = [
         lambda x, a: a(seen(x)),
         Net(X, width=3),
         Net(X, width=4),
-        number("a.width", "static int 3 -> 4", "width"),
+        static_field("a", "width", "static int 3 -> 4"),
     ),
     change(
         "a static field of a module, 3 -> 3.0",
@@ -96,7 +96,7 @@ CASES: list[Case] = [
         lambda x, a: a.layers[1](seen(x)),
         3,
         4,
-        number("a.layers[1].width", "static int 3 -> 4", "width"),
+        static_field("a.layers[1]", "width", "static int 3 -> 4"),
         make=lambda width: Stack([Net(X), Net(X, width=width)], jnp.ones(())),
     ),
     change("module of another class", lambda x, a: seen(x) + len(vars(a)), Net(X), Twin(X), "a: Net -> Twin"),
@@ -208,7 +208,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @CASES.append
 @played(
     "a jitted method of a module with another static field",
-    "apply: trace 2, because self.width: static int 3 -> 4 (2 traces so far: pass jnp.asarray(width), or trace it)",
+    "apply: trace 2, because " + static_field("self", "width", "static int 3 -> 4"),
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     class Counted(Net):

@@ -95,7 +95,13 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
     ("another enum member", Mode.TRAIN, Mode.EVAL, "a: static Mode.TRAIN -> Mode.EVAL", {}),
     ("static 1 -> IntEnum of 1", 1, Level.LOW, "a: static int 1 -> static Level.LOW", {"equinox": WRONG}),
     ("static int -> None", 1, None, "a: static int 1 -> None", {}),
-    ("frozen dataclass of other values", Config(1), Config(22), number("a.depth", "static int 1 -> 22", "depth"), {}),
+    (
+        "frozen dataclass of other values",
+        Config(1),
+        Config(22),
+        "a.depth: static int 1 -> 22 (2 traces so far: pass jnp.asarray(depth))",
+        {},
+    ),
     (
         "frozen dataclass, 1 -> True in it",
         Config((1,)),
@@ -241,8 +247,8 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @CASES.append
 @played(
     "aux data: a dict in a dict is changed in place",
-    "f: trace 2, because a.<aux data>['b']['c']: static int 1 -> 2 (2 traces so far: pass jnp.asarray(<aux "
-    "data>['b']['c']), or trace it)",
+    "f: trace 2, because a.<aux data>['b']['c']: static int 1 -> 2 (2 traces so far: it is aux data of `a`: make it a "
+    "child that is an array)",
     jax=WRONG,
     equinox=WRONG,
 )

@@ -8,7 +8,7 @@ import numpy as np
 from partax import _core
 from partax._partition.flat_partition import flat_partition
 from partax._tree.array_text import array_text
-from partax._tree.key_details import ARRAY, NODE, RUN, VALUE, details
+from partax._tree.key_details import ARRAY, FIELD, NODE, RUN, VALUE, details
 from partax._tree.spec_data import DICTS, shown
 
 NUMBERS = (bool, int, float, complex)
@@ -84,7 +84,7 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
             yield path, _Entry(NODE, (*value[:2], len(value[2])), False)
             yield f"{path}.keys()", _Entry(VALUE, value[2], False)
         else:
-            yield path, _Entry(kind, value, path in leaves)
+            yield path, _Entry(VALUE if kind == FIELD else kind, value, path in leaves)
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:

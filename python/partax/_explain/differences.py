@@ -16,17 +16,20 @@ class Difference(NamedTuple):
       path: where, from the user's own argument; or the name of a jax option.
       text: what, such as `static int 7 -> 8`.
       number: the new value, if all that differs is the value of a static Python number.
+      is_inside: whether it is inside of a static value, and no static value of the call itself.
     """
 
     path: str
     text: str
     number: str | None = None
+    is_inside: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"
 
 
-def _below(path: str, ancestor: str | None) -> bool:
+def below(path: str, ancestor: str | None) -> bool:
+    """Whether one place is in another."""
     return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
 
 
@@ -73,12 +76,12 @@ def _differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     covered: str | None = None  # below it everything differs with it
     resized: list[str] = []  # below it children come and go with it
     for path, part in now.items():
-        if _below(path, covered):
+        if below(path, covered):
             continue
         known = before.get(path)
         if known is None:
             covered = path
-            if not any(_below(path, list_path) for list_path in resized):
+            if not any(below(path, list_path) for list_path in resized):
                 yield Difference(path, f"{part}, which was not there")
         elif not known.same(part):
             if known.key[0] == part.key[0] == "node":
@@ -93,10 +96,10 @@ def _differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
                 covered = path
     covered = None
     for path, part in before.items():
-        if path in now or _below(path, covered):
+        if path in now or below(path, covered):
             continue
         covered = path
-        hidden = any(_below(path, list_path) for list_path in resized)
+        hidden = any(below(path, list_path) for list_path in resized)
         if not hidden and not _replaced(path, before, now):
             yield Difference(path, f"{part}, which is there no more")
 
@@ -105,7 +108,7 @@ def _replaced(path: str, before: dict[str, Part], now: dict[str, Part]) -> bool:
     """Whether some node above a path that is gone has been reported, so that this need not be."""
     for other, part in now.items():
         known = before.get(other)
-        if known is None or known.same(part) or not _below(path, other):
+        if known is None or known.same(part) or not below(path, other):
             continue
         if known.key[:3] != part.key[:3] or known.key[1] not in ("dict", "default_dict"):
             return True
@@ -120,7 +123,7 @@ def _changed(path: str, old: Part, new: Part) -> Iterator[Difference]:
     elif (inner := _inner(old, new)) is not None:
         if inner and inner[0][0][0] in ".[":
             for name, a, b in inner:
-                yield from _changed(path + name, a, b)
+                yield from (change._replace(is_inside=True) for change in _changed(path + name, a, b))
         else:
             yield Difference(path, _renewed(new, inner))
     else:

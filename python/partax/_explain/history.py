@@ -19,6 +19,7 @@ from partax._explain.reasons import Occasion, Reasons, first_reason
 from partax._explain.record import Record
 from partax._explain.snapshot import Noted, Snapshot, take_snapshot
 from partax._explain.value_parts import ValueParts
+from partax._jit.parameters import option_names
 from partax._statics.user_objects import read, unwrapped
 from partax._tree.key_details import Detail, details
 from partax._tree.spec_data import SpecData
@@ -103,7 +104,7 @@ class History:
             reason = self.reasons.reason(snapshot, nearest, changes, occasion)
             self._check_limits(reason)
             if caused is not None and not self.nested:
-                self.reasons.warn(caused, call_site())
+                self.reasons.warn(caused, occasion, call_site())
             self.count += 1
             self.live += 1
             record = Record(self, self.count, snapshot, occasion.epoch)
@@ -248,7 +249,8 @@ def begin_trace(
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False
         return record
-    return history.begin(snapshot, Occasion(new_key, full, epoch, difference))
+    names = set[str]().union(*option_names(_core.call_shape()))
+    return history.begin(snapshot, Occasion(new_key, full, epoch, difference, noted.fields, names))
 
 
 def end_trace(record: Record, failed: bool) -> None:

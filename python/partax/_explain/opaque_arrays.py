@@ -10,7 +10,7 @@ import numpy as np
 from partax._explain.call_site import call_site
 from partax._statics.libraries import is_installed
 from partax._statics.user_objects import read
-from partax._tree.key_details import VALUE, Detail
+from partax._tree.key_details import FIELD, VALUE, Detail
 
 _MAX_DEPTH = 3
 _MAX_ITEMS = 100
@@ -26,7 +26,7 @@ def warn_of_arrays(described: Iterable[Detail]) -> None:
     """
     for path, kind, value in described:
         cls = type(value)
-        if kind != VALUE or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
+        if kind not in (VALUE, FIELD) or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
             continue
         place = next(_arrays(path, value, 0), None)
         key = (cls.__module__, cls.__qualname__, place or "")

@@ -1,11 +1,13 @@
 """Why a trace was made: what is new since the most similar one, or what has become of one of the same arguments."""
 
+import re
 import types
 import warnings
 import weakref
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from partax._explain.differences import Difference, changed_callable, changed_function, unproven_function
+from partax._explain.differences import Difference, below, changed_callable, changed_function, unproven_function
 from partax._explain.explain import explaining
 from partax._explain.limits import RetraceWarning
 from partax._explain.part import Part
@@ -28,12 +30,16 @@ class Occasion(NamedTuple):
       is_full: whether the cache holds as many static keys as it may.
       epoch: changes when keys are void since a class has been registered as a pytree node.
       difference: what a callable made anew reads, if that makes its key another one than an earlier one.
+      fields: the paths of static values that are no leaves, but belong to nodes.
+      arguments: the names that the option `trace` takes.
     """
 
     new_key: bool = False
     is_full: bool = False
     epoch: int = 0
     difference: str = ""
+    fields: Sequence[str] = ()
+    arguments: Collection[str] = ()
 
 
 class Reasons:
@@ -53,6 +59,7 @@ class Reasons:
         self._digests: dict[int, int] = {}  # the numbers of traces that have ended, by what they depended on
         self._values: dict[str, set[str]] = {}  # of numbers, by path, that have caused traces
         self._warned: set[str] = set()
+        self._advised: set[str] = set()
 
     def keep(self, record: Record) -> None:
         """Remembers a trace that has ended, for when it is made again."""
@@ -60,22 +67,22 @@ class Reasons:
         if digest is not None and len(self._digests) < _DIGESTS:
             self._digests[digest] = record.number
 
-    def count_number(self, changes: list[Difference]) -> str | None:
-        """Counts a trace that only a static number has caused; its path if that is one too many."""
+    def count_number(self, changes: list[Difference]) -> Difference | None:
+        """Counts a trace that only a static number has caused; what has changed if that is one too many."""
         if len(changes) != 1 or changes[0].number is None:
             return None
         path = changes[0].path
         values = self._values.setdefault(path, set())
         if len(values) < _VALUES:
             values.add(changes[0].number)
-        return path if len(values) >= _WARN_AFTER and path not in self._warned else None
+        return changes[0] if len(values) >= _WARN_AFTER and path not in self._warned else None
 
-    def warn(self, path: str, site: tuple[str, int]) -> None:
-        """Warns once that the number at a path has caused many traces."""
-        self._warned.add(path)
+    def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
+        """Warns once that a number has caused many traces."""
+        self._warned.add(change.path)
         warnings.warn_explicit(
-            f"{len(self._values[path])} values of the static Python number `{path}` have caused a trace of "
-            f"`{self._name}` each; {_advice(path)}",
+            f"{len(self._values[change.path])} values of the static Python number `{change.path}` have caused a trace "
+            f"of `{self._name}` each; {_advice(change, occasion)}",
             RetraceWarning,
             *site,
         )
@@ -100,15 +107,19 @@ class Reasons:
         again = self._digests.get(digest) if digest is not None and changes else None
         if not changes or again is not None:
             return self._again(nearest if not changes else None, again or nearest.number, occasion)
-        texts = [self._with_advice(change) for change in changes[:_SHOWN]]
+        texts = [self._with_advice(change, occasion) for change in changes[:_SHOWN]]
         more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
         return "; ".join(texts + more)
 
-    def _with_advice(self, change: Difference) -> str:
+    def _with_advice(self, change: Difference, occasion: Occasion) -> str:
+        """A change in words; that of a number with how often it has caused a trace, and once with what to do."""
         if change.number is None:
             return str(change)
         traces = len(self._values.get(change.path, "1")) + 1
-        return f"{change} ({traces} traces so far: {_advice(change.path)})"
+        if change.path in self._advised:
+            return f"{change} ({traces} traces so far)"
+        self._advised.add(change.path)
+        return f"{change} ({traces} traces so far: {_advice(change, occasion)})"
 
     def _again(self, same: Record | None, number: int, occasion: Occasion) -> str:
         """Why a trace that has been made before is made again."""
@@ -136,9 +147,18 @@ class Reasons:
         )
 
 
-def _advice(path: str) -> str:
+def _advice(change: Difference, occasion: Occasion) -> str:
+    """What to do about a number, each of which is another trace."""
+    path = change.path
     name = path.rsplit(".", 1)[-1]
-    return f"pass jnp.asarray({name}), or trace it"
+    if any(path == field or below(path, field) for field in occasion.fields):
+        owner, aux, _ = path.partition(".<aux data>")
+        if aux:
+            return f"it is aux data of `{owner}`: make it a child that is an array"
+        return f"it is a static field of `{path.rpartition('.')[0]}`: make it one that holds an array"
+    argument = re.split(r"[.\[]", path, maxsplit=1)[0]
+    may_trace = argument in occasion.arguments and not change.is_inside
+    return f"pass jnp.asarray({name})" + (f', or trace=("{argument}",)' if may_trace else "")
 
 
 _Known = dict[tuple[type, types.CodeType | None], tuple[int, Part, Part]]

@@ -8,7 +8,7 @@ from partax._compat.jax_private import configuration
 from partax._explain.part import ATOMS, ArrayParts, Part, atom_key, cut, short_name, weak_refs
 from partax._explain.placement import context_text
 from partax._explain.value_parts import ValueParts
-from partax._tree.key_details import ARRAY, NODE, VALUE, Detail
+from partax._tree.key_details import ARRAY, FIELD, NODE, VALUE, Detail
 
 
 class Snapshot(NamedTuple):
@@ -33,10 +33,12 @@ class Noted:
     Attributes:
       objects: the static values that are no plain ones.
       registered: the types that have a registered function.
+      fields: the paths of static values that are no leaves, but belong to nodes.
     """
 
     objects: list[Detail] = field(default_factory=list[Detail])
     registered: set[type] = field(default_factory=set[type])
+    fields: list[str] = field(default_factory=list[str])
 
 
 def take_snapshot(
@@ -68,10 +70,12 @@ def take_snapshot(
     for path, kind, value in described:
         if kind == ARRAY:
             parts.append(array_part(*next(arrays)))
-        elif kind == VALUE:
+        elif kind in (VALUE, FIELD):
             parts.append(statics.value(value))
             if type(value) not in ATOMS:
                 noted.objects.append((path, kind, value))
+            if kind == FIELD:
+                noted.fields.append(path)
         elif kind == NODE:
             is_plain = type(value[2]) is int  # keys of users are not looked up
             part = nodes.get(value) if is_plain else None

@@ -5,9 +5,10 @@ from typing import Any
 
 from partax._tree.spec_data import SpecData, leaf_paths_of, node_of
 
-ARRAY, VALUE, RUN, NODE = range(4)
+ARRAY, VALUE, RUN, NODE, FIELD = range(5)
 Detail = tuple[str, int, Any]
-"""What a static key tells apart: (path, ARRAY, None), (path, VALUE, the static value), (path of a sequence, RUN, (index
+"""What a static key tells apart: (path, ARRAY, None), (path, VALUE, the static value), (path,
+FIELD, the static value) of what is no leaf but belongs to a node, (path of a sequence, RUN, (index
 of the first, static values)) for many static leaves in a row, (path, NODE, (kind, type, number of children, or the keys
 of an OrderedDict))."""
 
@@ -29,7 +30,7 @@ def details(data: SpecData) -> Iterator[Detail]:
         elif kind == "end":
             for i, name in enumerate(node.fields, node.first):
                 if statics[i] != ():
-                    yield f"{path}.{name}", VALUE, value(i)
+                    yield f"{path}.{name}", FIELD, value(i)
         elif kind == "static_leaf":
             if node.arity < _LONG_RUN or path[2]:
                 paths = leaf_paths_of(node, path)
@@ -43,6 +44,6 @@ def details(data: SpecData) -> Iterator[Detail]:
             keys = tuple(value(node.first_key + i) for i in range(node.arity)) if ordered else node.arity
             yield path, NODE, (kind, node.cls, keys)
             if kind == "default_dict":
-                yield f"{path}.default_factory", VALUE, value(node.first)
+                yield f"{path}.default_factory", FIELD, value(node.first)
             elif kind == "registered":
-                yield f"{path}.<aux data>", VALUE, value(node.first)
+                yield f"{path}.<aux data>", FIELD, value(node.first)
