@@ -28,8 +28,7 @@ In what it differs from `nnx.jit`, in all of which a program stays what plain Py
   caller's and all others are not, and what `nnx.jit` refuses there is refused.
 
 What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax that `nnx.jit` takes outside of graph mode
-and that is refused here; the options `device` and `backend`, which jax has given up for shardings; a `StateSharding`
-that is not the whole entry of an argument.
+and that is refused here; a `StateSharding` that is not the whole entry of an argument.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,8 +40,10 @@ try:
 except ImportError as _error:
     raise ImportError("partax.nnx needs flax: install the extra `partax[flax]`", name="flax") from _error
 
+
 from partax._core import JitFunction
 from partax._jit.options import DonateMode
+from partax._jit.shardings import sharding_of
 from partax._nnx.options import made_jit
 
 __all__ = ["jit"]
@@ -73,6 +74,8 @@ def jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
+    device: Any = None,
+    backend: str | None = None,
 ) -> JitFunction[_P, _R]: ...
 @overload
 def jit(
@@ -94,6 +97,8 @@ def jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
+    device: Any = None,
+    backend: str | None = None,
 ) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
 def jit(
     fun: Any = None,
@@ -114,6 +119,8 @@ def jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
+    device: Any = None,
+    backend: str | None = None,
 ) -> Any:
     """`flax.nnx.jit`, with the options of both it and `filter_jit`; the module's docstring has the differences.
 
@@ -136,6 +143,8 @@ def jit(
       callables: as of `filter_jit`.
       trace: as of `filter_jit`.
       max_traces: as of `filter_jit`.
+      device: as of `filter_jit`, deprecated.
+      backend: as of `filter_jit`, deprecated.
 
     Returns:
       A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
@@ -150,6 +159,8 @@ def jit(
     """
     if (donate_argnums, donate_argnames) != (None, None) and donate != "none":
         raise ValueError("found donate beside donate_argnums or donate_argnames, expected one of them")
+    if device is not None or backend is not None:
+        in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
 
     def wrap(function: Any) -> Any:
         return made_jit(

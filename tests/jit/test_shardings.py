@@ -282,3 +282,30 @@ def test_a_train_step_keeps_a_replicated_model_and_a_split_batch(split: Sharding
     for _ in range(3):
         model = step(model, jax.device_put(array(16, 3), split))
         assert has(model.weight, everywhere) and has(model.bias, everywhere)
+
+
+@pytest.mark.parametrize("kind", [filter_jit, "nnx"])
+@pytest.mark.parametrize("option", ["device", "backend"])
+def test_the_options_that_jax_has_deprecated_work_and_say_so(option: str, kind: Any, devices: list[Any]) -> None:
+    jit = pytest.importorskip("partax.nnx").jit if kind == "nnx" else kind
+    value = devices[1] if option == "device" else "cpu"
+
+    def function(x: Any) -> Any:
+        return x, x + 1, jnp.arange(3)
+
+    with pytest.warns(DeprecationWarning, match="device_put"):
+        theirs = jax.jit(function, **{option: value})
+    with pytest.warns(DeprecationWarning, match="SingleDeviceSharding") as told:
+        ours = jit(function, **{option: value})
+    assert [warning.filename for warning in told] == [__file__]
+    with pytest.warns(DeprecationWarning, match="SingleDeviceSharding") as told:
+        jit(**{option: value})(function)
+    assert [warning.filename for warning in told] == [__file__]
+    for x in (array(3), jax.device_put(array(3), devices[2]), jax.device_put(array(3), devices[1])):
+        for mine, its in zip(ours(x), theirs(x), strict=True):
+            assert_same(mine, its)
+            assert mine.devices() == its.devices() and mine.committed
+    with pytest.raises(ValueError, match="expected one of them"):
+        jit(function, device=devices[0], backend="cpu")
+    with pytest.raises(ValueError, match="expected one of them"):
+        jit(function, in_shardings=SingleDeviceSharding(devices[0]), **{option: value})

@@ -14,6 +14,7 @@ from partax._jit import ahead_of_time
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
 from partax._jit.parameters import argument_names
+from partax._jit.shardings import sharding_of
 from partax._statics.asked_parts import read_by
 
 _P = ParamSpec("_P")
@@ -115,6 +116,8 @@ def filter_jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
+    device: Any = None,
+    backend: str | None = None,
 ) -> JitFunction[_P, _R]: ...
 @overload
 def filter_jit(
@@ -130,6 +133,8 @@ def filter_jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
+    device: Any = None,
+    backend: str | None = None,
 ) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
 def filter_jit(
     fun: Any = None,
@@ -144,6 +149,8 @@ def filter_jit(
     callables: Literal["structure", "identity"] = "structure",
     trace: Callable[[Any], bool] | Sequence[str] | None = None,
     max_traces: int | None = None,
+    device: Any = None,
+    backend: str | None = None,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 
@@ -173,6 +180,8 @@ def filter_jit(
         Python numbers, or all numbers in the arguments with these names, as for `donate`. They are arrays of a weak
         type in `fun`, and another number of the same type does not retrace.
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
+      device: where to compute; deprecated, as of `jax.jit`, for `in_shardings` and `out_shardings`.
+      backend: where to compute, on the first device of that kind; deprecated likewise.
 
     Returns:
       A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
@@ -190,6 +199,8 @@ def filter_jit(
         path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
+    if device is not None or backend is not None:
+        in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
     wrap = wrapping(
         donate=donate,
         inline=inline,

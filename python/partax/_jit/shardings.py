@@ -1,13 +1,14 @@
 """Shardings of a call's arrays, from prefixes of the user's own trees."""
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import NamedSharding, PartitionSpec, Sharding
+from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from partax import _core
 from partax._jit.options import Options, is_traced_array
@@ -18,6 +19,34 @@ from partax._tree.array_text import array_text
 def is_sharding_leaf(prefix: Any) -> bool:
     """Whether a part of a prefix is one sharding, for all that stands there."""
     return prefix is None or isinstance(prefix, (Sharding, PartitionSpec))
+
+
+def sharding_of(device: Any, backend: str | None, *shardings: Any) -> Sharding:
+    """What options that jax has deprecated stand for, which a function that a user calls has got; warns that they are.
+
+    Args:
+      device: where to compute.
+      backend: where to compute, on its first device.
+      *shardings: the options that are given in their place now.
+
+    Returns:
+      The sharding of all arguments and results.
+
+    Raises:
+      ValueError: both are given, or one beside shardings.
+    """
+    if device is not None and backend is not None:
+        raise ValueError(f"found both device={device!r} and backend={backend!r}, expected one of them")
+    if shardings != (None,) * len(shardings):
+        raise ValueError("found device or backend beside in_shardings or out_shardings, expected one of them")
+    where = device if device is not None else jax.local_devices(backend=backend)[0]
+    warnings.warn(
+        "the options device and backend are deprecated, as they are of jax.jit: give in_shardings and out_shardings, "
+        "jax.sharding.SingleDeviceSharding(device), or put the arguments there by jax.device_put",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return SingleDeviceSharding(where)
 
 
 class PrefixOfValue:
