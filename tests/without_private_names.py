@@ -494,7 +494,7 @@ def code_of_equinox() -> None:
     try:
         ours(-jnp.ones(()))
     except eqx.EquinoxRuntimeError as error:
-        assert str(error).startswith("x must be positive")
+        assert "x must be positive" in str(error)
     else:
         raise AssertionError("no error")
 

@@ -26,7 +26,7 @@ import safetensors
 from partax import load, save
 from partax._files import file_format, save_and_load
 
-KILLS = 200
+KILLS = 120
 TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")
 
 
@@ -88,13 +88,16 @@ def in_child(run: Callable[[], None], delay: float | None) -> int:
 def kill_at_random(path: Path) -> None:
     generator = random.Random(0)
     last = 1
+    begin = time.perf_counter()
+    in_child(lambda: save(path, version(1)), None)
+    few_saves = 4 * (time.perf_counter() - begin)  # with the fork
     for _ in range(KILLS):
 
         def save_on(start: int = last) -> None:
             for number in range(start + 1, start + 10_000):
                 save(path, version(number))
 
-        in_child(save_on, generator.uniform(0, 0.03))
+        in_child(save_on, generator.uniform(0, few_saves))
         found = version_in(path)
         assert found >= last, (found, last)
         last = found

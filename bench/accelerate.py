@@ -1,0 +1,107 @@
+"""What calls into libraries on Equinox cost with `partax.equinox.accelerate()`, beside the same calls without.
+
+    python bench/accelerate.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
+
+A call of diffrax solves a small ordinary differential equation, one of optimistix finds a root; both are made in a
+loop. Both take turns in one process; each turn begins with a call that compiles and is not timed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+try:
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import optimistix
+
+    from budgets import Measure, Row, as_row, run
+    from interleave import Effort, take_turns
+    from partax.equinox import accelerate
+    from workloads import EQUINOX, PARTAX
+except ImportError as error:
+    sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
+
+FORMS = (EQUINOX, PARTAX)
+LIBRARIES = ("equinox", "diffrax", "optimistix", "lineax")
+CALLS = 1000
+Step = Callable[[jax.Array], Any]
+
+
+def decay(t: Any, y: jax.Array, args: jax.Array) -> jax.Array:
+    return -args * y
+
+
+def solve_an_ode() -> Step:
+    """Exponential decay over a unit of time, in eight steps of a fixed size."""
+    term, solver = diffrax.ODETerm(decay), diffrax.Euler()
+    rate = jnp.array([0.1, 0.2, 0.3])
+
+    def step(y: jax.Array) -> Any:
+        return diffrax.diffeqsolve(term, solver, 0.0, 1.0, 0.125, y, rate).ys
+
+    return step
+
+
+def shifted_cosine(y: jax.Array, args: jax.Array) -> jax.Array:
+    return y - jnp.cos(y) * args
+
+
+def find_a_root() -> Step:
+    """Newton's method on three equations."""
+    solver = optimistix.Newton(rtol=1e-4, atol=1e-4)
+    scale = jnp.array([0.9, 1.0, 1.1])
+
+    def step(y: jax.Array) -> Any:
+        return optimistix.root_find(shifted_cosine, solver, y, scale).value
+
+    return step
+
+
+def beside(make: Callable[[], Step], effort: Effort, name: str, budget: float) -> Row:
+    step = make()
+    start = jnp.array([0.5, 0.6, 0.7])
+    calls = CALLS // 10 if effort.quick else CALLS
+    results: dict[str, Any] = {}
+
+    def timed() -> float:
+        found = step(start)
+        begin = time.perf_counter()
+        for _ in repeat(None, calls):
+            found = step(start)
+        found.block_until_ready()
+        seconds = (time.perf_counter() - begin) / calls
+        results["last"] = np.asarray(found)
+        return seconds
+
+    def accelerated() -> float:
+        with accelerate():
+            return timed()
+
+    def kept(form: str, measure: Callable[[], float]) -> float:
+        seconds = measure()
+        results[form] = results.pop("last")
+        return seconds
+
+    measures = {EQUINOX: partial(kept, EQUINOX, timed), PARTAX: partial(kept, PARTAX, accelerated)}
+    timings = take_turns(measures, effort.slow_rounds(11))
+    if results[EQUINOX].tobytes() != results[PARTAX].tobytes():
+        raise RuntimeError(f"{name}: {results[EQUINOX]} without, {results[PARTAX]} with partax")
+    return as_row(name, timings, budget, f"x {EQUINOX}")
+
+
+ROWS: tuple[tuple[str, float, Measure], ...] = (
+    ("diffrax.diffeqsolve", 0.5, partial(beside, solve_an_ode)),
+    ("optimistix.root_find", 0.5, partial(beside, find_a_root)),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(run(ROWS, FORMS, FORMS, __doc__.split("\n")[0], libraries=LIBRARIES))

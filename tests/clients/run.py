@@ -1,0 +1,141 @@
+"""Runs the suites of Equinox, lineax, optimistix and diffrax without and with `partax.equinox.accelerate()`.
+
+    python -m pip install -r tests/clients/requirements.txt
+    python tests/clients/run.py [--only NAME] [--files TEXT] [--jobs N] [--seconds S] [--from URL] [--into DIR]
+
+The suites are fetched, in the versions of requirements.txt, and each of their files runs in a process of its own: first
+accelerated, then, where a test failed, that file once more without. It ends with 1 if a test fails that passes without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SUITES = {"equinox": "tests", "lineax": "tests", "optimistix": "tests", "diffrax": "test"}
+"""The folder of each one's tests."""
+ENDS = ("failure", "error", "skipped")
+ORIGIN = "https://github.com/patrick-kidger/{}"
+
+
+@dataclass
+class Outcome:
+    """What came of one test file: the outcome of each test by name, and what was printed."""
+
+    tests: dict[str, str] = field(default_factory=dict)
+    output: str = ""
+    ended: bool = True
+
+    def failed(self) -> set[str]:
+        return {name for name, outcome in self.tests.items() if outcome in ("failure", "error")}
+
+
+def fetch(name: str, origin: str, directory: Path) -> Path:
+    """A checkout of the suite, of the version that is installed; without the library, which would be imported there."""
+    checkout = directory / name
+    if not checkout.exists():
+        tag = f"v{importlib.metadata.version(name)}"
+        clone = ["git", "clone", "--quiet", "--no-checkout", "--depth", "1", "--branch", tag]
+        subprocess.run([*clone, origin.format(name), checkout], check=True)
+        subprocess.run(
+            ["git", "checkout", "--quiet", tag, "--", SUITES[name], "pyproject.toml"], check=True, cwd=checkout
+        )
+    return checkout
+
+
+def run_file(checkout: Path, file: Path, accelerated: bool, seconds: float) -> Outcome:
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "report.xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command += ["-p", "accelerated"] if accelerated else []
+        command += ["--tb=short", str(file.relative_to(checkout))]
+        env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=os.pathsep.join(path_with(HERE)))
+        try:
+            done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
+            output, ended = done.stdout, done.returncode in (0, 1, 5)
+        except subprocess.TimeoutExpired as error:
+            output, ended = str(error.stdout or ""), False
+        return Outcome(outcomes(report), output, ended)
+
+
+def path_with(directory: Path) -> list[str]:
+    return [str(directory), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def outcomes(report: Path) -> dict[str, str]:
+    """The outcome of each test: `passed`, `failure`, `error` or `skipped`."""
+    if not report.exists():
+        return {}
+    cases = ElementTree.parse(report).iter("testcase")
+    return {
+        f"{case.get('classname')}::{case.get('name')}": next(
+            (child.tag for child in case if child.tag in ENDS), "passed"
+        )
+        for case in cases
+    }
+
+
+def compared(checkout: Path, file: Path, seconds: float) -> tuple[Path, Outcome, Outcome | None]:
+    """With `accelerate`; and without, where something failed with it."""
+    ours = run_file(checkout, file, True, seconds)
+    theirs = run_file(checkout, file, False, seconds) if ours.failed() or not ours.ended else None
+    return file, ours, theirs
+
+
+def lost_in(ours: Outcome, theirs: Outcome | None) -> set[str]:
+    """The tests that pass only without."""
+    if theirs is None:
+        return set()
+    passed = {name for name, outcome in theirs.tests.items() if outcome == "passed"}
+    if not ours.ended and theirs.ended:
+        return {name for name in passed if ours.tests.get(name) != "passed"} or {"the whole file"}
+    return passed & ours.failed()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="NAME", choices=SUITES, action="append", help="this suite; may be repeated")
+    parser.add_argument("--files", metavar="TEXT", default="", help="only test files whose names hold it")
+    parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
+    parser.add_argument("--seconds", metavar="S", type=float, default=3600, help="for each file, then it is ended")
+    parser.add_argument("--from", dest="origin", metavar="URL", default=ORIGIN, help="{} stands for a name")
+    parser.add_argument("--into", metavar="DIR", type=Path, help="where checkouts are kept; by default none is")
+    options = parser.parse_args()
+
+    lost: list[str] = []
+    with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = []
+        for name in options.only or SUITES:
+            checkout = fetch(name, options.origin, options.into or Path(temporary))
+            files = sorted((checkout / SUITES[name]).glob("test_*.py"))
+            files = [file for file in files if options.files in file.name]
+            running += [pool.submit(compared, checkout, file, options.seconds) for file in files]
+        if not running:
+            sys.exit(f"no test file holds {options.files!r}")
+        for done in concurrent.futures.as_completed(running):
+            file, ours, theirs = done.result()
+            found = lost_in(ours, theirs)
+            where = f"{file.parent.parent.name}/{file.name}"
+            passed = sum(outcome == "passed" for outcome in ours.tests.values())
+            line = f"{where:45} {passed:5} passed, {len(ours.failed()):3} failed"
+            if theirs is not None:
+                line += f" ({len(theirs.failed())} without), {len(found)} by partax"
+            print(line + ("" if ours.ended else ", did not end"), flush=True)
+            if found:
+                print(ours.output[-20000:], *sorted(found), sep="\n", flush=True)
+            lost += [f"{where} {name}" for name in found]
+    print(f"{len(lost)} tests pass only without partax", *sorted(lost), sep="\n")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
