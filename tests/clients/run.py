@@ -4,7 +4,8 @@
     python tests/clients/run.py [--only NAME] [--files TEXT] [--jobs N] [--seconds S] [--from URL] [--into DIR]
 
 The suites are fetched, in the versions of requirements.txt, and each of their files runs in a process of its own: first
-accelerated, then, where a test failed, that file once more without. It ends with 1 if a test fails that passes without.
+accelerated, then, where a test failed, that file once more without, and the tests that pass only there once more with:
+some measure speed. It ends with 1 if a test fails that passes without.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,49 +54,55 @@ def fetch(name: str, origin: str, directory: Path) -> Path:
     return checkout
 
 
-def run_file(checkout: Path, file: Path, accelerated: bool, seconds: float) -> Outcome:
+def run_file(checkout: Path, file: Path, accelerated: bool, seconds: float, tests: Sequence[str] = ()) -> Outcome:
+    """Runs a test file, or some tests of it by name."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         command += ["-p", "accelerated"] if accelerated else []
-        command += ["--tb=short", str(file.relative_to(checkout))]
+        path = str(file.relative_to(checkout))
+        command += ["--tb=short", *([f"{path}::{name}" for name in tests] or [path])]
         env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=os.pathsep.join(path_with(HERE)))
         try:
             done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=seconds)
             output, ended = done.stdout, done.returncode in (0, 1, 5)
         except subprocess.TimeoutExpired as error:
             output, ended = str(error.stdout or ""), False
-        return Outcome(outcomes(report), output, ended)
+        return Outcome(outcomes(report, file.stem), output, ended)
 
 
 def path_with(directory: Path) -> list[str]:
     return [str(directory), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
 
-def outcomes(report: Path) -> dict[str, str]:
-    """The outcome of each test: `passed`, `failure`, `error` or `skipped`."""
+def outcomes(report: Path, module: str) -> dict[str, str]:
+    """The outcome of each test of a module: `passed`, `failure`, `error` or `skipped`."""
     if not report.exists():
         return {}
     cases = ElementTree.parse(report).iter("testcase")
-    return {
-        f"{case.get('classname')}::{case.get('name')}": next(
-            (child.tag for child in case if child.tag in ENDS), "passed"
-        )
-        for case in cases
-    }
+    return {name_of(case, module): next((child.tag for child in case if child.tag in ENDS), "passed") for case in cases}
 
 
-def compared(checkout: Path, file: Path, seconds: float) -> tuple[Path, Outcome, Outcome | None]:
-    """With `accelerate`; and without, where something failed with it."""
+def name_of(case: ElementTree.Element, module: str) -> str:
+    """As pytest takes it: `TestClass::test_name[parameter]`."""
+    classes = str(case.get("classname")).rpartition(module)[2].strip(".")
+    return "::".join([*filter(None, classes.split(".")), str(case.get("name"))])
+
+
+def compared(checkout: Path, file: Path, seconds: float) -> tuple[Path, Outcome, Outcome | None, set[str]]:
+    """The outcome with `accelerate`; that without, where something failed with it; and what passes only without."""
     ours = run_file(checkout, file, True, seconds)
-    theirs = run_file(checkout, file, False, seconds) if ours.failed() or not ours.ended else None
-    return file, ours, theirs
+    if ours.ended and not ours.failed():
+        return file, ours, None, set()
+    theirs = run_file(checkout, file, False, seconds)
+    lost = lost_in(ours, theirs)
+    if ours.ended and lost:
+        lost &= run_file(checkout, file, True, seconds, sorted(lost)).failed()
+    return file, ours, theirs, lost
 
 
-def lost_in(ours: Outcome, theirs: Outcome | None) -> set[str]:
+def lost_in(ours: Outcome, theirs: Outcome) -> set[str]:
     """The tests that pass only without."""
-    if theirs is None:
-        return set()
     passed = {name for name, outcome in theirs.tests.items() if outcome == "passed"}
     if not ours.ended and theirs.ended:
         return {name for name in passed if ours.tests.get(name) != "passed"} or {"the whole file"}
@@ -122,8 +130,7 @@ def main() -> int:
         if not running:
             sys.exit(f"no test file holds {options.files!r}")
         for done in concurrent.futures.as_completed(running):
-            file, ours, theirs = done.result()
-            found = lost_in(ours, theirs)
+            file, ours, theirs, found = done.result()
             where = f"{file.parent.parent.name}/{file.name}"
             passed = sum(outcome == "passed" for outcome in ours.tests.values())
             line = f"{where:45} {passed:5} passed, {len(ours.failed()):3} failed"
