@@ -1,6 +1,7 @@
 #include "partition/partition.h"
 
 #include <memory>
+#include <optional>
 
 #include "base/error_path.h"
 #include "partition/one_level.h"
@@ -114,6 +115,27 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   return rebuild(first.spec, source);
 }
 
+Ref combined(const std::vector<Part>& parts, PyObject* is_leaf) {
+  Ref by_leaves = combine_leaves(parts, is_leaf);
+  return by_leaves ? std::move(by_leaves) : combine_nodes(parts, is_leaf, 0);
+}
+
+// All are compared with the first of three or more trees. Where that one is the odd one out, what is wrong with it.
+std::optional<WalkError> first_is_odd(const std::vector<Part>& parts, PyObject* is_leaf, const WalkError& known) {
+  if (parts.size() < 3 || known.must_pass()) return {};
+  try {
+    combined(std::vector<Part>(parts.begin() + 1, parts.end()), is_leaf);
+  } catch (const WalkError& error) {
+    return error.must_pass() ? std::optional(error) : std::nullopt;
+  }
+  try {
+    combined({parts[1], parts[0]}, is_leaf);
+  } catch (const WalkError& error) {
+    return error;
+  }
+  return {};
+}
+
 void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const char* prefix_name, PyObject* list,
                int depth) {
   const bool leaf =
@@ -182,10 +204,11 @@ Ref combine(PyObject* trees, PyObject* is_leaf) {
   }
   if (present.empty()) return Ref::borrow(Py_None);
   try {
-    Ref combined = combine_leaves(present, is_leaf);
-    return combined ? std::move(combined) : combine_nodes(present, is_leaf, 0);
+    return combined(present, is_leaf);
   } catch (const WalkError& error) {
-    error.raise(argument_name(error.origin()));
+    const std::optional<WalkError> odd = first_is_odd(present, is_leaf, error);
+    const WalkError& told = odd ? *odd : error;
+    told.raise(argument_name(told.origin()));
     throw PythonError{};
   }
 }

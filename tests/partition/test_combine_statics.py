@@ -409,3 +409,43 @@ def test_values_that_cannot_be_shown() -> None:
     with pytest.raises(ValueError) as caught:
         partax.combine(Module(1, "a" * 10_000), Module(1, "\U0001f600" * 10_000))
     assert len(str(caught.value)) < 1000 and "\U0001f600..." in str(caught.value)
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2, 3])
+def test_of_several_trees_the_odd_one_out_is_named(odd: int) -> None:
+    trees = [[Module(i, 7), {"k": i}] for i in range(4)]
+    trees[odd] = [Module(odd, 8), {"k": odd}]
+    like = 1 if odd == 0 else 0
+    with pytest.raises(ValueError, match="static") as error:
+        partax.combine(*trees)
+    found = str(error.value)
+    assert found.startswith(f"`pytrees[{odd}][0].static`") and f"pytrees[{like}]" in found
+    assert "8" in found and "7" in found
+    trees[odd] = [Module(odd, 7), {"other": odd}]
+    with pytest.raises(ValueError, match="other") as error:
+        partax.combine(*trees)
+    found = str(error.value)
+    assert found.startswith(f"`pytrees[{odd}][1]`") and f"pytrees[{like}]" in found and "'k'" in found
+
+
+def test_where_no_tree_is_the_odd_one_out_the_first_decides() -> None:
+    with pytest.raises(ValueError, match=r"`pytrees\[1\]\.static`.*pytrees\[0\]"):
+        partax.combine(Module(1, 1), Module(2, 2), Module(3, 3))
+
+
+def test_looking_for_the_odd_one_out_lets_an_interrupt_pass() -> None:
+    class Unlike:
+        def __init__(self, interrupts: bool) -> None:
+            self.interrupts = interrupts
+
+        def __eq__(self, other: object) -> bool:
+            if self.interrupts:
+                raise KeyboardInterrupt
+            return False
+
+        __hash__ = object.__hash__
+
+    for first, others in ((True, False), (False, True)):
+        static = Unlike(others)  # equal to itself, and asked when the first tree is compared with the second
+        with pytest.raises(KeyboardInterrupt):
+            partax.combine(Module(1, Unlike(first)), Module(2, static), Module(3, static))
