@@ -105,9 +105,11 @@ void describe(PyObject* object, TypeInfo& info) {
       info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
     }
   }
-  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr;
-  if (PyArg_ParseTuple(traits.get(), "OOOOO", &compared, &slots, &installed, &constant, &is_enum) == 0)
+  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr,
+           *equal_by = nullptr;
+  if (PyArg_ParseTuple(traits.get(), "OOOOOO", &compared, &slots, &installed, &constant, &is_enum, &equal_by) == 0) {
     throw PythonError{};
+  }
   info.is_frozen_dataclass = compared != Py_None;
   if (info.is_frozen_dataclass) append_interned(info.compared, compared);
   info.is_in_reach = slots != Py_None;
@@ -115,6 +117,7 @@ void describe(PyObject* object, TypeInfo& info) {
   info.is_installed = truth(installed);
   info.is_constant = truth(constant);
   info.is_enum = truth(is_enum);
+  if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
 }
 
 // Exact built-in types, which nobody can register otherwise.

@@ -149,6 +149,8 @@ class NewValues {
 bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
   if (!entry.objects || !entry.objects->are_all || !are_arrays(leaves)) return false;
   KeyObjects& key = *entry.objects;
+  const bool are_all_nodes = entry.key.num_coming_back == key.nodes.size();
+  if (are_all_nodes && leaves.nodes_are(key.distinct.data(), key.distinct.size())) return true;
   std::vector<PyObject*> found = found_in(key, leaves);
   if (found.size() != key.nodes.size()) return false;
   if (found == key.distinct) return true;

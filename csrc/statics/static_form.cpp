@@ -197,6 +197,12 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     default:
       break;
   }
+  if (const TypeInfo& info = TypeTable::instance().find(right); form == Form::kGeneric && info.equal_by) {
+    const Ref name = info.equal_by, one = field(left, name.get()), another = field(right, name.get());
+    if (one && another && PyDict_CheckExact(one.get()) && PyDict_CheckExact(another.get())) {
+      return checked_int(PyObject_RichCompareBool(one.get(), another.get(), Py_EQ)) == 1;
+    }
+  }
   if (form == Form::kGeneric || form == Form::kTreedef) {
     const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);
     if (other != hash) return false;

@@ -6,8 +6,10 @@
 #include "base/stack_room.h"
 #include "tree/array_children.h"
 #include "tree/child_rows.h"
+#include "tree/compared_callables.h"
 #include "tree/dictionary_reader.h"
 #include "tree/equinox.h"
+#include "tree/few_statics.h"
 #include "tree/flatten.h"
 #include "tree/held_values.h"
 #include "tree/registered_functions.h"
@@ -29,7 +31,8 @@ class Matcher {
         array_children_(spec, leaves, reader_),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
         abstract_(abstract),
-        rule_(rule) {}
+        rule_(rule),
+        compared_(spec) {}
 
   bool call(PyObject* const* values, std::size_t count) {
     if (nodes_[0].arity != count) return false;
@@ -93,9 +96,13 @@ class Matcher {
   bool becomes_dynamic(PyObject* object) const { return abstract_ && is_dynamic(object, true); }
 
   bool static_value(std::size_t index, PyObject* object) {
-    if (object == identity_[index]) return true;
+    if (object == identity_[index] || compared_.hold(index, object)) return true;
     if (!statics_[index].equals(object)) return false;
-    if (!statics_[index].is_object(object)) leaves_.add_own_static(index, object);
+    if (statics_[index].is_object(object)) {
+      compared_.note(index, object);
+    } else {
+      leaves_.add_own_static(index, object);
+    }
     return true;
   }
 
@@ -249,7 +256,9 @@ class Matcher {
     if (!node.info->layout->items.empty()) return row(node, object);
     HeldValues children(node.arity);
     FewStatics others;
-    const auto other = [&](std::size_t index, PyObject* value) { return others.add(index, value); };
+    const auto other = [&](std::size_t index, PyObject* value) {
+      return compared_.hold(index, value) || others.add(index, value);
+    };
     if (!array_children_.entries(node, object, children.to_fill(), other)) return unlike_entries(node, object);
     if (others.count > 0) {
       children.hold();
@@ -275,20 +284,6 @@ class Matcher {
     return PyTuple_GET_SIZE(children.get()) == static_cast<Py_ssize_t>(node.arity) &&
            sequence(FixedItems{reinterpret_cast<PyTupleObject*>(children.get())->ob_item}, node.arity);
   }
-
-  // Static values that have to be compared, such as functions, by their index. They are borrowed.
-  struct FewStatics {
-    static constexpr std::size_t kMost = 8;
-    std::size_t count = 0, indices[kMost];
-    PyObject* values[kMost];
-
-    bool add(std::size_t index, PyObject* value) noexcept {
-      if (count == kMost) return false;
-      indices[count] = index;
-      values[count++] = value;
-      return true;
-    }
-  };
 
   bool are_equal(const FewStatics& statics) {
     HeldValues held(statics.count);
@@ -354,6 +349,7 @@ class Matcher {
   PyTypeObject* array_type_;
   bool abstract_;
   const DynamicRule* rule_;
+  ComparedCallables compared_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "tree/tree_spec.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace partax {
@@ -44,12 +45,26 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
     }
     copy.identity.push_back(copy.statics.back().identity());
   }
+  copy.find_twins(*this);
   for (const TypeInfoPtr& info : infos) {
     auto* type = reinterpret_cast<PyObject*>(info->type);
     copy.types.push_back(info->type->tp_flags & Py_TPFLAGS_HEAPTYPE ? Ref::checked(PyWeakref_NewRef(type, on_death))
                                                                     : Ref::borrow(type));
   }
   return copy;
+}
+
+// Each is compared with the callable once more: sealing runs user code, which may have changed what it holds meanwhile.
+void TreeSpec::find_twins(const TreeSpec& values) {
+  std::unordered_map<PyObject*, std::uint32_t> first;
+  for (std::size_t i = 0; i < statics.size(); ++i) {
+    if (!statics[i].is_callable()) continue;
+    const Ref callable = values.statics[i].value();
+    const auto [found, is_first] = first.emplace(callable.get(), static_cast<std::uint32_t>(i));
+    if (is_first || !statics[i].is_still(callable.get()) || !statics[found->second].is_still(callable.get())) continue;
+    if (twins.empty()) twins.resize(statics.size(), kNoTwin);
+    twins[found->second] = twins[i] = found->second;
+  }
 }
 
 void TreeSpec::weaken_types(const TreeSpec& other) {

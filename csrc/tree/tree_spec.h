@@ -36,8 +36,11 @@ struct TreeSpec {
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
   mutable KeyOrder key_order;       // if sealed: of its dictionaries
   mutable SameDictionaries same_dictionaries;  // if sealed: by index of the node
-  std::vector<TypeInfoPtr> infos;              // keeps every Node::info alive
-  std::vector<Ref> types;                      // the infos' types: strong, or weak in a sealed spec
+  // If sealed and a callable stands in several places: for each of these the first of them, else kNoTwin.
+  std::vector<std::uint32_t> twins;
+  static constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
+  std::vector<TypeInfoPtr> infos;  // keeps every Node::info alive
+  std::vector<Ref> types;          // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
   std::size_t num_coming_back = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
@@ -60,6 +63,9 @@ struct TreeSpec {
   std::pair<std::size_t, std::string> difference(const TreeSpec& values) const;
 
   int traverse(visitproc visit, void* arg) const;
+
+  // Finds the twins, given the spec that this one was sealed from.
+  void find_twins(const TreeSpec& values);
 
   template <typename Visit>
   void each_weakref(Visit&& visit) const {

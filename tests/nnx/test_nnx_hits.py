@@ -78,6 +78,36 @@ def test_a_hit_runs_no_python(function: Callable[..., Any], expected: int) -> No
     assert jitted.cache_info().traces == 1
 
 
+@pytest.mark.parametrize("function", [nothing, counted])
+def test_a_hit_with_another_model_of_the_same_structure_runs_no_python(function: Callable[..., Any]) -> None:
+    jitted, x = partax.nnx.jit(function), jnp.ones((2, 3))
+    for seed in range(3):
+        model = Model(seed)
+        optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+        for _ in range(3):
+            jitted(model, optimizer, x)
+        called = _functions_called(lambda of=(model, optimizer): jitted(*of, x))
+        assert [name for name in called if "current_jax_trace" not in name] == []
+    assert jitted.cache_info().traces == 1
+
+
+def test_what_flax_says_of_an_object_is_compared_as_flax_does() -> None:
+    """`_pytree__nodes`, of which each object has one of its own, tells data from static attributes."""
+
+    class Pair(nnx.Pytree):
+        def __init__(self, *data: str) -> None:
+            for name in ("a", "b"):
+                value = jnp.ones(2) if name in data else 1
+                setattr(self, name, nnx.data(value) if name in data else nnx.static(value))
+
+    jitted = partax.filter_jit(lambda pair: (pair.a, pair.b))
+    for data, traces in ((("a",), 1), (("a",), 1), (("b",), 2), (("a",), 2), (("a", "b"), 3), (("b",), 3)):
+        for _ in range(2):
+            found = jitted(Pair(*data))
+            assert [isinstance(it, jax.Array) for it in found] == [name in data for name in ("a", "b")]
+        assert jitted.cache_info().traces == traces
+
+
 def test_objects_that_differ_from_call_to_call() -> None:
     jitted, x = partax.nnx.jit(lambda model, x: model(x)), jnp.ones((2, 3))
     models = [(Model(seed), Model(seed)) for seed in range(3)]

@@ -660,3 +660,56 @@ def test_a_function_that_is_changed_while_it_is_traced_is_known_by_identity() ->
     factors[0] = 7
     for key in (None, Changes(3)):
         assert_same(ours(array(2), key), theirs(array(2), key))
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("change", ["another object", "a cell", "a default", "an attribute"])
+def test_one_callable_in_several_places_is_looked_into_in_each_call(
+    change: str, place: int, traces: TraceCounter
+) -> None:
+    """It is compared in one place of a call; a change of it, or another one in any place, is seen all the same."""
+    content = [2.0]
+
+    def make() -> Any:
+        def fun(x: Any, factor: Any = 1.0) -> Any:
+            return x * content[0] * factor + getattr(fun, "shift", 0)
+
+        return fun
+
+    def run(functions: Any, x: Any) -> Any:
+        traces.tick()
+        for function in functions:
+            x = function(x)
+        return x
+
+    shared, f, x = make(), filter_jit(run), array(2)
+    functions = [shared] * 4
+    for _ in range(2):
+        assert_same(f(functions, x), run(functions, x))
+    before = traces.count = 1
+    if change == "another object":
+        functions[place] = scaled(3.0, 1.0)
+    elif change == "a cell":
+        content[0] = 5.0
+    elif change == "a default":
+        shared.__defaults__ = (7.0,)
+    else:
+        shared.shift = 1.0
+    assert_same(f(functions, x), jax.jit(lambda x: [x := function(x) for function in functions][-1])(x))
+    assert traces.count == before + 1
+    f(functions, x)
+    assert traces.count == before + 1
+
+
+def test_one_callable_in_several_places_is_given_back_in_each(traces: TraceCounter) -> None:
+    def both(first: Any, second: Any, x: Any) -> Any:
+        traces.tick()
+        return first, second, first(x) + second(x)
+
+    f, x = filter_jit(both), array(2)
+    for scale in (2, 2, 2):
+        function = scaled(scale)
+        for _ in range(2):
+            first, second, _ = f(function, function, x)
+            assert first is function and second is function
+    assert traces.count == 1

@@ -32,6 +32,8 @@ _CONSTANT_CLASSES = {
     ("jax", "ShapeDtypeStruct"),
 }
 _CONSTANT_JAX_CLASSES = {"Sharding", "PartitionSpec", "Mesh", "AbstractMesh", "Device", "PyTreeDef", "UnspecifiedValue"}
+# Classes whose `==` is that of one attribute and whose hash follows from it: each nnx object has one of its own.
+_EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
 
 
 class Traits(NamedTuple):
@@ -44,6 +46,7 @@ class Traits(NamedTuple):
       installed: whether Python or an installed library defines it.
       constant: whether instances never change and tell themselves apart by `==`.
       enum: whether instances are members of an enumeration.
+      equal_by: the name of the attribute, a dictionary, by whose `==` alone instances compare; None of all others.
     """
 
     compared: tuple[str, ...] | None
@@ -51,6 +54,7 @@ class Traits(NamedTuple):
     installed: bool
     constant: bool
     enum: bool
+    equal_by: str | None
 
 
 def traits(cls: type) -> Traits:
@@ -58,7 +62,8 @@ def traits(cls: type) -> Traits:
     installed = is_installed(cls.__module__)
     constant = installed and any(map(_is_constant, cls.__mro__))
     is_enum = isinstance(read(cls, "_member_map_"), dict)
-    return Traits(_compared(cls), _slots(cls), installed, constant, is_enum)
+    equal_by = _EQUAL_BY.get((cls.__module__, cls.__qualname__)) if installed else None
+    return Traits(_compared(cls), _slots(cls), installed, constant, is_enum, equal_by)
 
 
 class Facts(NamedTuple):
