@@ -31,6 +31,7 @@ What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax that
 and that is refused here; a `StateSharding` that is not the whole entry of an argument.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module as _import_module
 from typing import Any, Literal, ParamSpec, TypeVar, overload
@@ -65,7 +66,7 @@ def jit(
     donate_argnums: _Numbers = None,
     donate_argnames: _Names = None,
     keep_unused: bool = False,
-    inline: bool = False,
+    inline: bool | enum.Enum = False,
     graph: bool | None = None,
     graph_updates: bool | None = None,
     donate: DonateMode | Sequence[str] = "none",
@@ -88,7 +89,7 @@ def jit(
     donate_argnums: _Numbers = None,
     donate_argnames: _Names = None,
     keep_unused: bool = False,
-    inline: bool = False,
+    inline: bool | enum.Enum = False,
     graph: bool | None = None,
     graph_updates: bool | None = None,
     donate: DonateMode | Sequence[str] = "none",
@@ -110,7 +111,7 @@ def jit(
     donate_argnums: _Numbers = None,
     donate_argnames: _Names = None,
     keep_unused: bool = False,
-    inline: bool = False,
+    inline: bool | enum.Enum = False,
     graph: bool | None = None,
     graph_updates: bool | None = None,
     donate: DonateMode | Sequence[str] = "none",

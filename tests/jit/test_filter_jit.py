@@ -392,3 +392,13 @@ def test_every_exception_passes_through(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
         filter_jit(f)(array(2))
     assert caught.value is error
+
+
+@pytest.mark.skipif(not hasattr(jax, "Inline"), reason="this jax has no `jax.Inline`")
+def test_every_way_to_inline_that_jax_has() -> None:
+    for way in getattr(jax, "Inline", ()):
+        programs = [
+            str(jax.make_jaxpr(lambda x, jit=jit: jit(lambda x: x + 1, inline=way)(x))(jnp.ones(2)))
+            for jit in (jax.jit, filter_jit)
+        ]
+        assert programs[0].count("jaxpr=") == programs[1].count("jaxpr=")

@@ -119,9 +119,12 @@ def _given_options(jitted: Any) -> dict[str, Any] | None:
         return {"inline": False, "keep_unused": False, "compiler_options": None}
     if any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
         return None
-    options = {name: given.get(name, False) for name in ("inline", "keep_unused")}
-    compiler_options = dict(given.get("compiler_options_kvs") or ())
-    return {**options, "compiler_options": compiler_options or None}
+    inline = given.get("inline", False)
+    return {
+        "inline": False if inline == usual.get("inline", False) else inline,
+        "keep_unused": given.get("keep_unused", False),
+        "compiler_options": dict(given.get("compiler_options_kvs") or ()) or None,
+    }
 
 
 def _usual() -> Any:

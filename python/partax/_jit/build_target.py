@@ -143,8 +143,8 @@ def traced_function(
     takes_tuple = alike and len(leaves) > _MANY
     function = _new_target_function(fun, options.silences_warnings, leaf_paths(described), takes_tuple)
     keywords: dict[str, Any] = {}
-    if options.inline:
-        keywords["inline"] = True
+    if options.inline is not False:
+        keywords["inline"] = options.inline
     if options.keep_unused:
         keywords["keep_unused"] = True
     if options.compiler_options is not None:

@@ -1,6 +1,7 @@
 """filter_jit, and what its wrappers tell of themselves."""
 
 import copyreg
+import enum
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -107,7 +108,7 @@ def filter_jit(
     fun: Callable[_P, _R],
     *,
     donate: DonateMode | Sequence[str] = "none",
-    inline: bool = False,
+    inline: bool | enum.Enum = False,
     keep_unused: bool = False,
     compiler_options: dict[str, Any] | None = None,
     in_shardings: Any = None,
@@ -124,7 +125,7 @@ def filter_jit(
     fun: None = None,
     *,
     donate: DonateMode | Sequence[str] = "none",
-    inline: bool = False,
+    inline: bool | enum.Enum = False,
     keep_unused: bool = False,
     compiler_options: dict[str, Any] | None = None,
     in_shardings: Any = None,
@@ -140,7 +141,7 @@ def filter_jit(
     fun: Any = None,
     *,
     donate: DonateMode | Sequence[str] = "none",
-    inline: bool = False,
+    inline: bool | enum.Enum = False,
     keep_unused: bool = False,
     compiler_options: dict[str, Any] | None = None,
     in_shardings: Any = None,
@@ -164,7 +165,8 @@ def filter_jit(
         ValueError. An array that is returned as it came is not donated, so of a donated module the arrays that the call
         does not change stay alive: they are returned as the very same objects, and what has been given away could not
         be. What the call changes is deleted in the old module, which is then good for nothing but its unchanged arrays.
-      inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`.
+      inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`, or a
+        `jax.Inline`, where jax has that.
       keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.
       compiler_options: options of the XLA compiler, as in `jax.jit`.
       in_shardings: one sharding, or a tuple with a pytree prefix for each argument in the order of the signature; it
@@ -219,7 +221,7 @@ def filter_jit(
 def wrapping(
     *,
     donate: Any,
-    inline: bool,
+    inline: bool | enum.Enum,
     keep_unused: bool,
     compiler_options: dict[str, Any] | None,
     in_shardings: Any,
@@ -248,7 +250,7 @@ def wrapping(
         raise ValueError(f"found callables={callables!r}, expected 'structure' or 'identity'")
     options = Options(
         check_donate(donate),
-        bool(inline),
+        inline if isinstance(inline, enum.Enum) else bool(inline),
         bool(keep_unused),
         None if compiler_options is None else dict(compiler_options),
         in_shardings,

@@ -1,5 +1,6 @@
 """The options of filter_jit, checked and comparable."""
 
+import enum
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
@@ -22,7 +23,7 @@ class Options:
     def __init__(
         self,
         donate: str | tuple[str, ...],
-        inline: bool,
+        inline: bool | enum.Enum,
         keep_unused: bool,
         compiler_options: dict[str, Any] | None,
         in_shardings: Any,
