@@ -85,32 +85,18 @@ def traced(of: dict[str, Transformations], effort: Effort, name: str, budget: fl
     return as_row(name, timings, budget, f"x {JAX}", "a trace")
 
 
+def replacing(name: str, by_partax: Callable[..., Any], by_equinox: Callable[..., Any] | None = None) -> Measure:
+    """Measures steps in which one transformation is another library's."""
+    of = {JAX: Transformations(), PARTAX: Transformations()._replace(**{name: by_partax})}
+    if by_equinox is not None:
+        of[EQUINOX] = Transformations()._replace(**{name: by_equinox})
+    return partial(traced, of)
+
+
 ROWS: tuple[tuple[str, float, Measure], ...] = (
-    (
-        "vmap",
-        1.05,
-        partial(
-            traced,
-            {
-                JAX: Transformations(),
-                PARTAX: Transformations(vmap=partax.filter_vmap),
-                EQUINOX: Transformations(vmap=eqx.filter_vmap),
-            },
-        ),
-    ),
-    (
-        "grad",
-        1.05,
-        partial(
-            traced,
-            {
-                JAX: Transformations(),
-                PARTAX: Transformations(value_and_grad=partax.filter_value_and_grad),
-                EQUINOX: Transformations(value_and_grad=eqx.filter_value_and_grad),
-            },
-        ),
-    ),
-    ("scan", 1.05, partial(traced, {JAX: Transformations(), PARTAX: Transformations(scan=partax.filter_scan)})),
+    ("vmap", 1.05, replacing("vmap", partax.filter_vmap, eqx.filter_vmap)),
+    ("grad", 1.05, replacing("value_and_grad", partax.filter_value_and_grad, eqx.filter_value_and_grad)),
+    ("scan", 1.05, replacing("scan", partax.filter_scan)),
 )
 
 
