@@ -26,7 +26,7 @@ class Block(eqx.Module):
 
 
 def blocks(count: int) -> list[Block]:
-    return [Block(Layer(array(3, 3, start=i) / 8, array(3), activation=jnp.tanh)) for i in range(count)]
+    return [Block(Layer(array(3, 3, start=i) / 64, array(3) / 8, activation=jnp.tanh)) for i in range(count)]
 
 
 def loop(layers: Any, x: Any) -> Any:
