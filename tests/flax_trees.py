@@ -28,6 +28,9 @@ if HAS_FLAX:
     class Marked(nnx.Variable[Any]):
         """A kind of variable."""
 
+        def __repr__(self) -> str:
+            return f"Marked({self.get_raw_value()!r})"  # Flax's asks any value for its shape, a class too
+
     FIXED = {
         "knot": lambda children, aux: Knot(*children, mode=aux),
         "variable": lambda children, aux: Marked(children[0], mark=aux),
