@@ -75,13 +75,7 @@ KNOWN["tree_util.Partial, in"] = Known(1.25, "what the function of each partial 
 
 
 def main() -> int:
-    rows: list[tuple[str, float, Measure]] = []
-    notes = []
-    for family in family_trees.FAMILIES:
-        try:
-            rows += rows_of(family)
-        except ImportError as error:
-            notes.append(f"{family.name} is left out ({error}): run pip install {family.install}")
+    rows, notes = family_trees.rows_of_installed(rows_of)
     description = "Measure calls on the trees of each library beside jax.jit on them."
     return run(rows, FORMS, (JAX_JIT, PARTAX), description, KNOWN, notes, LIBRARIES)
 

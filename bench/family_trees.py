@@ -1,11 +1,11 @@
-"""The same 400 arrays in 200 nodes of each library whose trees partax reads, for bench/families.py."""
+"""The same 400 arrays in 200 nodes of each library whose trees partax reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ import partax
 
 NODES = 200
 Pairs = list[tuple[jax.Array, jax.Array]]
+_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True)
@@ -300,3 +301,15 @@ FAMILIES = (
     Family("own class, register_pytree_node", _own, own=True),
     Family("own class, register_pytree_with_keys", _own_with_keys, own=True),
 )
+
+
+def rows_of_installed(rows_of: Callable[[Family], list[_Row]]) -> tuple[list[_Row], list[str]]:
+    """The rows of all families whose libraries are installed, and what to say of the others."""
+    rows: list[_Row] = []
+    notes: list[str] = []
+    for family in FAMILIES:
+        try:
+            rows += rows_of(family)
+        except ImportError as error:
+            notes.append(f"{family.name} is left out ({error}): run pip install {family.install}")
+    return rows, notes

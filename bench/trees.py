@@ -156,15 +156,9 @@ ROWS: list[tuple[str, float, Measure]] = [
 
 
 def main() -> int:
-    rows = list(ROWS)
-    notes = []
-    for family in family_trees.FAMILIES:
-        try:
-            rows += rows_of(family)
-        except ImportError as error:
-            notes.append(f"{family.name} is left out ({error}): run pip install {family.install}")
+    rows, notes = family_trees.rows_of_installed(rows_of)
     description = "Measure the functions of partax.tree beside those of jax.tree and Equinox."
-    return run(rows, FORMS, (PARTAX,), description, notes=notes, libraries=LIBRARIES)
+    return run([*ROWS, *rows], FORMS, (PARTAX,), description, notes=notes, libraries=LIBRARIES)
 
 
 if __name__ == "__main__":

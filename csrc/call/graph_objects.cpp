@@ -70,6 +70,16 @@ std::vector<PyObject*> found_in(const KeyObjects& key, const LeafBuffer& leaves)
   return found;
 }
 
+// Whether they are those that were found to be all different. Only addresses are looked at: the ones known may be gone.
+bool are_known_distinct(const KeyObjects& key, const LeafBuffer& leaves) {
+  if (key.distinct.size() != key.nodes.size()) return false;
+  std::size_t hint = 0;
+  for (std::size_t i = 0; i < key.nodes.size(); ++i) {
+    if (leaves.node(key.nodes[i], hint) != key.distinct[i]) return false;
+  }
+  return true;
+}
+
 Ref list_of(const std::vector<PyObject*>& objects) {
   Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(objects.size())));
   for (std::size_t i = 0; i < objects.size(); ++i) {
@@ -149,12 +159,9 @@ class NewValues {
 bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
   if (!entry.objects || !entry.objects->are_all || !are_arrays(leaves)) return false;
   KeyObjects& key = *entry.objects;
-  const bool are_all_nodes = entry.key.num_coming_back == key.nodes.size();
-  if (are_all_nodes && leaves.nodes_are(key.distinct.data(), key.distinct.size())) return true;
+  if (are_known_distinct(key, leaves)) return true;
   std::vector<PyObject*> found = found_in(key, leaves);
-  if (found.size() != key.nodes.size()) return false;
-  if (found == key.distinct) return true;
-  if (!have_each_once(found)) return false;
+  if (found.size() != key.nodes.size() || !have_each_once(found)) return false;
   key.distinct = std::move(found);
   return true;
 }

@@ -64,14 +64,6 @@ class LeafBuffer {
   void keep_node(std::size_t index, PyObject* node) { nodes_.emplace_back(index, Ref::borrow(node)); }
   void take_nodes_of(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
-  // Whether those that have been kept are just these, which may be gone: only their addresses are looked at.
-  bool nodes_are(PyObject* const* objects, std::size_t count) const noexcept {
-    if (nodes_.size() != count) return false;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (nodes_[i].second.get() != objects[i]) return false;
-    }
-    return true;
-  }
   // Null where it has not been kept. `hint` is the place where it may be; then where the next one may be.
   PyObject* node(std::size_t index, std::size_t& hint) const noexcept {
     if (hint >= nodes_.size() || nodes_[hint].first != index) {

@@ -18,6 +18,22 @@ bool is_in_slots(const Node& node) noexcept {
   return is_slot && layout.items.empty() && node.arity == layout.children.size();
 }
 
+// `values` are what the static values were sealed from. Each callable is compared once more: sealing runs user code,
+// which may have changed what it holds meanwhile.
+std::vector<std::uint32_t> twins_of(const std::vector<StaticValue>& sealed, const std::vector<StaticValue>& values) {
+  std::vector<std::uint32_t> twins;
+  std::unordered_map<PyObject*, std::uint32_t> first;
+  for (std::size_t i = 0; i < sealed.size(); ++i) {
+    if (!sealed[i].is_callable()) continue;
+    const Ref callable = values[i].value();
+    const auto [found, is_first] = first.emplace(callable.get(), static_cast<std::uint32_t>(i));
+    if (is_first || !sealed[i].is_still(callable.get()) || !sealed[found->second].is_still(callable.get())) continue;
+    if (twins.empty()) twins.resize(sealed.size(), TreeSpec::kNoTwin);
+    twins[found->second] = twins[i] = found->second;
+  }
+  return twins;
+}
+
 }  // namespace
 
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
@@ -45,26 +61,13 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
     }
     copy.identity.push_back(copy.statics.back().identity());
   }
-  copy.find_twins(*this);
+  copy.twins = twins_of(copy.statics, statics);
   for (const TypeInfoPtr& info : infos) {
     auto* type = reinterpret_cast<PyObject*>(info->type);
     copy.types.push_back(info->type->tp_flags & Py_TPFLAGS_HEAPTYPE ? Ref::checked(PyWeakref_NewRef(type, on_death))
                                                                     : Ref::borrow(type));
   }
   return copy;
-}
-
-// Each is compared with the callable once more: sealing runs user code, which may have changed what it holds meanwhile.
-void TreeSpec::find_twins(const TreeSpec& values) {
-  std::unordered_map<PyObject*, std::uint32_t> first;
-  for (std::size_t i = 0; i < statics.size(); ++i) {
-    if (!statics[i].is_callable()) continue;
-    const Ref callable = values.statics[i].value();
-    const auto [found, is_first] = first.emplace(callable.get(), static_cast<std::uint32_t>(i));
-    if (is_first || !statics[i].is_still(callable.get()) || !statics[found->second].is_still(callable.get())) continue;
-    if (twins.empty()) twins.resize(statics.size(), kNoTwin);
-    twins[found->second] = twins[i] = found->second;
-  }
 }
 
 void TreeSpec::weaken_types(const TreeSpec& other) {

@@ -64,9 +64,6 @@ struct TreeSpec {
 
   int traverse(visitproc visit, void* arg) const;
 
-  // Finds the twins, given the spec that this one was sealed from.
-  void find_twins(const TreeSpec& values);
-
   template <typename Visit>
   void each_weakref(Visit&& visit) const {
     for (const Ref& type : types) {

@@ -96,17 +96,7 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     made: JitFunction[..., Any] | None = None
     options = None if found is None else _given_options(found[1])
     if found is not None and options is not None:
-        made = wrapping(
-            donate=found[0],
-            in_shardings=None,
-            out_shardings=None,
-            cache_size=4096,
-            callables="structure",
-            trace=None,
-            max_traces=None,
-            donates_returned=found[0] != "none",
-            **options,
-        )(wrapper.__wrapped__)
+        made = wrapping(donate=found[0], donates_returned=found[0] != "none", **options)(wrapper.__wrapped__)
     key = id(wrapper)
     _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), made
     return made
@@ -116,15 +106,11 @@ def _given_options(jitted: Any) -> dict[str, Any] | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
     given, usual = options_of(jitted), options_of(_usual())
     if given is None or usual is None:
-        return {"inline": False, "keep_unused": False, "compiler_options": None}
+        return {}
     if any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
         return None
-    inline = given.get("inline", False)
-    return {
-        "inline": False if inline == usual.get("inline", False) else inline,
-        "keep_unused": given.get("keep_unused", False),
-        "compiler_options": dict(given.get("compiler_options_kvs") or ()) or None,
-    }
+    options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
+    return options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
 
 
 def _usual() -> Any:

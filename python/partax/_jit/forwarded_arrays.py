@@ -43,7 +43,7 @@ def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
       leaves: its array leaves.
       donated: for each leaf, 1 where it is donated.
     """
-    if runs_without_jit():  # nothing is donated then, and jax gives deleted arrays back too
+    if runs_without_jit():
         return
     forwarded, _ = _core.output_info(target.trace(*leaves).out_info)
     for i in sorted(forwarded):
@@ -65,7 +65,7 @@ def raise_lost(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int,
       index: that of the deleted leaf.
       was_there: whether it was not deleted before the call.
     """
-    if runs_without_jit():  # nothing is donated then, and jax gives deleted arrays back too
+    if runs_without_jit():
         return
     given_away = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None
     raise _given_away(target, leaves, donated, index) if given_away else _deleted(target, leaves, index)
