@@ -188,10 +188,10 @@ PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noex
   });
 }
 
-PyMethodDef flatten_method = {"flatten_jit", flatten_jit, METH_O, nullptr};
-PyMethodDef unflatten_method = {"unflatten_jit",
-                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
-                                METH_FASTCALL, nullptr};
+PyMethodDef flatten_jit_method = {"flatten_jit", flatten_jit, METH_O, nullptr};
+PyMethodDef unflatten_jit_method = {"unflatten_jit",
+                                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
+                                    METH_FASTCALL, nullptr};
 
 }  // namespace
 
@@ -205,8 +205,8 @@ Ref register_jit_function_types() {
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
   taken_apart().wrapped = [](PyObject* wrapper) { return Ref::checked(get_function(wrapper, nullptr)); };
-  const Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
-  const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
+  const Ref flatten = Ref::checked(PyCFunction_New(&flatten_jit_method, nullptr));
+  const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_jit_method, nullptr));
   return Ref::checked(PyTuple_Pack(4, jit_type, bound_type, flatten.get(), unflatten.get()));
 }
 

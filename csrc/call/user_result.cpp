@@ -80,10 +80,10 @@ PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noe
   });
 }
 
-PyMethodDef flatten_method = {"flatten_output", flatten_node, METH_O, nullptr};
-PyMethodDef unflatten_method = {"unflatten_output",
-                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
-                                METH_FASTCALL, nullptr};
+PyMethodDef flatten_output_method = {"flatten_output", flatten_node, METH_O, nullptr};
+PyMethodDef unflatten_output_method = {"unflatten_output",
+                                       reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_node)),
+                                       METH_FASTCALL, nullptr};
 
 class CallLeaves final : public LeafSource {
  public:
@@ -188,8 +188,8 @@ Ref register_trace_output_types() {
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
   Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));
   Ref node = Ref::checked(PyType_FromSpec(&node_spec));
-  Ref flatten = Ref::checked(PyCFunction_New(&flatten_method, nullptr));
-  Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_method, nullptr));
+  Ref flatten = Ref::checked(PyCFunction_New(&flatten_output_method, nullptr));
+  Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_output_method, nullptr));
   Ref result = Ref::checked(PyTuple_Pack(4, handle.get(), node.get(), flatten.get(), unflatten.get()));
   handle_type = reinterpret_cast<PyTypeObject*>(handle.release());  // kept for the life of the process
   node_type = reinterpret_cast<PyTypeObject*>(node.release());
