@@ -43,9 +43,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
+from typing import Any
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
@@ -136,6 +138,29 @@ def devices() -> list[jax.Device]:
     found = jax.devices("cpu")
     assert len(found) >= 8, "conftest.py must be imported before anything initialises jax"
     return found[:8]
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For files that trace the same few small programs again and again: XLA compiles each once for the whole file.
+
+    Not where threads compile: one may read what another has half written.
+    """
+    options = {
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+
+    def configure(values: dict[str, Any]) -> None:
+        compilation_cache.reset_cache()
+        for name, value in values.items():
+            jax.config.update(name, value)
+
+    configure(options)
+    yield
+    configure(before)
 
 
 @pytest.fixture

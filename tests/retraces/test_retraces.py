@@ -16,6 +16,8 @@ from retrace_case import HIT, OTHERS, PARTAX, PLAIN, RAISES, TRACES, WRONG, Case
 
 import partax
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 README = Path(__file__).parents[2] / "README.md"
 PLACE = re.compile(r"\S+\.py:\d+")
 IDS = [case.name for case in CASES]
