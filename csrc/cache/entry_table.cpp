@@ -38,7 +38,39 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   outputs.push_back(slot);
+  has_twins = has_twins || slot->output->has_twins;
+  twins_are_keys = twins_are_keys && slot->output->twins_are_keys;
   forwarded.swap(all);
+}
+
+namespace {
+
+template <typename Value>
+std::optional<std::pair<std::size_t, std::size_t>> apart(const Entry& entry, Value&& value_at) {
+  // Looking into values may run Python, which may trace once more.
+  const std::vector<std::weak_ptr<OutputSlot>> outputs = entry.outputs;
+  for (const std::weak_ptr<OutputSlot>& held : outputs) {
+    const std::shared_ptr<OutputSlot> slot = held.lock();
+    const std::shared_ptr<const TraceOutput> output = slot ? slot->output : nullptr;
+    if (!output) continue;
+    if (const auto found = output->twins_apart(value_at)) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::pair<std::size_t, std::size_t>> Entry::twins_apart(const TreeSpec& spec) const {
+  if (!has_twins) return {};
+  return apart(*this, [&](std::size_t index) { return spec.statics[index].value(); });
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> Entry::twins_apart(const LeafBuffer& leaves) const {
+  if (!has_twins || (twins_are_keys && !leaves.has_own_statics())) return {};
+  return apart(*this, [&](std::size_t index) {
+    PyObject* own = leaves.own_static(index);
+    return own != nullptr ? Ref::borrow(own) : key.statics[index].value();
+  });
 }
 
 EntryTable::~EntryTable() {
@@ -100,12 +132,21 @@ std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallSha
 EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape) {
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
-    if (!entry->key.equals(spec)) continue;
+    if (!entry->key.equals(spec) || entry->twins_apart(spec)) continue;
     if (!entry->in_table) continue;
     touch(*entry);
     return entry;
   }
   return nullptr;
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> EntryTable::twins_apart(const TreeSpec& spec,
+                                                                           const CallShape& shape) const {
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (entry->key.statics.size() != spec.statics.size()) continue;
+    if (const auto found = entry->twins_apart(spec)) return found;
+  }
+  return {};
 }
 
 std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec, const CallShape& shape) const {

@@ -4,11 +4,13 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "base/python_api.h"
 #include "cache/bound_call.h"
 #include "cache/traced_result.h"
+#include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 
 namespace partax {
@@ -39,6 +41,10 @@ struct Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
+  // Where a call of an equal key has two objects in place of one (see TraceOutput), if anywhere: it was flattened to
+  // `spec`, or matched to `leaves`. The entry is not the call's then.
+  std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec) const;
+  std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const LeafBuffer& leaves) const;
 
   TreeSpec key;  // sealed
   CallShape shape;
@@ -56,6 +62,8 @@ struct Entry {
   std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
+  bool has_twins = false;  // of the outputs, as are these
+  bool twins_are_keys = true;
   bool waits = false;                   // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.
@@ -86,6 +94,8 @@ class EntryTable {
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
+  // Where a spec has two objects in place of one of an entry of an equal key, if that is why it has another.
+  std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec, const CallShape& shape) const;
   // What made a spec another key than the latest of the same hash; empty if there is none.
   std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
   // The entry used last, or null.

@@ -1,6 +1,29 @@
 #include "cache/traced_result.h"
 
+#include <algorithm>
+
 namespace partax {
+namespace {
+
+// Of (index, (item, item of that, ...)).
+StaticPlace static_place(PyObject* place) {
+  StaticPlace made{PyLong_AsSize_t(PyTuple_GET_ITEM(place, 0)), {}};
+  each_item(PyTuple_GET_ITEM(place, 1), Form::kTuple,
+            [&](const Ref& item) { made.inner.push_back(PyLong_AsSize_t(item.get())); });
+  return made;
+}
+
+}  // namespace
+
+Ref StaticPlace::in(Ref value) const {
+  for (const std::size_t item : inner) {
+    if (!value) break;
+    std::vector<Ref> items;
+    each_inner(value.get(), [&](const Ref& inside) { items.push_back(inside); });
+    value = item < items.size() ? items[item] : Ref();
+  }
+  return value;
+}
 
 void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& key) {
   const auto objects = [](const TreeSpec& of) {
@@ -12,11 +35,18 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     return tuple_of(std::move(all));
   };
   const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec));
-  each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& place) {
-    const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(place.get(), 0));
-    own.push_back(OwnStatic{index, {}, key.statics[index].for_result()});
-    each_item(PyTuple_GET_ITEM(place.get(), 1), Form::kTuple,
-              [&](const Ref& item) { own.back().inner.push_back(PyLong_AsSize_t(item.get())); });
+  each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& places) {
+    std::vector<StaticPlace> all;
+    each_item(places.get(), Form::kTuple, [&](const Ref& place) { all.push_back(static_place(place.get())); });
+    StaticPlace first = std::move(all.front());
+    all.erase(all.begin());
+    const auto is_keys = [&](const StaticPlace& place) {
+      return key.statics[place.index].is_object(arguments.statics[place.index].identity());
+    };
+    has_twins = has_twins || !all.empty();
+    if (!all.empty()) twins_are_keys = twins_are_keys && is_keys(first) && std::all_of(all.begin(), all.end(), is_keys);
+    StaticValue known = key.statics[first.index].for_result();
+    own.push_back(OwnStatic{std::move(first), std::move(known), std::move(all)});
   });
   bool any = false;
   for (std::size_t i = 0; i < spec.statics.size(); ++i) {
@@ -24,7 +54,8 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     StaticValue& value = spec.statics[i];
     static_source.push_back(static_cast<std::int32_t>(PyLong_AsLong(PyTuple_GET_ITEM(source, 0))));
     if (static_source[i] >= 0) {
-      value = own[static_cast<std::size_t>(static_source[i])].known;
+      const OwnStatic& came_in = own[static_cast<std::size_t>(static_source[i])];
+      value = came_in.place.inner.empty() ? came_in.known : StaticValue();
     } else if (static_source[i] == kTemplate) {
       value = StaticValue::loose(Ref::borrow(PyTuple_GET_ITEM(source, 1)));
     } else {

@@ -22,7 +22,8 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
   GraphObjects objects(call);
   const auto matches = [&] {
     return entry->shape == call.shape() &&
-           match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule);
+           match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule) &&
+           !entry->twins_apart(leaves);
   };
   bool is_such = matches() && (!cache.graph || objects.are_in(*entry, leaves));
   if (!is_such && cache.graph) {

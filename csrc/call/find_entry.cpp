@@ -39,6 +39,10 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
     if (const auto [index, reading] = cache.table.difference(spec, frame.call.shape()); !reading.empty()) {
       entry->difference = static_path(spec, names_of(frame), index) + ": a callable made anew (reads " + reading +
                           ", which cannot be proven unchanged)";
+    } else if (const auto apart = cache.table.twins_apart(spec, frame.call.shape())) {
+      entry->difference = static_path(spec, names_of(frame), apart->second) + ": another object than " +
+                          static_path(spec, names_of(frame), apart->first) +
+                          ", where an earlier trace had one object in both places and returned it";
     }
     is_new = build_target(frame, *entry, leaves);
   } catch (...) {
@@ -56,6 +60,10 @@ EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
       return false;
     }
     if (!match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract, &frame.cache.rule)) {
+      return false;
+    }
+    if (entry.twins_apart(leaves)) {
+      leaves.clear();
       return false;
     }
     if (frame.objects == nullptr || frame.objects->has_read() || frame.objects->are_in(entry, leaves)) return true;

@@ -56,7 +56,8 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
   other->entry_ = entry_;
   if (!(entry_->shape == other->call_->shape()) ||
       !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false,
-                  &cache_in(other->cache_.get()).rule)) {
+                  &cache_in(other->cache_.get()).rule) ||
+      entry_->twins_apart(*other->leaves_)) {
     return nullptr;
   }
   other->leaf_tuple_ = other->leaves_->tuple();

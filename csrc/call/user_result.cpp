@@ -151,15 +151,8 @@ class CallLeaves final : public LeafSource {
 
   Ref own(std::size_t index) const {
     const OwnStatic& wanted = output_.own[index];
-    PyObject* given = inputs_.has_own_statics() ? inputs_.own_static(wanted.index) : nullptr;
-    Ref value = given != nullptr ? Ref::borrow(given) : wanted.known.value();
-    for (const std::size_t item : wanted.inner) {
-      if (!value) break;
-      std::vector<Ref> items;
-      each_inner(value.get(), [&](const Ref& inner) { items.push_back(inner); });
-      value = item < items.size() ? items[item] : Ref();
-    }
-    return value;
+    PyObject* given = inputs_.has_own_statics() ? inputs_.own_static(wanted.place.index) : nullptr;
+    return wanted.place.in(given != nullptr ? Ref::borrow(given) : wanted.known.value());
   }
 
   const TraceOutput& output_;

@@ -223,7 +223,7 @@ def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError
                 "lower and compile again for the new value"
             )
     changed = sorted(set(before) ^ set(now))
-    where = f" (at {', '.join(changed[:5])})" if changed else ""
+    where = f" (at {', '.join(changed[:5])})" if changed else ", or two equal objects where those had one"
     return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from partax import _core
-from partax._statics.constants import PLAIN
+from partax._statics.constants import PLAIN, is_constant
 from partax._statics.copies import NOTHING, rebuilt
 
 # A value that came in, and which item of which item of it.
@@ -32,11 +32,12 @@ class _Given:
 
     def __init__(self, given: tuple[Any, ...]) -> None:
         self._known: dict[int, _Place] = {}
+        self._others: dict[_Place, list[_Place]] = {}
         self.found: dict[_Place, int] = {}
         self.used = 0
         for i, value in enumerate(given):
             if value is not None:
-                self._known.setdefault(id(value), (i, ()))
+                self._add(value, (i, ()))
         for i, value in enumerate(given):
             self._add_inner(value, i, ())
 
@@ -48,8 +49,19 @@ class _Given:
         for item, inner in enumerate(_core.items_of(value, NOTHING)):
             place = (i, (*path, item))
             is_plain = inner is NOTHING or id(type(inner)) in PLAIN
-            if not is_plain and self._known.setdefault(id(inner), place) is place:
+            if not is_plain and self._add(inner, place):
                 self._add_inner(inner, *place)
+
+    def _add(self, value: Any, place: _Place) -> bool:
+        """Notes where an object is; whether that is its first place."""
+        first = self._known.setdefault(id(value), place)
+        if first is not place and not is_constant(value):
+            self._others.setdefault(first, []).append(place)
+        return first is place
+
+    def places(self) -> tuple[tuple[_Place, ...], ...]:
+        """Of each object that was found, where it is: the place that results take it from, and the others."""
+        return tuple((place, *self._others.get(place, ())) for place in self.found)
 
     def index_of(self, value: Any) -> int:
         place = self._known.get(id(value))
@@ -63,7 +75,7 @@ class _Given:
 
 def find_own_statics(
     given: tuple[Any, ...], returned: tuple[Any, ...]
-) -> tuple[tuple[_Place, ...], tuple[tuple[int, Any], ...]]:
+) -> tuple[tuple[tuple[_Place, ...], ...], tuple[tuple[int, Any], ...]]:
     """Finds what of the static values in a result came in with the call. Called by C++ after a trace.
 
     Args:
@@ -71,8 +83,9 @@ def find_own_statics(
       returned: those of the result, likewise.
 
     Returns:
-      Where what each call gives its own objects for is. And for each value of the result which of these it is, or -1;
-      or -2 and a template: the value with a placeholder for each of these that is inside of it.
+      Where what each call gives its own objects for is: the place, and others with the same object. And for each value
+      of the result which of these it is, or -1; or -2 and a template: the value with a placeholder for each of these
+      that is inside of it.
     """
     known = _Given(given)
     sources = list[tuple[int, Any]]()
@@ -81,7 +94,7 @@ def find_own_statics(
         if index < 0 and id(type(value)) not in PLAIN:
             template = rebuilt(value, known.placeholder, _MOST_LEVELS)
         sources.append((index, None) if known.used == before else (-2, template))
-    return tuple(known.found), tuple(sources)
+    return known.places(), tuple(sources)
 
 
 def filled(template: Any, own: tuple[Any, ...]) -> Any:
