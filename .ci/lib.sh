@@ -6,7 +6,7 @@ export CI=true
 export JAX_PLATFORMS=cpu
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
 # What the caller has set up must not reach the interpreters under test.
-unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/partax-ci.XXXXXX")
@@ -148,16 +148,33 @@ PY
   xargs "$python" -m pip install --quiet <<<"$requirements"
 }
 
-# warnings_build PYTHON COMPILER: compiles with warnings as errors; PYTHON has pybind11, cmake and ninja.
-warnings_build() {
-  local python=$1 compiler=$2 bin build
+# configured PYTHON BUILD OPTION...: a build folder with these options; PYTHON has pybind11, cmake and ninja.
+configured() {
+  local python=$1 build=$2 bin
   bin=$(dirname "$python")
-  build="$WORK/warnings-$compiler"
+  shift 2
+  "$bin/cmake" -S "$ROOT" -B "$build" -G Ninja -DCMAKE_MAKE_PROGRAM="$bin/ninja" -DPython_EXECUTABLE="$python" \
+    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" "$@" >"$build.log" || { cat "$build.log"; return 1; }
+}
+
+# warnings_build PYTHON COMPILER: compiles with warnings as errors, each file by itself.
+warnings_build() {
+  local build="$WORK/warnings-$2"
   # -O1 suffices for the warnings that follow the flow of values.
-  "$bin/cmake" -S "$ROOT" -B "$build" -G Ninja -DCMAKE_MAKE_PROGRAM="$bin/ninja" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPARTAX_WERROR=ON -DPython_EXECUTABLE="$python" \
-    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" >"$build.log" || { cat "$build.log"; return 1; }
-  "$bin/cmake" --build "$build"
+  configured "$1" "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPARTAX_WERROR=ON
+  "$(dirname "$1")/cmake" --build "$build"
+}
+
+# tidy PYTHON: clang-tidy over all files, those of a folder as one, which takes a third of the time.
+tidy() {
+  local build="$WORK/tidy" units
+  configured "$1" "$build" -DCMAKE_CXX_COMPILER=g++ -DCMAKE_UNITY_BUILD=ON
+  mapfile -t units < <(find "$build" -name 'unity_[a-z]*.cxx')
+  if ((${#units[@]} != $(find "$ROOT"/csrc/*/ -maxdepth 0 | wc -l))); then
+    echo "clang-tidy: ${#units[@]} units, expected one for each folder of csrc/"
+    return 1
+  fi
+  "$(dirname "$1")/clang-tidy" -p "$build" --quiet --config-file="$ROOT/.clang-tidy" "${units[@]}" "$ROOT/csrc/module.cpp"
 }
 
 # sanitized_install PYTHON DIRECTORY [SANITIZERS]: partax under these (AddressSanitizer and UBSan), to be put in front of
@@ -165,7 +182,7 @@ warnings_build() {
 sanitized_install() {
   local sanitizers=${3:-address,undefined}
   "$1" -m pip install --quiet --no-deps --target "$2" -C cmake.define.PARTAX_SANITIZE="$sanitizers" \
-    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O1 -g" -C install.strip=false \
+    -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O1 -g1" -C install.strip=false \
     -C build-dir="$WORK/build/{wheel_tag}-$sanitizers" "$ROOT"
 }
 
