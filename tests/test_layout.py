@@ -39,6 +39,7 @@ PACKAGES = [
     "_explain",
     "_files",
     "_equinox",
+    "_doctor",
 ]
 LONGEST = 400
 

@@ -329,11 +329,13 @@ def the_command_line() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder, "script.py")
-        script.write_text("import jax, partax\npartax.filter_jit(lambda x: x)(jax.numpy.ones(2))\n")
-        written = io.StringIO()
-        with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written), contextlib.suppress(SystemExit):
-            partax.__main__.main(["explain", str(script)])
-    assert "trace 1" in written.getvalue() or "1 trace" in written.getvalue(), written.getvalue()
+        for command, told in (("explain", ("trace 1", "1 trace")), ("doctor", ("programs were compiled",))):
+            function = f"lambda x: x * {len(command)}"
+            script.write_text(f"import jax, partax\npartax.filter_jit({function})(jax.numpy.ones(2))\n")
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), contextlib.suppress(SystemExit):
+                partax.__main__.main([command, str(script)])
+            assert any(it in text.getvalue() for it in told) and "<lambda>" in text.getvalue(), text.getvalue()
 
 
 def ahead_of_time() -> None:

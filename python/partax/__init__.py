@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from partax._compat import node_families as _node_families
 from partax._compat.families.declared import register_fields
+from partax._doctor import install as _doctor_install
 from partax._explain import install as _explain_install
 from partax._explain.explain import explain
 from partax._explain.limits import RetraceError, RetraceWarning
@@ -38,6 +39,8 @@ if _TYPE_CHECKING:
     from partax import tree as tree
     from partax._control.branches import filter_cond, filter_switch
     from partax._control.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
+    from partax._doctor.diagnosis import Diagnosis, Finding
+    from partax._doctor.doctor import doctor
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
@@ -59,7 +62,9 @@ __version__ = _version("partax")
 __all__ = [
     "CacheInfo",
     "Compiled",
+    "Diagnosis",
     "Filter",
+    "Finding",
     "FlatSpec",
     "FunctionReport",
     "KeyReport",
@@ -79,6 +84,7 @@ __all__ = [
     "apply_updates",
     "by_path",
     "combine",
+    "doctor",
     "explain",
     "filter",
     "filter_checkpoint",
@@ -132,6 +138,7 @@ _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _explain_install.install()
+_doctor_install.install()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._equinox.on_import").accelerate_when_imported()
 
@@ -139,6 +146,8 @@ _MODULES = ("debug", "equinox", "nnx", "tree")
 _LATER = {
     **dict.fromkeys(("filter_cond", "filter_switch"), "partax._control.branches"),
     **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._control.loops"),
+    **dict.fromkeys(("Diagnosis", "Finding"), "partax._doctor.diagnosis"),
+    "doctor": "partax._doctor.doctor",
     "fold": "partax._layers.fold",
     **dict.fromkeys(("stack", "unstack"), "partax._layers.stack"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),

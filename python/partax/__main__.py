@@ -1,5 +1,6 @@
 """The commands that run a script unchanged: `python -m partax explain script.py args...` explains what it traces and
-compiles, `python -m partax equinox script.py args...` has it use partax for what it calls of Equinox.
+compiles, `python -m partax doctor script.py args...` says why each program that it compiles costs what it costs,
+`python -m partax equinox script.py args...` has it use partax for what it calls of Equinox.
 """
 
 import argparse
@@ -42,6 +43,17 @@ def main(arguments: list[str]) -> None:
     )
     _add_script(command)
     command = commands.add_parser(
+        "doctor",
+        usage="%(prog)s [-h] [--json FILE] [--html FILE] (script.py | -m module) [argument ...]",
+        help="run a script, and say of each program that it compiles why it costs what it costs, by line",
+        description="Runs a Python script, or with -m a module, as `python` does. At the end the programs that jax has "
+        "compiled, the script's own and those of libraries, are on the standard error in the order of what each has "
+        "cost, with what partax.doctor finds in them.",
+    )
+    command.add_argument("--json", metavar="FILE", help="write the diagnoses to this file, as JSON")
+    command.add_argument("--html", metavar="FILE", help="write findings and pictures to this file (partax[doctor])")
+    _add_script(command)
+    command = commands.add_parser(
         "equinox",
         usage="%(prog)s [-h] (script.py | -m module) [argument ...]",
         help="run a script that imports equinox, and have it use partax",
@@ -52,6 +64,9 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     if not given.module and not os.path.exists(given.script):
         command.error(f"found no file {given.script!r}, expected a Python script")
+    if given.command == "doctor":
+        _doctor(given.script, given.arguments, given.module, given.json, given.html)
+        return
     accelerate_when_imported()
     if given.command == "explain":
         _explain(given.script, given.arguments, given.module, given.json)
@@ -92,6 +107,22 @@ def _explain(script: str, arguments: list[str], is_module: bool, json_file: str 
         if json_file is not None:
             with open(json_file, "w", encoding="utf-8") as file:
                 file.write(found.to_json(indent=2) + "\n")
+        namespace.clear()
+
+
+def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str | None, html_file: str | None) -> None:
+    from partax._doctor.script import Watch, diagnoses, print_programs, refuse_unwritable, write_diagnoses
+
+    refuse_unwritable(json_file, html_file)
+    _history.keep_all()
+    watch = Watch()
+    namespace: dict[str, Any] = {}
+    try:
+        namespace = _run(script, arguments, is_module)
+    finally:
+        found = diagnoses(watch)
+        print_programs(watch, found, sys.stderr)
+        write_diagnoses(found, json_file, html_file)
         namespace.clear()
 
 

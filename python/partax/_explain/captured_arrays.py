@@ -29,6 +29,20 @@ class Constant(NamedTuple):
     bytes: int
 
 
+class Holder(NamedTuple):
+    """The variable that holds an array.
+
+    Attributes:
+      kind: what it is: `closure cell`, `global`, `bound argument` or `attribute`.
+      root: its name, such as `model`.
+      name: the path from there to the array, such as `model.layers[0].weight`.
+    """
+
+    kind: str
+    root: str
+    name: str
+
+
 def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
     """Names the constants of a program.
 
@@ -40,18 +54,35 @@ def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
       One `Constant` each, the largest first.
     """
     found: list[Constant] = []
-    variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
-    for constant in constants:
+    for constant, holder in zip(constants, holders(constants, fun), strict=True):
         shape, dtype = getattr(constant, "shape", ()), getattr(constant, "dtype", None)
         size = int(getattr(constant, "nbytes", 0)) or int(np.prod(shape)) * getattr(dtype, "itemsize", 0)
-        name = next((name for name, array in variables if _is_held_by(constant, array)), "")
+        name = "" if holder is None else holder.name
         found.append(Constant(name, f"{dtype}[{','.join(map(str, shape))}]", size))
     return sorted(found, key=lambda constant: -constant.bytes)
 
 
+def holders(constants: list[Any], fun: Any) -> list[Holder | None]:
+    """Finds the variables that hold the constants of a program.
+
+    Args:
+      constants: of the jaxpr.
+      fun: the function that was traced, or None if it is gone.
+
+    Returns:
+      One for each constant; None where none was found.
+    """
+    variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
+    known: dict[int, Holder] = {}
+    for holder, array in variables:
+        known.setdefault(id(array), holder)
+    return [
+        known.get(id(constant)) or next((holder for holder, array in variables if _is_held_by(constant, array)), None)
+        for constant in constants
+    ]
+
+
 def _is_held_by(constant: Any, array: Any) -> bool:
-    if constant is array:
-        return True
     # jax keeps NumPy arrays in a wrapper of its own, or as a copy.
     if isinstance(constant, jax.Array) or not isinstance(array, np.ndarray) or constant.shape != array.shape:
         return False
@@ -61,47 +92,47 @@ def _is_held_by(constant: Any, array: Any) -> bool:
     return values.size <= _MAX_COMPARED and values.dtype == array.dtype and np.array_equal(values, array)
 
 
-def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[str, Any]]:
+def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, Any]]:
     """The arrays in the closures and globals of a function and of the functions that it names."""
     fun = inspect.unwrap(fun)
     while isinstance(fun, functools.partial):
         for i, value in enumerate((*fun.args, *fun.keywords.values())):
-            yield from _arrays(f"argument {i}", value)
+            yield from _arrays("bound argument", f"argument {i}", value)
         fun = inspect.unwrap(fun.func)
     if isinstance(fun, types.MethodType):
-        yield from _arrays("self", fun.__self__)
+        yield from _arrays("attribute", "self", fun.__self__)
         fun = fun.__func__
     if not isinstance(fun, types.FunctionType) or id(fun) in seen or depth > _MAX_DEPTH:
         return
     seen.add(id(fun))
-    for name, value in _named_values(fun):
+    for kind, name, value in _named_values(fun):
         if callable(value) and not isinstance(value, type):
             yield from _variables(value, seen, depth + 1)
         if isinstance(value, types.ModuleType):
             for attribute in fun.__code__.co_names:
-                yield from _arrays(f"{name}.{attribute}", getattr(value, attribute, None))
+                yield from _arrays(kind, f"{name}.{attribute}", getattr(value, attribute, None))
         else:
-            yield from _arrays(name, value)
+            yield from _arrays(kind, name, value)
 
 
-def _named_values(fun: types.FunctionType) -> Generator[tuple[str, Any]]:
+def _named_values(fun: types.FunctionType) -> Generator[tuple[str, str, Any]]:
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
         try:
-            yield name, cell.cell_contents
+            yield "closure cell", name, cell.cell_contents
         except ValueError:  # an empty cell
             continue
     codes = [fun.__code__]
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        yield from ((name, fun.__globals__[name]) for name in code.co_names if name in fun.__globals__)
+        yield from (("global", name, fun.__globals__[name]) for name in code.co_names if name in fun.__globals__)
 
 
-def _arrays(name: str, value: Any) -> Generator[tuple[str, Any]]:
+def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
     if isinstance(value, (jax.Array, np.ndarray)):
-        yield name, value
+        yield Holder(kind, name, name), value
         return
     try:
         leaves, spec = _core.flatten(value, name)
     except Exception:  # it is no argument: it need not be a tree that partax can take
         return
-    yield from zip(spec.dynamic_paths(), leaves, strict=True)
+    yield from zip((Holder(kind, name, path) for path in spec.dynamic_paths()), leaves, strict=True)

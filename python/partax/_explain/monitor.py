@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import dataclasses
+import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,7 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
             other.traces += stage == "trace"
             other.compiles += stage == "compile"
         return
+    record.stages.append((stage, time.perf_counter() - duration_secs, duration_secs))
     if stage == "trace":
         record.measured = True
         record.seconds["trace"] = duration_secs

@@ -21,6 +21,7 @@ class Record:
       reason: why it was made.
       failed: whether it raised; `error` has the type of the exception's name then.
       seconds: by stage: `trace`, `lower`, `compile`.
+      stages: what jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds.
       compiled: how often it was compiled.
       measured: whether jax has told how long the trace took.
     """
@@ -38,6 +39,7 @@ class Record:
         "seconds",
         "site",
         "snapshot",
+        "stages",
         "started",
         "tracked",
     )
@@ -54,6 +56,7 @@ class Record:
         self.tracked = True
         self.compiled = 0
         self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        self.stages: list[tuple[str, float, float]] = []
         self.places: list[Snapshot] = []  # of its further executables
         self.started = time.perf_counter()
 

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 from partax import _core
 from partax._compat.jax_private import is_jaxpr
 from partax._compat.node_families import why_called
+from partax._explain import page
 from partax._explain.call_site import site_text
 from partax._explain.captured_arrays import Constant, captured_constants
 from partax._explain.flatten_costs import flatten_microseconds
@@ -174,6 +176,18 @@ class Report:
         """
         return json.dumps(_plain(self), **options)
 
+    def html(self, path: str | Path) -> None:
+        """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
+
+        Args:
+          path: the file, which is replaced as a whole or left as it was.
+
+        Raises:
+          ImportError: `partax[doctor]` is not installed.
+          OSError: the file cannot be written.
+        """
+        page.writer(path, self)
+
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
 
@@ -245,7 +259,7 @@ _EFFECTS = {
 }
 
 
-def _program(target: Any, record: Record) -> Any:
+def program_of(target: Any, record: Record) -> Any:
     """The jaxpr of a trace, from jax's cache; None if it is not there."""
     avals = [part.aval for part in record.snapshot.parts if part.key[0] == "array"]
     if target is None or record.failed or any(aval is None for aval in avals):
@@ -257,7 +271,7 @@ def _program(target: Any, record: Record) -> Any:
 
 
 def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> TraceReport:
-    program = _program(target, record)
+    program = program_of(target, record)
     effects = sorted({_EFFECTS.get(type(e).__name__, type(e).__name__) for e in program.effects}) if program else []
     return TraceReport(
         record.number,

@@ -63,6 +63,20 @@ class Traced:
         """The traced program on the array leaves."""
         return self._traced.jaxpr
 
+    @property
+    def args_info(self) -> dict[str, Any]:
+        """For the path of each array of the arguments (`model.layers[0].weight`) its dtype, shape and donation.
+
+        Returns:
+          `jax.stages.ArgInfo`s, in the order in which the program takes the arrays.
+        """
+        return dict(zip(self._program.paths, jax.tree.leaves(self._traced.args_info), strict=True))
+
+    @property
+    def statics(self) -> dict[str, Any]:
+        """The static values of the arguments by path; None for one that is gone."""
+        return self._program.statics
+
     def lower(self, **options: Any) -> "Lowered":
         """Lowers the program; options as of `jax.stages.Traced.lower`.
 

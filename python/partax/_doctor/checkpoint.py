@@ -1,0 +1,126 @@
+"""Finds scans whose every step autodiff keeps arrays of, where recomputing them would take a fraction of the memory."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from partax._doctor.diagnosis import Finding
+from partax._doctor.equations import bytes_of
+from partax._doctor.examined import Examined
+from partax._doctor.figure_text import bytes_text
+from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.memory import peak_bytes
+
+_FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
+_SHARE_OF_PEAK = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Residuals:
+    """What a forward scan keeps for its backward scan.
+
+    Attributes:
+      index: the forward scan's, in its program.
+      length: how many steps it has.
+      bytes: of all steps.
+      kept_bytes: what remains with `jax.checkpoint`: the carries that the same arrays are computed from again.
+    """
+
+    index: int
+    length: int
+    bytes: int
+    kept_bytes: int
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.bytes - self.kept_bytes
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `checkpoint`."""
+    programs = flat_programs(examined)
+    large = [
+        (program, it)
+        for program in programs.all
+        for it in residuals(program, programs)
+        if it.saved_bytes >= _FEWEST_BYTES
+    ]
+    if not large:
+        return
+    peak = peak_bytes(examined)
+    for program, it in large:
+        if it.saved_bytes <= _SHARE_OF_PEAK * peak:
+            continue
+        line = program.line(it.index)
+        yield Finding(
+            kind="checkpoint",
+            severity="medium",
+            file=line.file if line else "",
+            line=line.line if line else 0,
+            source=line.source if line else "",
+            path="",
+            figures={
+                "bytes": it.bytes,
+                "saved_bytes": it.saved_bytes,
+                "length": it.length,
+                "peak_bytes": peak,
+            },
+            message=(
+                f"The gradient keeps {bytes_text(it.bytes)} of the {it.length:,} steps of this scan; the program takes "
+                f"{bytes_text(peak)} at once."
+            ),
+            advice=(
+                "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
+                f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}."
+            ),
+        )
+
+
+def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residuals]:
+    """What each forward scan of a program keeps for a backward scan, and for nothing else."""
+    scans = [i for i in program.bodies if program.eqns[i].primitive.name == "scan"]
+    if len(scans) < 2:
+        return
+    stacked: dict[int, tuple[int, int]] = {}  # by number, the forward scan and which of its results
+    for i in scans:
+        carries = int(program.eqns[i].params["num_carry"])
+        stacked.update((number, (i, at)) for at, number in enumerate(program.writes[i]) if at >= carries)
+    kept: dict[int, set[int]] = {}
+    used_otherwise = {number for number in program.results if number != LITERAL}
+    for i, reads in enumerate(program.reads):
+        params = program.eqns[i].params
+        for at, number in enumerate(reads):
+            if number not in stacked:
+                continue
+            forward = program.eqns[stacked[number][0]].params
+            is_backward = (
+                i in program.bodies
+                and program.eqns[i].primitive.name == "scan"
+                and params["reverse"] != forward["reverse"]
+                and params["length"] == forward["length"]
+                and at >= int(params["num_consts"]) + int(params["num_carry"])
+            )
+            if is_backward:
+                kept.setdefault(stacked[number][0], set()).add(number)
+            else:
+                used_otherwise.add(number)
+    for i, numbers in kept.items():
+        results = sorted(stacked[number][1] for number in numbers - used_otherwise)
+        if not results:
+            continue
+        eqn = program.eqns[i]
+        length = int(eqn.params["length"])
+        size = sum(bytes_of(eqn.outvars[at].aval) for at in results)
+        body = programs.inner[id(program.bodies[i][0])]
+        yield Residuals(i, length, size, length * _carried_bytes(eqn, body, results))
+
+
+def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:
+    """The bytes of the carries that some results of a scan's body are computed from."""
+    needed = {body.results[at] for at in results}
+    for reads, writes in zip(reversed(body.reads), reversed(body.writes), strict=True):
+        if not needed.isdisjoint(writes):
+            needed.update(reads)
+    first = int(eqn.params["num_consts"])
+    carries = range(first, first + int(eqn.params["num_carry"]))
+    return sum(bytes_of(eqn.invars[at].aval) for at in carries if body.inputs[at] in needed)

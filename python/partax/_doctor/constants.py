@@ -1,0 +1,119 @@
+"""Finds arrays that a program has captured, and operations on them that XLA evaluates while it compiles."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from partax._doctor.captures import Captured, captures_of
+from partax._doctor.diagnosis import Finding, Severity
+from partax._doctor.examined import Examined
+from partax._doctor.figure_text import bytes_text, seconds_text
+from partax._doctor.inner_programs import user_line
+from partax._doctor.lines import Line
+from partax._explain.captured_arrays import Holder, holders
+from partax._tree.array_text import array_text
+
+# Of all captured arrays together: each program has its own copy, and XLA takes 18 ms for each MiB.
+_FEWEST_BYTES = 1 << 20
+_HIGH_BYTES = 64 << 20  # from which it takes a second
+_SMALLEST_SHARE = 0.1  # of those bytes; what holds less is told in one finding with all such
+# From which XLA itself warns ("Constant folding an instruction is taking > 1s").
+_FEWEST_SECONDS = 1.0
+_HIGH_SECONDS = 10.0
+
+
+@dataclasses.dataclass
+class _Group:
+    """The captured arrays of one variable, or of one line where no variable is known; the largest first."""
+
+    holder: Holder | None
+    arrays: list[Captured]
+
+    @property
+    def bytes(self) -> int:
+        return sum(it.bytes for it in self.arrays)
+
+    @property
+    def name(self) -> str:
+        if self.holder is None:
+            return ""
+        return self.holder.name if len(self.arrays) == 1 else self.holder.root
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `constant`."""
+    captures = captures_of(examined)
+    total = sum(it.bytes for it in captures.arrays)
+    if total >= _FEWEST_BYTES:
+        rest: list[Captured] = []
+        for group in _groups(examined, captures.arrays):
+            if group.bytes >= total * _SMALLEST_SHARE:
+                yield _captured(examined, group)
+            else:
+                rest += group.arrays
+        if sum(it.bytes for it in rest) >= _FEWEST_BYTES:
+            yield _captured(examined, _Group(None, sorted(rest, key=lambda it: -it.bytes)))
+    yield from _folded(examined, captures.folded)
+
+
+def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
+    """The arrays by the variable that holds them, or by line; the largest group first."""
+    arrays = sorted(arrays, key=lambda it: -it.bytes)
+    found: dict[object, _Group] = {}
+    for captured, holder in zip(arrays, holders([it.value for it in arrays], examined.function), strict=True):
+        key = _line(examined, captured.used) if holder is None else (holder.kind, holder.root)
+        found.setdefault(key, _Group(holder, [])).arrays.append(captured)
+    return sorted(found.values(), key=lambda group: -group.bytes)
+
+
+def _line(examined: Examined, index: int | None) -> Line:
+    line = None if index is None else user_line(examined.equations, index)
+    return Line("", 0, "") if line is None else line
+
+
+def _captured(examined: Examined, group: _Group) -> Finding:
+    line = _line(examined, group.arrays[0].used)
+    first, count, size = group.arrays[0], len(group.arrays), group.bytes
+    what = array_text(first.value) if count == 1 else f"{count} arrays"
+    figures: dict[str, int | float | str] = {"bytes": size, "arrays": count}
+    severity: Severity = "low" if first.hoisted else "high" if size >= _HIGH_BYTES else "medium"
+    how = "each call passes it as a hidden argument" if first.hoisted else "it is compiled in as a constant"
+    if group.holder is not None:
+        message = (
+            f"{group.holder.kind} `{group.name}` holds {what} ({bytes_text(size)}), which the program has captured"
+        )
+    else:
+        message = f"the program has captured {what} ({bytes_text(size)}) of no variable of its own"
+    message += f": {how}"
+    name = f"`{group.name}`" if group.name else "it"
+    advice = (
+        f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then programs "
+        "share it, and a new value needs no new trace"
+    )
+    return Finding("constant", severity, line.file, line.line, line.source, group.name, figures, message, advice)
+
+
+def _folded(examined: Examined, folded: list[tuple[int, float]]) -> Iterator[Finding]:
+    if sum(seconds for _, seconds in folded) < _FEWEST_SECONDS:
+        return
+    lines: dict[Line, list[tuple[int, float]]] = {}
+    for index, seconds in folded:
+        lines.setdefault(_line(examined, index), []).append((index, seconds))
+    by_seconds = sorted(((sum(it for _, it in found), line) for line, found in lines.items()), reverse=True)
+    for at, (seconds, line) in enumerate(by_seconds):
+        if at and seconds < _FEWEST_SECONDS:
+            return
+        eqn = examined.equations.eqns[max(lines[line], key=lambda it: it[1])[0]]
+        severity: Severity = "high" if seconds >= _HIGH_SECONDS else "medium"
+        message = (
+            f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "
+            f"while it compiles, which takes about {seconds_text(seconds)}"
+        )
+        advice = (
+            "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
+            "computed from: what depends on an argument is not evaluated by the compiler"
+        )
+        figures: dict[str, int | float | str] = {
+            "folding_seconds": round(seconds, 2),
+            "operations": len(lines[line]),
+        }
+        yield Finding("constant", severity, line.file, line.line, line.source, "", figures, message, advice)

@@ -1,0 +1,86 @@
+"""Finds arguments that Python functions take apart in each call, which costs the host time before the device begins."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from partax._compat.jax_private import flatten_one_level, is_registered_dataclass
+from partax._compat.node_families import describe, why_called
+from partax._doctor.definition import argument_name, bound_arguments, definition, wrapper_kind
+from partax._doctor.diagnosis import Finding
+from partax._doctor.examined import Examined
+from partax._doctor.figure_text import seconds_text
+from partax._explain.flatten_costs import flatten_microseconds, time_flatten_functions
+
+_LONGEST = 100.0  # microseconds of a call: a dispatch by jax takes ten, a small program on an accelerator a hundred
+_FEWEST_NODES = 300  # where another jit is the cure: below, one would not change it for that
+_NATIVE = (list, tuple, dict, type(None))  # of jax, with named tuples and registered dataclasses
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `dispatch`."""
+    is_partax = wrapper_kind(examined.wrapper) == "partax"
+    counts: dict[str, Counter[type]] = {}
+    why: dict[type, str] = {}
+    for name, value in bound_arguments(examined).items():
+        for node in _nodes(value):
+            kind = type(node)
+            if not issubclass(kind, _NATIVE) and not is_registered_dataclass(kind):
+                if kind not in why:
+                    why[kind] = _reason(node, kind)
+                if not is_partax or why[kind]:
+                    counts.setdefault(name, Counter())[kind] += 1
+    total = sum(counts.values(), Counter[type]())
+    if not total or (not is_partax and sum(total.values()) < _FEWEST_NODES):
+        return
+    time_flatten_functions(total, (examined.args, examined.kwargs))
+    taken = {kind: count * flatten_microseconds(kind) for kind, count in total.items()}
+    if sum(taken.values()) < _LONGEST:
+        return
+    slowest = max(taken, key=lambda kind: taken[kind])
+    arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
+    line = definition(examined.function)
+    yield Finding(
+        kind="dispatch",
+        severity="low",
+        file=line.file,
+        line=line.line,
+        source=line.source,
+        path=max(counts, key=lambda name: sum(counts[name].values())),
+        figures={"arrays": arrays, "nodes": sum(total.values()), "flatten_seconds": sum(taken.values()) * 1e-6},
+        message=(
+            f"Python functions take apart {sum(total.values()):,} nodes of the arguments in each call "
+            f"({total[slowest]:,} of the class `{slowest.__name__}`), which takes the host "
+            f"{seconds_text(sum(taken.values()) * 1e-6)}."
+        ),
+        advice=_advice(examined, slowest, why[slowest]),
+    )
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    """All nodes of a tree, as jax sees them."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        children = flatten_one_level(node)
+        if children is not None:
+            yield node
+            left += children[0]
+
+
+def _reason(node: Any, kind: type) -> str:
+    """Why partax calls Python functions for a node; empty where it reads it itself."""
+    if describe(node)[0] != "registered":
+        return ""
+    return why_called(kind) or "its class is registered with functions of its own"
+
+
+def _advice(examined: Examined, kind: type, reason: str) -> str:
+    if reason:
+        return (
+            f"Say what the functions of `{kind.__name__}` do, by `partax.register_fields({kind.__name__}, data=..., "
+            f"static=...)`: {reason}."
+        )
+    if wrapper_kind(examined.wrapper) == "nnx":
+        return "Compile with `partax.nnx.jit`, which reads the objects of nnx without Python."
+    return "Compile with `partax.filter_jit`, which reads these classes without Python, or pass a flat list of arrays."

@@ -1,0 +1,108 @@
+"""doctor: what a program's first call will cost, why, and which line of the user's does it."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from partax._doctor import (
+    checkpoint,
+    constants,
+    dispatch,
+    donation,
+    host,
+    memory,
+    precision,
+    repeats,
+    retraces,
+    slow_operations,
+    unused,
+)
+from partax._doctor.diagnosis import Diagnosis, Finding, worst_first
+from partax._doctor.equations import bytes_of
+from partax._doctor.examined import Examined, examine
+
+# Each reads the program once.
+_FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
+    repeats.find,
+    constants.find,
+    retraces.find,
+    memory.find,
+    checkpoint.find,
+    donation.find,
+    unused.find,
+    precision.find,
+    host.find,
+    slow_operations.find,
+    dispatch.find,
+)
+
+_FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake
+
+
+def doctor(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    compile: bool = False,
+    measure: bool = False,
+    memory_limit: int | None = None,
+    **kwargs: Any,
+) -> Diagnosis:
+    """Reads the program of a call before it is compiled, and says why it costs what it costs, by line.
+
+    Nothing is run, and no array is allocated.
+
+    Args:
+      function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
+        function, which is examined as `filter_jit` would compile it.
+      *args: the arguments of the call; a `jax.ShapeDtypeStruct` may stand for any array.
+      compile: whether the program is compiled too, which gives XLA's own figures.
+      measure: whether the advice for repeated code is tried: a smaller part of it is compiled, in a loop and not, and
+        the seconds are in the finding's figures.
+      memory_limit: how many bytes the program may take; those of the device by default.
+      **kwargs: arguments of the call by name. One that is called as an option here is passed with a
+        `functools.partial`.
+
+    Returns:
+      The `Diagnosis`: its `findings` are empty for a healthy program.
+
+    Raises:
+      TypeError: `function` is none, or raises when it is traced; the cause is its own exception.
+    """
+    examined = examine(function, args, kwargs)
+    examined.memory_limit = memory_limit
+    examined.measure = measure
+    if compile:
+        _compile(examined)
+    return diagnosis_of(examined)
+
+
+def diagnosis_of(examined: Examined) -> Diagnosis:
+    """What all finders find in a program."""
+    findings = [finding for find in _FINDERS for finding in find(examined)]
+    return Diagnosis(examined.name, examined.defined, worst_first(findings), _figures(examined), examined)
+
+
+def _compile(examined: Examined) -> None:
+    begin = time.perf_counter()
+    lowered = examined.traced.lower()
+    examined.lower_seconds = time.perf_counter() - begin
+    begin = time.perf_counter()
+    examined.compiled = lowered.compile()
+    examined.compile_seconds = time.perf_counter() - begin
+
+
+def _figures(examined: Examined) -> dict[str, int | float | str]:
+    figures: dict[str, int | float | str] = {
+        "equations": len(examined.equations),
+        "argument_bytes": sum(leaf.bytes for leaf in examined.arguments),
+        "result_bytes": sum(leaf.bytes for leaf in examined.results),
+        "constant_bytes": sum(map(bytes_of, examined.jaxpr.consts)),
+        "trace_seconds": examined.trace_seconds,
+    }
+    if examined.compiled is not None or len(examined.equations) <= _FEW_EQUATIONS:
+        figures["peak_bytes"] = memory.peak_bytes(examined)
+    if examined.compiled is not None:
+        figures["lower_seconds"] = examined.lower_seconds or 0.0
+        figures["compile_seconds"] = examined.compile_seconds or 0.0
+    return figures

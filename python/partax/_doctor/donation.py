@@ -1,0 +1,65 @@
+"""Finds arguments that the result replaces and that are not donated: old and new are both in memory."""
+
+from collections.abc import Iterator, Sequence
+
+from partax._doctor.definition import definition, names_text, wrapper_kind
+from partax._doctor.diagnosis import Finding
+from partax._doctor.examined import Examined
+from partax._doctor.figure_text import bytes_text
+from partax._doctor.memory import is_spread, memory_limit, peak_bytes
+from partax._doctor.returned import FEWEST_BYTES, ReturnedArray, returned
+
+_SHARE_OF_LIMIT = 0.5  # from here on the doubled arguments are what decides whether a larger batch fits
+_SMALL = 1 << 10  # bytes of an array whose part in the message nobody would miss
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `donation`."""
+    if sum(leaf.bytes for leaf in examined.arguments if not leaf.donated) < FEWEST_BYTES:
+        return
+    by_name = {
+        it.name: sum(_donatable(pair) for pair in it.arrays)
+        for it in returned(examined)
+        if sum(_donatable(pair) for pair in it.arrays if pair.is_update) * 2 > sum(map(_donatable, it.arrays))
+    }
+    names = [name for name, size in by_name.items() if size > _SMALL]
+    total = sum(by_name.values())
+    if total < FEWEST_BYTES or not names:
+        return
+    limit = None if is_spread(examined) else memory_limit(examined)
+    matters = limit is not None and peak_bytes(examined) > _SHARE_OF_LIMIT * limit
+    line = definition(examined.function)
+    verb = "comes" if len(names) == 1 else "come"
+    listed = ", ".join(f"`{name}` ({bytes_text(by_name[name])})" for name in names)
+    yield Finding(
+        kind="donation",
+        severity="medium" if matters else "low",
+        file=line.file,
+        line=line.line,
+        source=line.source,
+        path=", ".join(names),
+        figures={"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}},
+        message=(
+            f"{listed} {verb} back in the result with the same types and {'is' if len(names) == 1 else 'are'} not "
+            f"donated: while the program runs, {bytes_text(total)} are in memory twice."
+        ),
+        advice=f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more.",
+    )
+
+
+def _donatable(pair: ReturnedArray) -> int:
+    """The bytes that would be spared."""
+    return pair.argument.bytes if pair.is_of_same_type and not pair.argument.donated else 0
+
+
+def _option(examined: Examined, names: Sequence[str]) -> str:
+    kind, them = wrapper_kind(examined.wrapper), "it" if len(names) == 1 else "them"
+    if kind in ("jax", "nnx"):
+        jit = "jax.jit" if kind == "jax" else "nnx.jit"
+        return f"Donate {them}: `{jit}(..., donate_argnames={names_text(names)})`"
+    if kind == "equinox":
+        return (
+            f'Donate {them}: `eqx.filter_jit(donate="all")` gives away all arguments, '
+            f"`partax.filter_jit(donate={names_text(names)})` these"
+        )
+    return f"Donate {them}: `filter_jit(donate={names_text(names)})`"

@@ -1,0 +1,155 @@
+"""All equations of a program in order, those of inner programs included, each with how it is nested."""
+
+import functools
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from partax._doctor.lines import Line, line_of
+
+# Whose inner program is compiled once, however often it runs, and how a finding calls it.
+LOOPS = {"scan": "scan", "while": "while loop"}
+
+
+class Equation(NamedTuple):
+    """One equation of a program.
+
+    Attributes:
+      eqn: jax's.
+      parent: the index of the equation that it is inside of, or -1.
+      depth: how many it is inside of.
+      times: how often it runs in one run of the program; a while loop counts as once.
+    """
+
+    eqn: Any
+    parent: int
+    depth: int
+    times: int
+
+    @property
+    def name(self) -> str:
+        """The primitive's name."""
+        return self.eqn.primitive.name
+
+    @property
+    def line(self) -> Line | None:
+        """The user's line that it comes from."""
+        return line_of(self.eqn)
+
+
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    """The inner programs of an equation (`Jaxpr`s), in the order of its parameters."""
+    for parameter in eqn.params.values():
+        for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+            jaxpr = getattr(item, "jaxpr", item)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
+
+
+# Parameters of these types hold no program; most have no others.
+_PLAIN = (type(None), bool, int, float, str, frozenset)
+
+
+class Equations(Sequence[Equation]):
+    """All equations of a program, each before those inside of it.
+
+    An inner program that several equations have in common (a `jax.jit` called again) is there for each of them: it is
+    inlined, and compiled, as often. There are no objects of ours for each equation until one is asked for: a program
+    may have 100,000, and the garbage collector would walk them all again and again.
+
+    Attributes:
+      eqns: jax's equations.
+      names: the names of their primitives.
+      parents: for each the index of the equation that it is inside of, or -1.
+      depths: how many each is inside of.
+      times: how often each runs in one run of the program; a while loop counts as once.
+    """
+
+    def __init__(self, jaxpr: Any) -> None:
+        self.eqns: list[Any] = []
+        self.names: list[str] = []
+        self.parents: list[int] = []
+        self.depths: list[int] = []
+        self.times: list[int] = []
+        self._by_name: dict[str, list[int]] | None = None
+        self._walk(jaxpr)
+
+    def _walk(self, jaxpr: Any) -> None:
+        stack: list[tuple[Iterator[Any], int, int, int]] = [(iter(jaxpr.eqns), -1, 0, 1)]
+        plain = frozenset(_PLAIN)
+        while stack:
+            equations, parent, depth, times = stack[-1]
+            for eqn in equations:
+                self.eqns.append(eqn)
+                self.names.append(eqn.primitive.name)
+                self.parents.append(parent)
+                self.depths.append(depth)
+                self.times.append(times)
+                params = eqn.params
+                if not params or plain.issuperset(map(type, params.values())):
+                    continue
+                inner = list(inner_jaxprs(eqn))
+                if inner:
+                    length = int(params.get("length", 1)) if eqn.primitive.name == "scan" else 1
+                    at = len(self.eqns) - 1
+                    stack.extend((iter(it.eqns), at, depth + 1, times * length) for it in reversed(inner))
+                    break
+            else:
+                stack.pop()
+
+    def named(self, *names: str) -> list[int]:
+        """The indices of all equations of these primitives, in order of the names."""
+        if self._by_name is None:
+            self._by_name = {}
+            for i, name in enumerate(self.names):
+                self._by_name.setdefault(name, []).append(i)
+        return [i for name in names for i in self._by_name.get(name, ())]
+
+    @functools.cached_property
+    def tokens(self) -> np.ndarray:
+        """A number for each equation, the same for those of one primitive, depth and type of results."""
+        numbers: dict[Hashable, int] = {}
+        tokens: list[int] = []
+        for name, depth, eqn in zip(self.names, self.depths, self.eqns, strict=True):
+            results = eqn.outvars
+            if len(results) == 1:
+                aval = results[0].aval
+                key = (name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None))
+            else:
+                avals = [var.aval for var in results]
+                key = (name, depth, *((getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals))
+            tokens.append(numbers.setdefault(key, len(numbers)))
+        return np.asarray(tokens, dtype=np.int64)
+
+    @functools.cached_property
+    def result_bytes(self) -> int:
+        """The bytes of all results together, as if none were ever let go."""
+        _, first, counts = np.unique(self.tokens, return_index=True, return_counts=True)
+        sizes = (sum(bytes_of(var.aval) for var in self.eqns[i].outvars) for i in first.tolist())
+        return sum(size * count for size, count in zip(sizes, counts.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.eqns)
+
+    @overload
+    def __getitem__(self, index: int) -> Equation: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Equation]: ...
+    def __getitem__(self, index: int | slice) -> Equation | list[Equation]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return Equation(self.eqns[index], self.parents[index], self.depths[index], self.times[index])
+
+
+def bytes_of(aval: Any) -> int:
+    """How many bytes an array of this type takes; 0 of what is no array."""
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or dtype is None:
+        return 0
+    size = getattr(dtype, "itemsize", 4)
+    for length in shape:
+        if not isinstance(length, int):
+            return 0
+        size *= length
+    return int(size)

@@ -1,0 +1,221 @@
+"""The program of a call, traced from whatever kind of function, without running it or allocating its arrays."""
+
+import dataclasses
+import functools
+import inspect
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from partax import _core
+from partax._compat import equinox_private
+from partax._compat.jax_private import jit_options
+from partax._doctor.equations import Equations, bytes_of
+from partax._explain.call_site import site_text
+from partax._jit.ahead_of_time import Traced
+from partax._jit.filter_jit import filter_jit
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """An array of the arguments or of the result.
+
+    Attributes:
+      path: from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`.
+      aval: its dtype, shape and weak type.
+      donated: whether its buffer is given away; False of results.
+      value: the array that was passed; None where a `ShapeDtypeStruct` stood for it, and of results.
+    """
+
+    path: str
+    aval: Any
+    donated: bool = False
+    value: Any = None
+
+    @property
+    def bytes(self) -> int:
+        return bytes_of(self.aval)
+
+
+@dataclasses.dataclass
+class Examined:
+    """A traced program, and what is known of it.
+
+    Attributes:
+      name: the function's name.
+      defined: where it is defined, such as `train.py:12`.
+      function: the user's function, without the wrappers of jit.
+      wrapper: what was given to the doctor.
+      jaxpr: the program, a `ClosedJaxpr` whose inputs are `arguments` in order.
+      arguments: the arrays that came in, one for each input of the jaxpr.
+      results: the arrays of the result, as `out_info` has them. The jaxpr may have fewer outputs: what partax returns
+        as it came in is none.
+      statics: the static values that came in, by path.
+      out_info: the result, with a `ShapeDtypeStruct` for each array.
+      trace_seconds: how long tracing took.
+      traced: jax's or partax's traced call, to lower it.
+      args: the arguments as they were given.
+      kwargs: those by name.
+      memory_limit: bytes that the program may take, or None for those of the device.
+      measure: whether finders may compile small programs to measure what their advice gains.
+      compiled: the compiled program, or None.
+      lower_seconds, compile_seconds: how long those took, or None.
+    """
+
+    name: str
+    defined: str
+    function: Any
+    wrapper: Any
+    jaxpr: Any
+    arguments: tuple[Leaf, ...]
+    results: tuple[Leaf, ...]
+    statics: dict[str, Any]
+    out_info: Any
+    trace_seconds: float
+    traced: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    memory_limit: int | None = None
+    measure: bool = False
+    compiled: Any = None
+    lower_seconds: float | None = None
+    compile_seconds: float | None = None
+
+    @functools.cached_property
+    def equations(self) -> Equations:
+        """All equations, those of inner programs included, in order."""
+        return Equations(self.jaxpr.jaxpr)
+
+
+class ExaminationError(TypeError):
+    """A function whose program cannot be had: it is none, or it fails when it is traced."""
+
+
+def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:
+    """Traces a call, without running it.
+
+    Args:
+      function: what `partax.doctor` takes.
+      args: its arguments; a `jax.ShapeDtypeStruct` stands for an array.
+      kwargs: those by name.
+
+    Returns:
+      The program.
+
+    Raises:
+      ExaminationError: there is no program; the cause is the function's own exception, if there is one.
+    """
+    if not callable(function):
+        raise ExaminationError(f"partax.doctor: found {type(function).__name__}, expected a function")
+    wrapper, plain = _traceable(function)
+    name = getattr(plain, "__name__", type(plain).__name__)
+    begin = time.perf_counter()
+    try:
+        traced = wrapper.trace(*args, **kwargs)
+    except Exception as error:
+        raise ExaminationError(
+            f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced (its message is above); mend "
+            f"that first: with the same arguments, `partax.filter_jit({name})` or `jax.jit({name})` would raise it too"
+        ) from error
+    seconds = time.perf_counter() - begin
+    arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
+    return Examined(
+        name=name,
+        defined=_definition(plain),
+        function=plain,
+        wrapper=function,
+        jaxpr=traced.jaxpr,
+        arguments=arguments,
+        results=_results(traced.out_info),
+        statics=statics,
+        out_info=traced.out_info,
+        trace_seconds=seconds,
+        traced=traced,
+        args=args,
+        kwargs=kwargs,
+    )
+
+
+def _traceable(function: Any) -> tuple[Any, Any]:
+    """What traces a function as its own jit would, and the function itself."""
+    plain = inspect.unwrap(function)
+    if isinstance(function, type(filter_jit(_definition))) or jit_options(function) is not None:
+        return function, plain
+    equinox_jit = equinox_private.jit_class()
+    if equinox_jit is not None and isinstance(function, equinox_jit):
+        of_equinox = equinox_private.jit_options(function)
+        return filter_jit(plain, donate=of_equinox[0] if of_equinox is not None else "none"), plain
+    if type(function).__module__.startswith("flax.nnx"):
+        from partax._nnx.options import made_jit  # it imports Flax
+
+        given = jit_options(getattr(function, "jitted_fn", None)) or {}
+        static, donated = ((given.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))
+        options: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
+        return made_jit(plain, None, None, static=static, donated=donated, **options), plain
+    return filter_jit(function), plain
+
+
+def _definition(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
+    return "" if code is None else site_text((code.co_filename, code.co_firstlineno))
+
+
+def _arguments(
+    traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
+    """The arrays that came in, and the static values by path."""
+    known = dict(_arrays(function, args, kwargs))
+    if isinstance(traced, Traced):
+        infos, statics = traced.args_info, traced.statics
+    else:
+        pairs, _ = jax.tree_util.tree_flatten_with_path(traced.args_info)
+        names = _names(function, len(args))
+        static = {at % len(args) for at in (jit_options(wrapper) or {}).get("static_argnums") or ()}
+        dynamic = [name for at, name in enumerate(names) if at not in static]
+        infos = {_path(dynamic, keys): info for keys, info in pairs}
+        statics = {name: value for name, value in _bound(names, args, kwargs) if not _holds(infos, name)}
+    leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
+    return tuple(Leaf(path, aval, bool(info.donated), known.get(path)) for (path, info), aval in leaves), statics
+
+
+def _names(function: Any, count: int) -> list[str]:
+    """How the parameters are called that so many arguments by position are for."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return [f"args[{i}]" for i in range(count)]
+    named = [it.name for it in parameters if it.kind in (it.POSITIONAL_ONLY, it.POSITIONAL_OR_KEYWORD)]
+    rest = next((it.name for it in parameters if it.kind is it.VAR_POSITIONAL), "args")
+    return [*named[:count], *(f"{rest}[{i}]" for i in range(count - len(named)))]
+
+
+def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [*zip(names, args, strict=True), *kwargs.items()]
+
+
+def _arrays(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in _bound(_names(function, len(args)), args, kwargs):
+        leaves, spec = _core.flatten(value, name)
+        yield from zip(spec.dynamic_paths(), leaves, strict=True)
+
+
+def _path(names: list[str], keys: tuple[Any, ...]) -> str:
+    """The path of an array of `jax.jit`'s `(args, kwargs)`."""
+    which, at, *inner = keys
+    return (names[at.idx] if which.idx == 0 else str(at.key)) + jax.tree_util.keystr(tuple(inner))
+
+
+def _holds(infos: dict[str, Any], name: str) -> bool:
+    return any(path == name or path.startswith((name + ".", name + "[")) for path in infos)
+
+
+def _results(out_info: Any) -> tuple[Leaf, ...]:
+    pairs, _ = jax.tree_util.tree_flatten_with_path(out_info)
+    return tuple(
+        Leaf("result" + jax.tree_util.keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)
+    )

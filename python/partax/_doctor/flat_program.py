@@ -1,0 +1,182 @@
+"""A program with its calls inlined, as XLA sees it: equations in a row, with numbers for what they read and make."""
+
+import dataclasses
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from jax.extend.core import Literal
+
+from partax._doctor.equations import bytes_of, inner_jaxprs
+from partax._doctor.examined import Examined
+from partax._doctor.fusion import INLINED, TREATMENT, treatment_of
+from partax._doctor.lines import Line, is_users, line_of
+
+LITERAL = -1
+_NO_BODIES = ("pallas_call",)  # its arrays are in the memory of a core
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """A call whose program is read where it stands.
+
+    Attributes:
+      eqn: the call; None of the program itself.
+      parent: the call that it is inside of; None of the program itself.
+      jaxpr: what it calls.
+      eqns: the equations that are still to be read.
+      numbers: of its values.
+    """
+
+    eqn: Any
+    parent: "Call | None"
+    jaxpr: Any
+    eqns: Iterator[Any]
+    numbers: dict[Any, int]
+
+
+@dataclasses.dataclass(slots=True)
+class FlatProgram:
+    """The equations of a jaxpr in a row.
+
+    Attributes:
+      inputs: the numbers of the jaxpr's inputs.
+      eqns: jax's, none of which is a call.
+      reads: for each, the numbers of the values that it reads; `LITERAL` for a literal.
+      writes: for each, the numbers of the values that it makes.
+      treatments: for each, `treatment_of` it.
+      bodies: by the index of an equation, the programs inside of it.
+      calls: for each, the call that it is inside of.
+      steps: for each, the index of the equation of the outermost program that it belongs to.
+      results: the numbers of the jaxpr's outputs.
+      values: how many numbers there are; each value has one, whatever it is called inside of calls.
+      constant_bytes: of what is captured, in calls too.
+      step_count: how many equations the outermost program has.
+    """
+
+    inputs: list[int]
+    eqns: list[Any] = dataclasses.field(default_factory=list)
+    reads: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
+    writes: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
+    treatments: list[int | None] = dataclasses.field(default_factory=list)
+    bodies: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    steps: list[int] = dataclasses.field(default_factory=list)
+    results: list[int] = dataclasses.field(default_factory=list)
+    values: int = 0
+    constant_bytes: int = 0
+    step_count: int = 0
+
+    def line(self, index: int) -> Line | None:
+        """The user's line of an equation; that of the call around it where it has none, as in jax's own functions."""
+        found, call = line_of(self.eqns[index]), self.calls[index]
+        while call.parent is not None and (found is None or not is_users(found)):
+            outer, call = line_of(call.eqn), call.parent
+            found = outer if found is None or (outer is not None and is_users(outer)) else found
+        return found
+
+
+@dataclasses.dataclass(slots=True)
+class FlatPrograms:
+    """A program and those inside of it.
+
+    Attributes:
+      outermost: the program. If all of it is one call of a jitted function, its steps are those of that function.
+      inner: the programs inside of equations, each once, by the id of its jaxpr.
+    """
+
+    outermost: FlatProgram
+    inner: dict[int, FlatProgram]
+
+    @property
+    def all(self) -> list[FlatProgram]:
+        """The outermost one and all others."""
+        return [self.outermost, *self.inner.values()]
+
+
+_latest: "tuple[weakref.ref[Examined], FlatPrograms] | None" = None  # several finders ask for the same program
+
+
+def flat_programs(examined: Examined) -> FlatPrograms:
+    """The program and those inside of it, flat. Time and memory grow linearly with the equations."""
+    global _latest
+    latest = _latest
+    if latest is None or latest[0]() is not examined:
+        outermost = flat_program(examined.jaxpr.jaxpr)
+        inner: dict[int, FlatProgram] = {}
+        left = [outermost]
+        while left:
+            for bodies in left.pop().bodies.values():
+                for body in bodies:
+                    if id(body) not in inner:
+                        inner[id(body)] = flat_program(body)
+                        left.append(inner[id(body)])
+        latest = _latest = weakref.ref(examined, _forget), FlatPrograms(outermost, inner)
+    return latest[1]
+
+
+def _forget(_: object) -> None:
+    global _latest
+    _latest = None
+
+
+def _called(eqn: Any) -> Any:
+    """The program that a call runs; None where its inputs are not those of the call."""
+    inner = next(inner_jaxprs(eqn), None)
+    return inner if inner is not None and len(inner.invars) == len(eqn.invars) else None
+
+
+def flat_program(jaxpr: Any) -> FlatProgram:
+    """The equations of a jaxpr in a row, without those inside of loops and branches."""
+    numbers: dict[Any, int] = {var: i for i, var in enumerate((*jaxpr.constvars, *jaxpr.invars))}
+    count = len(numbers)
+    flat = FlatProgram(list(range(len(jaxpr.constvars), count)))
+    flat.constant_bytes = sum(bytes_of(var.aval) for var in jaxpr.constvars)
+    eqns, reads, writes, treatments = flat.eqns, flat.reads, flat.writes, flat.treatments
+    calls, steps = flat.calls, flat.steps
+    stack = [Call(None, None, jaxpr, iter(jaxpr.eqns), numbers)]
+    outermost, step = jaxpr, -1
+    while True:
+        call = stack[-1]
+        known = call.numbers
+        is_outermost = call.jaxpr is outermost
+        for eqn in call.eqns:
+            step += is_outermost
+            treatment = TREATMENT.get(eqn.primitive.name)
+            inner = None
+            if treatment is None:
+                treatment = treatment_of(eqn)
+                inner = _called(eqn) if eqn.primitive.name in INLINED else None
+            given = tuple([LITERAL if type(var) is Literal else known[var] for var in eqn.invars])
+            if inner is None:
+                if treatment is None and eqn.primitive.name not in _NO_BODIES:
+                    bodies = list(inner_jaxprs(eqn))
+                    if bodies:
+                        flat.bodies[len(eqns)] = bodies
+                first = count
+                for var in eqn.outvars:
+                    known[var] = count
+                    count += 1
+                eqns.append(eqn)
+                reads.append(given)
+                writes.append((first,) if count == first + 1 else tuple(range(first, count)))
+                treatments.append(treatment)
+                calls.append(call)
+                steps.append(step)
+                continue
+            if is_outermost and len(outermost.eqns) == 1:
+                outermost, step = inner, -1
+            captured = range(count, count + len(inner.constvars))
+            count += len(captured)
+            flat.constant_bytes += sum(bytes_of(var.aval) for var in inner.constvars)
+            numbers = dict(zip((*inner.constvars, *inner.invars), (*captured, *given), strict=True))
+            stack.append(Call(eqn, call, inner, iter(inner.eqns), numbers))
+            break
+        else:
+            results = [LITERAL if type(var) is Literal else known[var] for var in call.jaxpr.outvars]
+            stack.pop()
+            if not stack:
+                break
+            stack[-1].numbers.update(zip(call.eqn.outvars, results, strict=True))
+    flat.results, flat.values, flat.step_count = results, count, step + 1
+    return flat

@@ -1,0 +1,117 @@
+"""Finds what makes a program wait for the host: calls of Python, prints, transfers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from partax._doctor.diagnosis import Finding, Severity
+from partax._doctor.equations import bytes_of
+from partax._doctor.examined import Examined
+from partax._doctor.figure_text import bytes_text, seconds_text
+from partax._doctor.inner_programs import around, user_line
+from partax._doctor.lines import Line, is_users, stack_of
+
+# How a finding calls what runs Python.
+_CALLBACKS = {
+    "pure_callback": "`jax.pure_callback`",
+    "io_callback": "`io_callback`",
+    "debug_callback": "`jax.debug.callback`",
+    "debug_print": "`jax.debug.print`",
+}
+# Measured on the CPU with functions that do nothing. A scan of 1000 steps takes 12 us, and 150 ms with a callback.
+_CALL_SECONDS = 150e-6
+# A call of a program of one addition takes 13 us, 400 us with an effect and 600 us with an ordered one, the call of
+# Python included: jax dispatches programs with effects in Python.
+_EFFECT_SECONDS = 240e-6
+_ORDERED_SECONDS = 440e-6
+_HIGH_SECONDS = 10e-3  # of one run of the program: as much as a training step of a small model
+_FEWEST_MOVED = 1 << 20  # bytes; less is moved in the time of a call
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `host`."""
+    by_line: dict[tuple[Line, str], list[int]] = {}
+    moves: dict[Line, list[int]] = {}
+    equations = examined.equations
+    for i in equations.named(*_CALLBACKS):
+        if not _is_check(examined, i):
+            by_line.setdefault((_line(examined, i), equations.names[i]), []).append(i)
+    for i in equations.named("device_put"):
+        if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ()))):
+            moves.setdefault(_line(examined, i), []).append(i)
+    for (line, name), found in by_line.items():
+        yield _callback(examined, line, name, found)
+    for line, found in moves.items():
+        moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
+        if moved >= _FEWEST_MOVED:
+            yield _transfer(examined, line, found, moved)
+
+
+def _line(examined: Examined, index: int) -> Line:
+    return user_line(examined.equations, index) or Line("", 0, "")
+
+
+def _inside(examined: Examined, index: int) -> set[str]:
+    """The primitives that an equation is inside of."""
+    return {examined.equations.names[i] for i in around(examined.equations, index)}
+
+
+def _is_check(examined: Examined, index: int) -> bool:
+    """Whether it is a library's check, such as `equinox.error_if`, which runs Python where it fails."""
+    stack = stack_of(examined.equations.eqns[index])
+    return bool(stack) and not is_users(stack[-1]) and "cond" in _inside(examined, index)
+
+
+def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Finding:
+    times = sum(examined.equations.times[i] for i in found)
+    inside = _inside(examined, found[0])
+    eqn = examined.equations.eqns[found[0]]
+    is_ordered = any("ordered" in type(effect).__name__.lower() for effect in eqn.effects)
+    slower = _ORDERED_SECONDS if is_ordered else _EFFECT_SECONDS if eqn.effects else 0.0
+    seconds = times * _CALL_SECONDS + slower
+    is_quiet = name.startswith("debug") and not is_ordered
+    severity: Severity = "low" if (is_quiet and times == 1 and "while" not in inside) or "cond" in inside else "medium"
+    if seconds >= _HIGH_SECONDS and "cond" not in inside:
+        severity = "high"
+    often = f"{times:,} times" if times > 1 else "once"
+    often = f"at most {often}" if "cond" in inside else often
+    often = "in each step of a while loop" if "while" in inside else f"{often} in each run of the program"
+    what = f"ordered {_CALLBACKS[name]}" if is_ordered else _CALLBACKS[name]
+    message = f"{what} calls Python {often}, about {seconds_text(seconds)}"
+    if eqn.effects:
+        message += f", of which {seconds_text(slower)} because jax does not take its C++ path for programs with effects"
+    figures: dict[str, int | float | str] = {
+        "times": times,
+        "call_seconds": round(times * _CALL_SECONDS, 6),
+        "slow_path_seconds": slower,
+    }
+    return Finding("host", severity, line.file, line.line, line.source, "", figures, message, _advice(name, inside))
+
+
+def _advice(name: str, inside: set[str]) -> str:
+    is_debug = name.startswith("debug")
+    if inside & {"scan", "while"}:
+        what = "print" if is_debug else "call Python with"
+        return f"return what it needs as an output of the loop and {what} all of it after the loop, once"
+    if is_debug:
+        return "take it out when you have seen what it shows, or return the value and print it outside of the program"
+    return "write it with `jax.numpy`, so that the device need not wait for Python, or call it before or after"
+
+
+def _is_elsewhere(target: Any) -> bool:
+    """Whether a target of `device_put` is one device or the host's memory; a sharding only places what is computed."""
+    kind = target if target is None else getattr(target, "memory_kind", None)
+    return isinstance(target, jax.Device) or kind == "pinned_host"
+
+
+def _transfer(examined: Examined, line: Line, found: list[int], moved: int) -> Finding:
+    times = sum(examined.equations.times[i] for i in found)
+    severity: Severity = "medium" if times > len(found) else "low"
+    message = (
+        f"`jax.device_put` inside of the program moves {bytes_text(moved)} "
+        f"{'once' if times == 1 else f'in {times:,} transfers'} in each run"
+    )
+    advice = "place the array before the call, or leave it where it is: a program runs on the devices of its arguments"
+    figures: dict[str, int | float | str] = {"times": times, "moved_bytes": moved}
+    return Finding("host", severity, line.file, line.line, line.source, "", figures, message, advice)

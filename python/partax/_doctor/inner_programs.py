@@ -1,0 +1,70 @@
+"""Where an equation's inner programs have their inputs from, and which line of the user's an equation is for."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from partax._doctor.equations import Equations
+from partax._doctor.lines import Line, is_users, line_of
+
+
+class InnerProgram(NamedTuple):
+    """A program inside of an equation.
+
+    Attributes:
+      jaxpr: without its constants.
+      constants: what it has captured itself, for its constant variables in order.
+      given: for each input the operand that it is; None for what changes from step to step of a loop.
+    """
+
+    jaxpr: Any
+    constants: Sequence[Any]
+    given: Sequence[Any]
+
+
+# Whose inner program combines two elements.
+_COMBINING = ("scatter", "reduce", "select_and_", "arg")
+
+
+def calls_of(equations: Equations) -> set[int]:
+    """The indices of the equations that have inner programs, which work on whole operands."""
+    return {i for i in set(equations.parents) if i >= 0 and not equations.names[i].startswith(_COMBINING)}
+
+
+def inner_programs(eqn: Any) -> Iterator[InnerProgram]:
+    """The inner programs of an equation, in the order of its parameters."""
+    for name, parameter in eqn.params.items():
+        for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+            jaxpr = getattr(item, "jaxpr", item)
+            if hasattr(jaxpr, "eqns"):
+                yield InnerProgram(jaxpr, getattr(item, "consts", ()), _given(eqn, name, len(jaxpr.invars)))
+
+
+def _given(eqn: Any, parameter: str, count: int) -> list[Any]:
+    kind, operands = eqn.primitive.name, list(eqn.invars)
+    if kind == "scan":
+        kept = int(eqn.params["num_consts"])
+        operands[kept:] = [None] * (len(operands) - kept)
+    elif kind == "while":
+        first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])
+        kept = operands[:first] if parameter == "cond_jaxpr" else operands[first : first + second]
+        operands = kept + [None] * (count - len(kept))
+    elif kind == "cond":
+        operands = operands[1:]
+    return operands if len(operands) == count else [None] * count
+
+
+def around(equations: Equations, index: int) -> Iterator[int]:
+    """The equations that an equation is inside of, the innermost first."""
+    while (index := equations.parents[index]) >= 0:
+        yield index
+
+
+def user_line(equations: Equations, index: int) -> Line | None:
+    """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
+    found: Line | None = None
+    for at in (index, *around(equations, index)):
+        line = line_of(equations.eqns[at])
+        if line is not None and is_users(line):
+            return line
+        found = found or line
+    return found

@@ -1,0 +1,127 @@
+"""The user's lines behind the equations of a program."""
+
+import bisect
+import functools
+import linecache
+import sysconfig
+import types
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+
+class Line(NamedTuple):
+    """A line of a file.
+
+    Attributes:
+      file: as Python knows it.
+      line: from 1.
+      function: the qualified name of the function that it belongs to.
+    """
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def source(self) -> str:
+        """The text of the line, without indentation; empty where the file is not there."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+_PACKAGES = (str(Path(str(jax.__file__)).parent) + "/", str(Path(__file__).parents[1]) + "/")
+# Whose code is between the user's line and jax: never what a finding should name, unless there is nothing else.
+_LIBRARIES = ("equinox", "flax", "optax", "chex", "haiku", "jaxtyping", "diffrax", "optimistix", "lineax", "penzai")
+_STANDARD = sysconfig.get_path("stdlib") + "/"
+_INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
+_LIBRARY_FOLDERS = tuple(folder + name + "/" for folder in _INSTALLED for name in _LIBRARIES)
+_NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _rank(file: str) -> int:
+    """0 of jax's, partax's and the interpreter's files, 1 of those of libraries, 2 of the user's."""
+    if file.startswith(_PACKAGES) or file.startswith(_NOT_CODE):
+        return 0
+    if file.startswith(_LIBRARY_FOLDERS):
+        return 1
+    return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else 2
+
+
+# By id: a code object's hash is one of all its constants. What is known of a code object keeps it alive.
+_known: dict[int, "_Code"] = {}
+
+
+class _Code:
+    """What is known of a code object: whose it is, and the lines of its instructions."""
+
+    __slots__ = ("_begins", "_code", "_lines", "_places", "rank")
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.rank = _rank(code.co_filename)
+        self._code = code
+        self._places: dict[int, Line] = {}
+        self._begins: list[int] = []
+        self._lines: list[int] = []
+
+    def line_at(self, instruction: int) -> Line:
+        found = self._places.get(instruction)
+        if found is None:
+            if not self._begins:
+                for begin, _, line in self._code.co_lines():
+                    self._begins.append(begin)
+                    self._lines.append(line or 0)
+            line = self._lines[bisect.bisect_right(self._begins, instruction) - 1]
+            found = self._places[instruction] = Line(self._code.co_filename, line, self._code.co_qualname)
+        return found
+
+
+def _of_code(code: types.CodeType) -> _Code:
+    found = _known.get(id(code))
+    if found is None:
+        found = _known[id(code)] = _Code(code)
+    return found
+
+
+def _frames(equation: Any) -> tuple[list[types.CodeType], list[int]]:
+    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
+    if traceback is None:
+        return [], []
+    try:
+        return traceback.raw_frames()
+    except AttributeError:  # another jaxlib: no lines, and all else as ever
+        return [], []
+
+
+def line_of(equation: Any) -> Line | None:
+    """The innermost line of the user's that an equation comes from; of a library's where there is no such.
+
+    Args:
+      equation: of a jaxpr.
+
+    Returns:
+      The line, or None if jax does not know it.
+    """
+    codes, instructions = _frames(equation)
+    best, best_at = 0, -1
+    for i, code in enumerate(codes):
+        rank = _of_code(code).rank
+        if rank > best:
+            best, best_at = rank, i
+            if rank == 2:
+                break
+    return None if best_at < 0 else _of_code(codes[best_at]).line_at(instructions[best_at])
+
+
+def stack_of(equation: Any) -> tuple[Line, ...]:
+    """All lines of the user's and of libraries' that an equation comes from, the outermost first."""
+    codes, instructions = _frames(equation)
+    pairs = ((_of_code(code), at) for code, at in zip(codes, instructions, strict=True))
+    found = [code.line_at(at) for code, at in pairs if code.rank > 0]
+    return tuple(reversed(found))
+
+
+def is_users(line: Line) -> bool:
+    """Whether a line is the user's, and not one of a library's."""
+    return _rank(line.file) == 2

@@ -1,0 +1,256 @@
+"""How many bytes are live along a program, by a walk over its equations: an estimate, without compiling it."""
+
+import dataclasses
+import heapq
+import weakref
+from typing import Any
+
+from partax._doctor.equations import LOOPS, bytes_of
+from partax._doctor.examined import Examined
+from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
+from partax._doctor.lines import Line
+from partax._tree.array_text import array_text
+
+_LARGEST = 16  # buffers that are named of those at the peak
+_READS_AS_MADE = (*ELEMENTWISE, REDUCE)
+_WRITES_OVER = (*ELEMENTWISE, IN_PLACE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """An array that lives for a part of the program.
+
+    Attributes:
+      type: dtype and shape, such as `float32[1000,10]`.
+      bytes: its size.
+      name: the path of an argument, or the primitive that made it.
+      line: the user's line that made it; None of arguments.
+      begin, end: the first and the last step in which it lives.
+    """
+
+    type: str
+    bytes: int
+    name: str
+    line: Line | None
+    begin: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Liveness:
+    """The live bytes along a program.
+
+    Attributes:
+      bytes: for each step, which is an equation of the outermost program, the bytes that live then, with the most that
+        the inner programs of that equation need.
+      peak: the most of these.
+      peak_step: the step in which that is.
+      largest: the largest buffers that live at the peak, the largest first.
+    """
+
+    bytes: tuple[int, ...]
+    peak: int
+    peak_step: int
+    largest: tuple[Buffer, ...]
+
+
+_Made = tuple[int, Any, int, int]
+"""A buffer: its bytes and type, the equation that makes it, and the one that reads it last."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Walk:
+    """The live bytes along a program: by equation, the equation where they are most, and the buffers."""
+
+    program: FlatProgram
+    bytes: list[int]
+    peak: int
+    at: int
+    made: list[_Made]
+
+
+_latest: "tuple[weakref.ref[Examined], Liveness] | None" = None  # several finders ask for the same program
+
+
+def live_bytes(examined: Examined) -> Liveness:
+    """The live bytes along a program.
+
+    An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
+    What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read.
+
+    Args:
+      examined: the program. If all of it is one call of a jitted function, the steps are those of that function.
+
+    Returns:
+      The bytes by step. Time and memory grow linearly with the equations.
+    """
+    global _latest
+    latest = _latest
+    if latest is None or latest[0]() is not examined:
+        latest = _latest = weakref.ref(examined, _forget), _live_bytes(examined)
+    return latest[1]
+
+
+def _forget(_: object) -> None:
+    global _latest
+    _latest = None
+
+
+def _live_bytes(examined: Examined) -> Liveness:
+    programs = flat_programs(examined)
+    program = programs.outermost
+    inner = _inner_walks(programs)
+    leaves = dict(zip(program.inputs, examined.arguments, strict=True))
+    donated = {number: leaf.bytes for number, leaf in leaves.items() if leaf.donated}
+    always = sum(leaf.bytes for leaf in examined.arguments) - sum(donated.values()) + program.constant_bytes
+    last, is_fused = _last_uses(program)
+    walk = _walk(program, last, is_fused, inner, always, donated, counts_results=True)
+    by_step = [0] * program.step_count
+    for step, live in zip(program.steps, walk.bytes, strict=True):
+        by_step[step] = max(by_step[step], live)
+    steps = [*program.steps, max(program.step_count - 1, 0)]
+    peak, peak_step = walk.peak, steps[walk.at]
+    buffers: list[Buffer] = []
+    for number, leaf in leaves.items():
+        end = steps[max(last[number], 0)] if leaf.donated else steps[-1]
+        if end >= peak_step:
+            buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, None, 0, end))
+    buffers += [_buffer(program, it, steps[it[2]], steps[it[3]]) for it in _at_peak(walk)]
+    while inside := [inner[id(it)] for it in walk.program.bodies.get(walk.at, ())]:
+        walk = max(inside, key=lambda it: it.peak)
+        buffers += [_buffer(walk.program, it, peak_step, peak_step) for it in _at_peak(walk)]
+    largest = heapq.nlargest(_LARGEST, buffers, key=lambda it: it.bytes)
+    return Liveness(tuple(by_step), peak, peak_step, tuple(largest))
+
+
+def _buffer(program: FlatProgram, made: _Made, begin: int, end: int) -> Buffer:
+    size, aval, at, _ = made
+    return Buffer(array_text(aval), size, program.eqns[at].primitive.name, program.line(at), begin, end)
+
+
+def _at_peak(walk: _Walk) -> list[_Made]:
+    """The largest that an equation of the program has made and that live where the most do."""
+    return heapq.nlargest(_LARGEST, (it for it in walk.made if it[2] <= walk.at <= it[3]), key=lambda it: it[0])
+
+
+def _inner_walks(programs: FlatPrograms) -> dict[int, _Walk]:
+    """The walks of all inner programs by the id of their jaxpr; the innermost first."""
+    done: dict[int, _Walk] = {}
+    stack = _asked(programs.outermost)
+    while stack:
+        key, is_loop = stack[-1]
+        program = programs.inner[key]
+        missing = [it for it in _asked(program) if it[0] not in done]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if key not in done:
+            done[key] = _walk(program, *_last_uses(program), done, 0, {}, counts_results=is_loop)
+    return done
+
+
+def _asked(program: FlatProgram) -> list[tuple[int, bool]]:
+    """The ids of the programs inside of the equations, each with whether it is a loop's."""
+    bodies = program.bodies.items()
+    return [(id(body), program.eqns[i].primitive.name in LOOPS) for i, inside in bodies for body in inside]
+
+
+def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
+    """The equation that reads each value last, and which equations XLA fuses into those that read what they make.
+
+    Returns:
+      For each value an index; -1 for none, the number of equations for a result. For each equation 1 if it is fused,
+      or if nothing needs it.
+    """
+    count = len(program.eqns)
+    last = [-1] * program.values
+    is_buffer = bytearray(program.values)  # what must be there as a whole
+    is_result = bytearray(program.values)
+    is_read_twice = bytearray(program.values)
+    is_fused = bytearray(count)
+    for number in program.results:
+        if number != LITERAL:
+            last[number] = count
+            is_buffer[number] = is_result[number] = 1
+    reads, writes, treatments = program.reads, program.writes, program.treatments
+    for i in range(count - 1, -1, -1):
+        made, treatment = writes[i], treatments[i]
+        number = made[0] if made else LITERAL
+        end = last[number] if len(made) == 1 else max([last[number] for number in made], default=-1)
+        if end < 0 and not program.eqns[i].effects:
+            is_fused[i] = 1  # nothing needs it
+            continue
+        reads_buffers = treatment not in _READS_AS_MADE
+        if treatment == VIEW and not is_result[number]:
+            is_fused[i], reads_buffers = 1, is_buffer[number]
+        elif treatment in ELEMENTWISE and not (is_buffer[number] or (treatment == COSTLY and is_read_twice[number])):
+            is_fused[i] = len(made) == 1 or not any(is_buffer[number] for number in made)
+            end = end if is_fused[i] else i
+        else:
+            end = i
+        for number in reads[i]:
+            if number < 0:  # a literal
+                continue
+            if last[number] < 0:
+                last[number] = end
+            else:
+                is_read_twice[number] = 1
+                if last[number] < end:
+                    last[number] = end
+            if reads_buffers:
+                is_buffer[number] = 1
+    return last, is_fused
+
+
+def _walk(
+    program: FlatProgram,
+    last: list[int],
+    is_fused: bytearray,
+    inner: dict[int, _Walk],
+    always: int,
+    inputs: dict[int, int],
+    *,
+    counts_results: bool,
+) -> _Walk:
+    """Adds up what lives.
+
+    Args:
+      program: the equations.
+      last: the equation that reads each value last.
+      is_fused: which equations make no buffer.
+      inner: the walks of inner programs.
+      always: the bytes that live all the time.
+      inputs: the bytes of inputs that live until their last use, by their number.
+      counts_results: whether results are buffers of the program's own.
+    """
+    count = len(program.eqns)
+    freed = [0] * (count + 1)
+    for number, size in inputs.items():
+        freed[max(last[number], 0)] += size
+    live = always + sum(inputs.values())
+    bytes_at: list[int] = []
+    made: list[_Made] = []
+    for i, eqn in enumerate(program.eqns):
+        if is_fused[i]:
+            bytes_at.append(live)
+            live -= freed[i]
+            continue
+        new = 0
+        for number, var in zip(program.writes[i], eqn.outvars, strict=True):
+            end = last[number]
+            if end >= 0 and (end < count or counts_results):
+                size = bytes_of(var.aval)
+                new += size
+                freed[end] += size
+                made.append((size, var.aval, i, end))
+        treatment = program.treatments[i]
+        inside = max((inner[id(body)].peak for body in program.bodies.get(i, ())), default=0)
+        live += new
+        # What is read for the last time may be written over.
+        over = min(new, freed[i]) if treatment in _WRITES_OVER or eqn.primitive.name in LOOPS else 0
+        bytes_at.append(live - over + inside)
+        live -= freed[i]
+    peak = max(bytes_at, default=live)
+    return _Walk(program, bytes_at, peak, bytes_at.index(peak) if bytes_at else 0, made)

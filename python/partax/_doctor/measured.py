@@ -1,0 +1,99 @@
+"""Measures what a loop costs the compiler: some turns of it, compiled one after the other and as one scanned body."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun, no_effects
+
+from partax._doctor.equations import Equation
+
+_FEW, _MORE = 2, 8  # turns that are compiled; the difference is the price of six
+
+
+def measured_seconds(equations: Sequence[Equation], starts: Sequence[int], length: int) -> dict[str, int | float | str]:
+    """Compiles a few turns of a loop, and one turn as the body of a scan.
+
+    Args:
+      equations: of the program.
+      starts: where each turn begins.
+      length: how many equations a turn has.
+
+    Returns:
+      `measured_turns`, `turn_seconds` (what each further turn adds), `loop_seconds` (of all turns, by these) and
+      `scan_seconds` (of a scan over all turns); nothing where a turn cannot be compiled by itself.
+    """
+    turns = [_outermost(equations, start, length) for start in starts]
+    try:
+        _compile_seconds(_program(turns[:_FEW]))  # the first in a process sets the compiler up
+        few, more = (_compile_seconds(_program(turns[:count])) for count in (_FEW, min(_MORE, len(turns))))
+        scanned = _compile_seconds(_scan(turns))
+    except Exception:  # what only its own program can have: a mesh axis, a token, an effect
+        return {}
+    each = max(more - few, 0.0) / (min(_MORE, len(turns)) - _FEW)
+    return {
+        "measured_turns": min(_MORE, len(turns)),
+        "turn_seconds": round(each, 4),
+        "loop_seconds": round(few + each * (len(turns) - _FEW), 3),
+        "scan_seconds": round(scanned, 3),
+    }
+
+
+def _outermost(equations: Sequence[Equation], start: int, length: int) -> list[Any]:
+    """The equations of a turn that are not inside of others of it."""
+    depth = min(equations[i].depth for i in range(start, start + length))
+    return [equations[i].eqn for i in range(start, start + length) if equations[i].depth == depth]
+
+
+def _inputs(eqns: list[Any]) -> list[Any]:
+    """The variables that equations read and none of them makes, in order."""
+    made: set[Any] = set()
+    read: dict[Any, None] = {}
+    for eqn in eqns:
+        read.update((var, None) for var in eqn.invars if not isinstance(var, Literal) and var not in made)
+        made.update(eqn.outvars)
+    return list(read)
+
+
+def _closed(eqns: list[Any], inputs: list[Any], results: list[Any]) -> Any:
+    """A program of these equations; what jax knows of its arguments' names is that of an empty one."""
+    empty = jax.make_jaxpr(lambda *values: None)(*[jax.ShapeDtypeStruct((), "float32") for _ in inputs]).jaxpr
+    return ClosedJaxpr(empty.replace(invars=inputs, outvars=results, eqns=eqns, effects=no_effects), ())
+
+
+def _program(turns: list[list[Any]]) -> Any:
+    """The program of some turns one after the other; its results are those of the last equation."""
+    eqns = [eqn for turn in turns for eqn in turn]
+    return _closed(eqns, _inputs(eqns), [var for var in eqns[-1].outvars if type(var) is Var])
+
+
+def _scan(turns: list[list[Any]]) -> Any:
+    """A scan of one turn: what the next turn reads of it is the carry, all else stays as it is."""
+    first, second = turns[0], turns[1]
+    made = [var for eqn in first for var in eqn.outvars if type(var) is Var]
+    inputs, inputs_of_next = _inputs(first), _inputs(second)
+    carried = [(i, var) for i, var in enumerate(inputs_of_next) if var in set(made)]
+    carried = [(i, var) for i, var in carried if i < len(inputs) and inputs[i].aval == var.aval]
+    body = jaxpr_as_fun(_closed(first, inputs, [var for _, var in carried]))
+    at = [i for i, _ in carried]
+
+    def scanned(*values: Any) -> Any:
+        def turn(carry: Any, _: Any) -> Any:
+            own = list(values)
+            for i, value in zip(at, carry, strict=True):
+                own[i] = value
+            return body(*own), None
+
+        return jax.lax.scan(turn, [values[i] for i in at], None, length=len(turns))[0]
+
+    return jax.make_jaxpr(scanned)(*[jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in inputs])
+
+
+def _compile_seconds(program: Any) -> float:
+    run: Callable[..., Any] = jaxpr_as_fun(program)
+    structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
+    lowered = jax.jit(lambda *values: run(*values)).lower(*structs)
+    begin = time.perf_counter()
+    lowered.compile()
+    return time.perf_counter() - begin

@@ -1,0 +1,117 @@
+"""One HTML file with what the doctor has found: findings first, then pictures. It needs no network and no script."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from partax._doctor.diagnosis import Diagnosis, Finding
+from partax._doctor.examined import Examined
+from partax._doctor.figure_text import figure_name, figure_text, seconds_text
+from partax._doctor.liveness import live_bytes
+from partax._doctor.pictures.icicle import icicle
+from partax._doctor.pictures.live_bytes import live_bytes_picture
+from partax._doctor.pictures.svg import Picture
+from partax._doctor.pictures.timeline import timeline_picture
+from partax._doctor.timeline import events
+from partax._doctor.whole_file import write_whole
+from partax._explain import report as _report
+from partax._explain.call_site import site_text
+from partax._explain.report import FunctionReport, Report, TraceReport
+
+_TEMPLATE = Path(__file__).with_name("page.html.jinja")
+_BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
+_FEWEST_BOXES = 80
+_MOST_BOXES = 800
+_PICTURED = 20  # programs
+_FUNCTIONS = 20  # with a table of traces
+_TRACES = 40  # in such a table: the latest
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
+_MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
+
+
+class Section(NamedTuple):
+    """The pictures of one program."""
+
+    name: str
+    pictures: list[Picture]
+
+
+def write_page(path: str | Path, diagnoses: Sequence[Diagnosis], report: Report | None = None) -> None:
+    """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
+
+    Args:
+      path: the file, which is replaced as a whole or left as it was.
+      diagnoses: those to show; none for a page of a report alone.
+      report: what the functions of partax have cost; that of now by default.
+
+    Raises:
+      ImportError: `partax[doctor]` is not installed.
+      OSError: the file cannot be written.
+    """
+    write_whole(path, page(diagnoses, report))
+
+
+def page(diagnoses: Sequence[Diagnosis], report: Report | None = None) -> str:
+    """The text of the file; see `write_page`."""
+    jinja2 = _jinja2()
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["figures"] = _figures
+    environment.filters["seconds"] = seconds_text
+    environment.filters["place"] = _place
+    report = _report.report() if report is None else report
+    timeline = events()
+    functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
+    text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        diagnoses=diagnoses,
+        sections=list(_sections(diagnoses)),
+        timeline=timeline_picture(timeline) if timeline else None,
+        functions=functions[:_FUNCTIONS],
+        left_out=len(functions[_FUNCTIONS:]),
+        latest=_latest,
+        changes=_changes,
+    )
+    return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
+
+
+def _jinja2() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(_MISSING, name="jinja2") from error
+    return jinja2
+
+
+def _sections(diagnoses: Sequence[Diagnosis]) -> Iterator[Section]:
+    examined = [(it, it.examined) for it in diagnoses if it.examined is not None and it.examined.equations][:_PICTURED]
+    boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(examined), 1)))
+    for diagnosis, program in examined:
+        memory = live_bytes_picture(live_bytes(program), _limit(program))
+        yield Section(diagnosis.name, [icicle(program, diagnosis.findings, boxes), memory])
+
+
+def _limit(examined: Examined) -> int | None:
+    """The memory that the program may take, or that the device has, if it tells."""
+    if examined.memory_limit is not None:
+        return examined.memory_limit
+    told = jax.local_devices()[0].memory_stats() or {}
+    return told.get("bytes_limit")
+
+
+def _figures(figures: dict[str, int | float | str]) -> list[tuple[str, str]]:
+    return [(figure_name(name), figure_text(name, value)) for name, value in figures.items()]
+
+
+def _place(finding: Finding) -> str:
+    return site_text((finding.file, finding.line)) if finding.file else finding.path
+
+
+def _latest(function: FunctionReport) -> tuple[TraceReport, ...]:
+    return function.traces[-_TRACES:]
+
+
+def _changes(trace: TraceReport) -> list[str]:
+    """What has changed, one by one."""
+    return trace.reason.split("; ")

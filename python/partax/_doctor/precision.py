@@ -1,0 +1,217 @@
+"""Finds where a program begins to compute in a wider type than that of its arguments, by line.
+
+That is where an array of the arguments' type is combined with something wider that does not come from them: a NumPy
+array, a strongly typed scalar, numbers that jax made in its default type.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jax.extend.core import Literal
+
+from partax._doctor.diagnosis import Finding, Severity
+from partax._doctor.equations import Equations
+from partax._doctor.examined import Examined
+from partax._doctor.fusion import INLINED
+from partax._doctor.inner_programs import calls_of, inner_programs, user_line
+from partax._doctor.lines import Line
+from partax._tree.array_text import array_text
+
+# Of the operations that give arrays of floats, how many give wider ones. A sum or a loss that is meant to be in
+# float64 is one or two of the dozens of a training step.
+_SMALLEST_SHARE = 0.1
+# In half precision losses, norms and attention are often meant to be in float32: a third of a transformer's operations.
+_SMALLEST_SHARE_OF_HALF = 0.5
+_HIGH_SHARE = 0.5  # from which a type that the user has named is told too, as `astype(float)` is float64 with x64
+
+_WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4, "complex64": 4, "float64": 8, "complex128": 8}
+_HALF, _DOUBLE = 2, 8
+_NAMES_A_TYPE = {"astype", "convert_element_type", "asarray", "array"}  # functions of `jax.numpy` and `jax.lax`
+
+
+@dataclasses.dataclass
+class _Widened:
+    """Where arrays of the arguments' type become wider.
+
+    Attributes:
+      index: of the equation.
+      narrow: the text of the type that came in.
+      wide: that of the type that came out.
+      because: what it is combined with; empty where the user has named the type.
+    """
+
+    index: int
+    narrow: str
+    wide: str
+    because: str
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `precision`."""
+    widths = {width for leaf in examined.arguments if _is_array(leaf.aval) and (width := _width(leaf.aval))}
+    if len(widths) != 1 or _DOUBLE in widths:
+        return
+    own = widths.pop()
+    dtypes = {getattr(var.aval, "dtype", None) for eqn in examined.equations.eqns for var in eqn.outvars}
+    if all(_WIDTHS.get(getattr(dtype, "name", ""), 0) <= own for dtype in dtypes):
+        return
+    reader = _Reader(examined.equations, own)
+    reader.read()
+    share = reader.wide / max(reader.arrays, 1)
+    if share < (_SMALLEST_SHARE_OF_HALF if own == _HALF else _SMALLEST_SHARE):
+        return
+    lines: dict[Line, list[_Widened]] = {}
+    for it in reader.found:
+        if it.because or (share >= _HIGH_SHARE and own != _HALF):
+            line = user_line(examined.equations, it.index) or Line("", 0, "")
+            lines.setdefault(line, []).append(it)
+    for line, found in lines.items():
+        yield _finding(line, found, reader.wide, reader.arrays)
+
+
+def _width(aval: Any) -> int:
+    """The bytes of a float, or of a part of a complex number; 0 of other types."""
+    return _WIDTHS.get(getattr(getattr(aval, "dtype", None), "name", ""), 0)
+
+
+def _is_array(aval: Any) -> bool:
+    return math.prod(getattr(aval, "shape", ())) > 1
+
+
+class _Reader:
+    """Reads a program once.
+
+    Attributes:
+      found: where arrays become wider.
+      wide: how many operations give arrays of wider floats.
+      arrays: how many give arrays of floats.
+    """
+
+    def __init__(self, equations: Equations, own: int) -> None:
+        self.found: list[_Widened] = []
+        self.wide = self.arrays = 0
+        self._equations = equations
+        self._own = own
+        self._derived: set[Any] = set()  # wide values that come from arrays of the arguments' type
+        self._converted: dict[Any, int] = {}  # those of them that were just converted, by the equation that did it
+        self._widths: dict[Any, int] = {}
+
+    def read(self) -> None:
+        equations, own = self._equations, self._own
+        callers = calls_of(equations)
+        calls: list[tuple[int, Any, Any]] = []  # that are being read: depth, equation, inner program
+        for i, (eqn, depth) in enumerate(zip(equations.eqns, equations.depths, strict=True)):
+            while calls and calls[-1][0] >= depth:
+                _, call, jaxpr = calls.pop()
+                self._bind(call.outvars, jaxpr.outvars)
+            if i in callers:
+                self._enter(eqn, depth, calls)
+                continue
+            if not eqn.outvars:
+                continue
+            width = self._width_of(eqn.outvars[0].aval)
+            if width and _is_array(eqn.outvars[0].aval):
+                self.arrays += 1
+                self.wide += width > own
+            if width > own:
+                self._read(i, eqn)
+
+    def _width_of(self, aval: Any) -> int:
+        """The same as `_width`: the name of a dtype takes long to ask for."""
+        dtype = getattr(aval, "dtype", None)
+        width = self._widths.get(dtype)
+        if width is None:
+            width = self._widths[dtype] = _width(aval)
+        return width
+
+    def _read(self, index: int, eqn: Any) -> None:
+        """An equation with a wide result."""
+        operands = [var for var in eqn.invars if type(var) is not Literal]
+        narrow = [var for var in operands if self._width_of(var.aval) == self._own and _is_array(var.aval)]
+        result = eqn.outvars[0]
+        is_derived = bool(narrow) or any(var in self._derived for var in operands)
+        (self._derived.add if is_derived else self._derived.discard)(result)
+        self._converted.pop(result, None)
+        if not is_derived:
+            return
+        if eqn.primitive.name == "convert_element_type":
+            if narrow and _names_a_type(eqn):
+                self.found.append(_Widened(index, array_text(narrow[0].aval), array_text(result.aval), ""))
+            elif narrow:
+                self._converted[result] = index
+            return
+        others = [
+            var
+            for var in eqn.invars
+            if self._width_of(var.aval) > self._own and (type(var) is Literal or var not in self._derived)
+        ]
+        for var in operands if others else ():
+            if var in self._converted:
+                at = self._converted.pop(var)
+                text = array_text(self._equations.eqns[at].invars[0].aval)
+                self.found.append(_Widened(at, text, array_text(result.aval), _text(others[0].aval)))
+            elif var in narrow:
+                text = array_text(var.aval)
+                self.found.append(_Widened(index, text, array_text(result.aval), _text(others[0].aval)))
+
+    def _enter(self, eqn: Any, depth: int, calls: list[tuple[int, Any, Any]]) -> None:
+        programs = list(inner_programs(eqn))
+        for program in programs:
+            self._bind(program.jaxpr.invars, program.given)
+        if eqn.primitive.name in INLINED and len(programs) == 1:
+            calls.append((depth, eqn, programs[0].jaxpr))
+        else:
+            self._bind(eqn.outvars, [None] * len(eqn.outvars))
+
+    def _bind(self, variables: Sequence[Any], given: Sequence[Any]) -> None:
+        """What is not known of a wide value is taken to come from the arguments, so that nothing is said of it."""
+        for var, it in zip(variables, given, strict=True):
+            if self._width_of(var.aval) <= self._own:
+                continue
+            is_derived = it is None or (type(it) is not Literal and it in self._derived)
+            (self._derived.add if is_derived else self._derived.discard)(var)
+            at = None if it is None or type(it) is Literal else self._converted.get(it)
+            if at is None:
+                self._converted.pop(var, None)
+            else:
+                self._converted[var] = at
+
+
+def _text(aval: Any) -> str:
+    return f"{'an array' if _is_array(aval) else 'a scalar'} of type {aval.dtype.name}"
+
+
+def _names_a_type(eqn: Any) -> bool:
+    """Whether a conversion is one that the user wrote, and not one of two operands to their common type."""
+    try:
+        codes, _ = eqn.source_info.traceback.raw_frames()
+    except AttributeError:  # another jaxlib
+        return False
+    return any(code.co_name in _NAMES_A_TYPE for code in codes)
+
+
+def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Finding:
+    share = wide / arrays
+    first = found[0]
+    severity: Severity = "high" if share >= _HIGH_SHARE else "medium"
+    why = f"as it is combined with {first.because}" if first.because else "as the type is named here"
+    message = (
+        f"{first.narrow} becomes {first.wide} {why}: {wide} of {arrays} operations on arrays of floats are in the "
+        f"wider type ({share:.0%})"
+    )
+    narrow = first.narrow.partition("[")[0]
+    advice = (
+        "give what it is combined with the type of the argument (`.astype(x.dtype)`, `dtype=x.dtype`), or use a "
+        "Python number, which takes the type of the array"
+        if first.because
+        else f"name `jnp.{narrow}` or `x.dtype` if that is enough; `float` is float64 where 64 bits are enabled"
+    )
+    figures: dict[str, int | float | str] = {
+        "operations": wide,
+        "all_operations": arrays,
+        "share": round(share, 3),
+        "places": len(found),
+    }
+    return Finding("precision", severity, line.file, line.line, line.source, "", figures, message, advice)

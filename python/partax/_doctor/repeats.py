@@ -1,0 +1,293 @@
+"""Finds a sub-program that is there many times, in a row (a Python loop) or scattered (a function called at k places).
+
+Equations are compared as tokens: the primitive, how deep it is nested, and the types of its results. A loop is a run in
+which each token is that of one period before; what is called in many places is a sequence of tokens that is there again
+and again.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from partax._doctor.diagnosis import Finding, Severity
+from partax._doctor.equations import Equations
+from partax._doctor.examined import Examined
+from partax._doctor.lines import Line, is_users, stack_of
+from partax._doctor.measured import measured_seconds
+
+# A loop of fewer turns, or of less code, compiles in well under a second: 64 layers of three equations take 1.8 s in a
+# loop and 0.4 s scanned, 8 take 0.3 s and 0.3 s.
+_FEWEST_TURNS = 8
+_FEWEST_EQUATIONS = 64
+_FEWEST_PLACES = 8
+_SHORTEST_BLOCK = 12  # equations of a function that is called in many places
+_SMALLEST_SHARE = 0.2  # of the program; below, something else makes it slow
+_SMALLEST_SHARE_SCATTERED = 0.4  # the eight norms of a healthy model's four blocks are a quarter of its training step
+# What operates on single elements is fused, and costs the compiler a tenth of what the others cost.
+_FEWEST_CHEAP = 1000
+_HIGH_SHARE, _HIGH_EQUATIONS = 0.5, 1000
+_MOST_PERIODS = 40  # that are tried
+_CONTEXT = 4  # tokens that must agree for two places to hint at a period
+_SAMPLED = 64  # equations of a period whose lines are looked at
+
+_COSTLY = {
+    "dot_general", "conv_general_dilated", "scan", "while", "cond", "sort", "scatter", "scatter-add", "gather",
+    "cumsum", "fft", "cholesky", "triangular_solve", "lu", "qr", "eigh", "svd", "reduce_window", "custom_jvp_call",
+    "custom_vjp_call", "jit", "pjit", "closed_call", "checkpoint", "dynamic_slice", "dynamic_update_slice",
+    "reduce_sum", "reduce_max", "random_bits", "threefry2x32", "argmax", "select_and_scatter_add",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeat:
+    """A sub-program that is there several times.
+
+    Attributes:
+      starts: where each begins, in the program's equations.
+      length: how many equations one has.
+      in_a_row: whether each begins where the one before ends.
+      same_shapes: whether all shapes are the same.
+    """
+
+    starts: tuple[int, ...]
+    length: int
+    in_a_row: bool
+    same_shapes: bool = True
+
+    @property
+    def equations(self) -> int:
+        """All of them together."""
+        return len(self.starts) * self.length
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `repeat`."""
+    equations = examined.equations
+    if len(equations) < _FEWEST_EQUATIONS:
+        return
+    groups: list[_Group] = []
+    for repeat in sorted(repeats_of(equations), key=lambda repeat: repeat.starts[0]):
+        stacks = _stacks(equations, repeat)
+        line = _line_of(stacks)
+        if line is None or not _is_worth_it(equations, repeat):
+            continue
+        group = next((group for group in groups if group.has(repeat, line)), None)
+        if group is None:
+            groups.append(group := _Group(line, {(at.file, at.line) for stack in stacks for at in stack}))
+        group.repeats.append(repeat)
+    for group in groups:
+        finding = _finding(examined, group)
+        if finding is not None:
+            yield finding
+
+
+@dataclasses.dataclass
+class _Group:
+    """What repeats because of one loop: its forward pass, and the backward pass that comes from lines inside of it."""
+
+    line: Line
+    inside: set[tuple[str, int]]
+    repeats: list[Repeat] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_optimiser(self) -> bool:
+        """Whether it is an update for each array of a tree, which is as healthy as the number of arrays."""
+        return any("/optax/" in file for file, _ in self.inside)
+
+    def has(self, repeat: Repeat, line: Line) -> bool:
+        if (line.file, line.line) == (self.line.file, self.line.line):
+            return True
+        turns = len(self.repeats[0].starts)
+        return (line.file, line.line) in self.inside and abs(len(repeat.starts) - turns) <= 1
+
+
+def repeats_of(equations: Equations) -> list[Repeat]:
+    """All sub-programs that are there several times, none within another, the largest first."""
+    tokens = equations.tokens
+    free = np.ones(len(tokens), dtype=bool)
+    found = list(_loops(tokens, free, True))
+    if np.count_nonzero(free) >= _FEWEST_EQUATIONS:
+        found += _loops(_loose_tokens(equations, tokens), free, False)
+        found += _scattered(tokens, free)
+    return sorted(found, key=lambda repeat: -repeat.equations)
+
+
+def _loose_tokens(equations: Equations, tokens: np.ndarray) -> np.ndarray:
+    """The same, whatever the shapes are: each exact token is looked at once."""
+    kinds, first, inverse = np.unique(tokens, return_index=True, return_inverse=True)
+    numbers: dict[Hashable, int] = {}
+    loose = np.empty(len(kinds), dtype=np.int64)
+    for at, i in enumerate(first.tolist()):
+        results = equations.eqns[i].outvars
+        rank = len(getattr(results[0].aval, "shape", ())) if results else 0
+        loose[at] = numbers.setdefault((equations.names[i], equations.depths[i], len(results), rank), len(numbers))
+    return loose[inverse]
+
+
+def _hashes(tokens: np.ndarray, length: int) -> np.ndarray:
+    """A number for each sequence of so many tokens; equal ones have the same."""
+    count = len(tokens) - length + 1
+    hashed = np.zeros(max(count, 0), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        for i in range(length if count > 0 else 0):
+            hashed = (hashed ^ (hashed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + mixed[i : i + count]
+    return hashed
+
+
+def _loops(tokens: np.ndarray, free: np.ndarray, same_shapes: bool) -> Iterator[Repeat]:
+    """Runs in which each token is that of one period before; takes them from `free`."""
+    for period in _periods(tokens):
+        same = (tokens[period:] == tokens[:-period]) & free[period:] & free[:-period]
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], same.view(np.int8), [0]))))
+        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            turns = (end - begin) // period + 1
+            if turns >= _FEWEST_TURNS and turns * period >= _FEWEST_EQUATIONS:
+                free[begin : begin + turns * period] = False
+                yield Repeat(tuple(range(begin, begin + turns * period, period)), period, True, same_shapes)
+
+
+def _periods(tokens: np.ndarray) -> list[int]:
+    """The distances at which tokens most often come again, and the shorter of two that do so nearly as often."""
+    contexts = _hashes(tokens, _CONTEXT)
+    order = np.argsort(contexts, kind="stable")
+    gaps = np.diff(order)[np.diff(contexts[order]) == 0]
+    lengths, counts = np.unique(gaps, return_counts=True)
+    is_enough = (counts * (_FEWEST_TURNS / (_FEWEST_TURNS - 1)) >= lengths * _FEWEST_TURNS * 0.5) & (counts >= 8)
+    lengths, counts = lengths[is_enough], counts[is_enough]
+    best = np.argsort(-counts, kind="stable")[:_MOST_PERIODS]
+    return [int(lengths[i]) for i in best]
+
+
+def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
+    """Sequences that are there in many places; takes them from `free`."""
+    for _ in range(_MOST_PERIODS):
+        hashes = _hashes(tokens, _SHORTEST_BLOCK)
+        is_free = np.convolve(~free, np.ones(_SHORTEST_BLOCK, dtype=np.int64), "valid") == 0
+        at = np.flatnonzero(is_free) if len(hashes) else np.zeros(0, dtype=np.int64)
+        if len(at) < _FEWEST_PLACES:
+            return
+        _, inverse, counts = np.unique(hashes[at], return_inverse=True, return_counts=True)
+        best = int(np.argmax(counts))
+        if counts[best] < _FEWEST_PLACES:
+            return
+        starts = _apart(at[inverse == best].tolist(), _SHORTEST_BLOCK)
+        earlier = _common_length(tokens[::-1], free[::-1], [len(tokens) - start for start in reversed(starts)], 0)
+        starts = [start - earlier for start in starts]
+        length = _common_length(tokens, free, starts, _SHORTEST_BLOCK + earlier)
+        for start in starts:
+            free[start : start + length] = False
+        if len(starts) >= _FEWEST_PLACES:
+            yield Repeat(tuple(starts), length, False)
+
+
+def _apart(starts: list[int], length: int) -> list[int]:
+    """Those of them that are no nearer to each other than so much."""
+    kept: list[int] = []
+    for start in starts:
+        if not kept or start - kept[-1] >= length:
+            kept.append(start)
+    return kept
+
+
+def _common_length(tokens: np.ndarray, free: np.ndarray, starts: list[int], known: int) -> int:
+    """How far the sequences that begin there agree, without one reaching into another; `known` is agreed already."""
+    between = 0 if known else _SHORTEST_BLOCK  # what is agreed of the next one, when looking backwards
+    most = min([b - a - between for a, b in itertools.pairwise(starts)] + [len(tokens) - starts[-1]])
+    at = np.asarray(starts)
+    length = min(known, most)
+    while length < most and free[at + length].all() and (tokens[at + length] == tokens[at[0] + length]).all():
+        length += 1
+    return length
+
+
+def _is_worth_it(equations: Equations, repeat: Repeat) -> bool:
+    first = repeat.starts[0]
+    is_costly = any(equations.names[i] in _COSTLY for i in range(first, first + repeat.length))
+    return is_costly or repeat.equations >= _FEWEST_CHEAP
+
+
+def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
+    """The lines that a turn comes from, for each of its equations, or for some of many.
+
+    Of a turn in the middle, as the first may begin before the loop. What it calls by `jax.jit` is left out: it has the
+    lines of where it was traced first.
+    """
+    first = repeat.starts[len(repeat.starts) // 2]
+    depth = min(equations.depths[first : first + repeat.length])
+    outer = [i for i in range(first, first + repeat.length) if equations.depths[i] == depth]
+    step = max(1, len(outer) // _SAMPLED)
+    return [stack for i in outer[::step] if (stack := stack_of(equations.eqns[i]))]
+
+
+def _line_of(stacks: list[tuple[Line, ...]]) -> Line | None:
+    """The user's line that repeats: the innermost one that all equations of a turn come from.
+
+    Where they come from several lines of one function, the first of those.
+    """
+    if not stacks:
+        return None
+    common = 0
+    while all(len(stack) > common and stack[common] == stacks[0][common] for stack in stacks):
+        common += 1
+    inside = [stack[common] for stack in stacks if len(stack) > common]
+    is_one_function = len({(line.file, line.function) for line in inside}) == 1 and len(inside) == len(stacks)
+    if is_one_function and is_users(inside[0]):
+        return min(inside, key=lambda line: line.line)
+    shared = stacks[0][:common]
+    return next((line for line in reversed(shared) if is_users(line)), shared[-1] if shared else None)
+
+
+def _finding(examined: Examined, group: _Group) -> Finding | None:
+    """The finding of what repeats because of one loop."""
+    repeats, line = group.repeats, group.line
+    largest = max(repeats, key=lambda repeat: repeat.equations)
+    turns, covered = len(largest.starts), sum(repeat.equations for repeat in repeats)
+    share = covered / len(examined.equations)
+    smallest = _SMALLEST_SHARE if largest.in_a_row else _SMALLEST_SHARE_SCATTERED
+    if share < smallest or (group.is_optimiser and covered < _FEWEST_CHEAP):
+        return None
+    is_high = (share >= _HIGH_SHARE or covered >= _HIGH_EQUATIONS) and not group.is_optimiser
+    severity: Severity = "high" if is_high else "medium"
+    figures: dict[str, int | float | str] = {
+        "repetitions": turns,
+        "equations_each": largest.length,
+        "equations": covered,
+        "share": round(share, 3),
+    }
+    if examined.measure and largest.in_a_row:
+        figures.update(measured_seconds(examined.equations, largest.starts, largest.length))
+    where = "in a row" if largest.in_a_row else "in different places"
+    passes = (
+        "" if len(repeats) == 1 else ", and others that come from the same code, such as its backward pass, as often"
+    )
+    message = (
+        f"the same {largest.length} equations are there {turns} times {where}{passes}: {covered} of "
+        f"{len(examined.equations)} equations ({share:.0%})"
+    )
+    return Finding("repeat", severity, line.file, line.line, line.source, "", figures, message, _advice(group, largest))
+
+
+def _advice(group: _Group, repeat: Repeat) -> str:
+    if group.is_optimiser:
+        return (
+            "the optimiser has an update for each array of the model: layers that are stacked (`partax.stack`) have one"
+        )
+    if not repeat.in_a_row:
+        name = group.line.function.rpartition(".")[2]
+        return (
+            f"let the compiler see `{name}` once: stack its inputs and use `jax.vmap`, `partax.filter_scan` or "
+            "`jax.lax.map(batch_size=...)` over them; a nested `partax.filter_jit` of it is traced once, though XLA "
+            "still compiles each call"
+        )
+    if not repeat.same_shapes:
+        return (
+            "this is a Python loop whose turns have other shapes: pad them to one shape, and let `partax.filter_scan` "
+            "or `jax.lax.scan` compile one turn"
+        )
+    return (
+        "this is a Python loop: over layers, stack them (`partax.stack`) and use `partax.fold`; over time steps or "
+        "chunks, use `partax.filter_scan`, `jax.lax.scan` or `jax.lax.map(batch_size=...)`: one turn is compiled then"
+    )

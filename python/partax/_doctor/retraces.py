@@ -1,0 +1,171 @@
+"""Finds what makes the next call trace or compile again: what comes back otherwise than it went in, and counters."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from partax._core import JitFunction
+from partax._doctor.definition import bound_arguments, definition, names_text, wrapper_kind
+from partax._doctor.diagnosis import Finding, Severity
+from partax._doctor.examined import Examined
+from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
+from partax._explain.call_site import site_text
+from partax._tree.array_text import array_text
+
+# What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
+_COUNTERS = {
+    "i", "t", "it", "itr", "iter", "iteration", "step", "step_idx", "global_step", "current_step", "epoch", "counter",
+    "batch_idx",
+}  # fmt: skip
+_MANY_TRACES = 5  # of one function: a few shapes and modes are as they should be
+_LATEST = 3
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `retrace`."""
+    values = bound_arguments(examined)
+    come_back = returned(examined)
+    for argument in come_back:
+        yield from _changed_type(examined, argument, come_back)
+    yield from _uncommitted(examined, come_back)
+    yield from _counters(examined, values)
+    yield from _history(examined)
+
+
+def _finding(
+    examined: Examined,
+    severity: Severity,
+    path: str,
+    figures: dict[str, int | float | str],
+    message: str,
+    advice: str,
+) -> Finding:
+    line = definition(examined.function)
+    return Finding("retrace", severity, line.file, line.line, line.source, path, figures, message, advice)
+
+
+def _changed_type(examined: Examined, argument: Returned, come_back: list[Returned]) -> Iterator[Finding]:
+    """An argument of which an array comes back with another dtype, shape or weak type."""
+    changed = [pair for pair in argument.arrays if _type(pair.argument.aval) != _type(pair.result.aval)]
+    if not changed:
+        return
+    same = sum(pair.is_update for it in come_back for pair in it.arrays) - sum(pair.is_update for pair in changed)
+    if same == 0 and not argument.is_named:
+        return  # a function of one array, and not a step
+    first = changed[0]
+    before, after = _type_text(first.argument.aval), _type_text(first.result.aval)
+    others = f", and {len(changed) - 1} more of `{argument.name}`" if len(changed) > 1 else ""
+    grows = first.argument.aval.shape != first.result.aval.shape
+    yield _finding(
+        examined,
+        "high" if grows else "medium",
+        first.argument.path,
+        {"arrays": len(changed), "before": before, "after": after},
+        (
+            f"`{first.argument.path}` goes in as {before} and comes back as {after} (`{first.result.path}`){others}: "
+            + ("each call traces and compiles again." if grows else "the second call traces and compiles again.")
+        ),
+        _advice(first),
+    )
+
+
+def _type(aval: Any) -> tuple[Any, ...]:
+    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
+
+
+def _type_text(aval: Any) -> str:
+    return ("weak " if getattr(aval, "weak_type", False) else "") + array_text(aval)
+
+
+def _advice(pair: ReturnedArray) -> str:
+    before, after = pair.argument.aval, pair.result.aval
+    if before.shape != after.shape:
+        return (
+            "Keep the shape: begin with an array of the final size, and write each part into it by "
+            "`jax.lax.dynamic_update_slice` or `.at[...].set`."
+        )
+    if getattr(before, "weak_type", False):
+        dtype = getattr(after.dtype, "name", after.dtype)
+        return f"Begin with an array of the type that comes back: `jnp.asarray(..., dtype=jnp.{dtype})`."
+    if getattr(after, "weak_type", False):
+        return "Return it with the dtype that it came with: `.astype(x.dtype)` makes a strong type of a weak one."
+    return f"Return it as it came, by `.astype(jnp.{before.dtype})`, or begin with a {after.dtype} array."
+
+
+def _uncommitted(examined: Examined, come_back: list[Returned]) -> Iterator[Finding]:
+    """Arguments on no device in particular, beside those on one: the result is committed to that."""
+    given = [leaf.value for leaf in examined.arguments if isinstance(leaf.value, jax.Array)]
+    committed = next((value for value in given if value.committed), None)
+    if committed is None:
+        return
+    for argument in come_back:
+        loose = [it.argument for it in argument.arrays if it.argument.value is not None and not _committed(it.argument)]
+        if not loose:
+            continue
+        yield _finding(
+            examined,
+            "medium",
+            loose[0].path,
+            {"arrays": len(loose)},
+            (
+                f"`{loose[0].path}` is on no device in particular, other arguments are committed to one, and so is "
+                "what comes back: the second call compiles again."
+            ),
+            f"Put it where it belongs before the first call: `jax.device_put({argument.name}, sharding)`.",
+        )
+
+
+def _committed(leaf: Any) -> bool:
+    return isinstance(leaf.value, jax.Array) and leaf.value.committed
+
+
+def _counters(examined: Examined, values: dict[str, Any]) -> Iterator[Finding]:
+    """Static numbers that look as if each call had another one."""
+    result = examined.out_info
+    names = returned_names(examined.function) if type(result) is tuple else ()
+    comes_back = dict(zip(names, result, strict=True)) if names and len(names) == len(result) else {}
+    for name, value in values.items():
+        if name not in examined.statics or type(value) not in (int, float):
+            continue
+        after = comes_back.get(name)
+        is_returned = type(after) is type(value) and after != value
+        if not is_returned and (name not in _COUNTERS or type(value) is not int):
+            continue
+        yield _finding(
+            examined,
+            "high" if is_returned else "medium",
+            name,
+            {"value": value},
+            (
+                f"`{name}` is {value!r}, which is part of the program"
+                + (f", and comes back as {after!r}" if is_returned else "")
+                + ": a call with another number traces and compiles again."
+            ),
+            _how_to_trace(examined, name),
+        )
+
+
+def _how_to_trace(examined: Examined, name: str) -> str:
+    if wrapper_kind(examined.wrapper) == "partax":
+        return f"Trace it: `filter_jit(trace={names_text((name,))})`, or pass `jnp.asarray({name})`."
+    if wrapper_kind(examined.wrapper) == "equinox":
+        return f"Pass `jnp.asarray({name})`, or use `partax.filter_jit(trace={names_text((name,))})`."
+    return f"Take `{name}` out of the static arguments, if only its value and no shape depends on it."
+
+
+def _history(examined: Examined) -> Iterator[Finding]:
+    """What partax knows of the traces so far."""
+    history = examined.wrapper._cache.history if isinstance(examined.wrapper, JitFunction) else None
+    if history is None or history.count <= _MANY_TRACES:
+        return
+    latest = history.records[-_LATEST:]
+    reasons = "; ".join(f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in latest)
+    yield _finding(
+        examined,
+        "low",
+        "",
+        {"traces": history.count},
+        f"`{examined.name}` has been traced {history.count} times; the latest: {reasons}.",
+        "Pass arrays of the same types each time, and static values that stay.",
+    )

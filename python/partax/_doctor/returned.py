@@ -1,0 +1,269 @@
+"""Which arguments come back in the result, as a training step's model does: the next call is made with them."""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import re
+import textwrap
+from typing import Any
+
+from partax import _core
+from partax._doctor.definition import argument_name
+from partax._doctor.equations import LOOPS
+from partax._doctor.examined import Examined, Leaf
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
+from partax._jit.ahead_of_time import Traced
+
+FEWEST_BYTES = 64 << 20  # of all arguments together, for which donating is worth a word: no program fails for less
+_MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
+_FRAMES = re.compile(r"^(new|next|updated)_|_(new|next|updated)$|_$")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_KEEPS_PLACES = (*ELEMENTWISE, IN_PLACE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReturnedArray:
+    """An array of an argument, and what comes back in its place.
+
+    Attributes:
+      argument: as it came in.
+      result: as it comes back.
+      is_update: whether the one is computed from the other, element by element.
+    """
+
+    argument: Leaf
+    result: Leaf
+    is_update: bool
+
+    @property
+    def is_of_same_type(self) -> bool:
+        """Whether dtype and shape are those that came in."""
+        return _type(self.argument.aval) == _type(self.result.aval)
+
+
+@dataclasses.dataclass(frozen=True)
+class Returned:
+    """An argument that comes back.
+
+    Attributes:
+      name: the argument's.
+      arrays: all of it, without what is returned as it came.
+      is_named: whether the function returns it by this name, or `new_` with it.
+    """
+
+    name: str
+    arrays: tuple[ReturnedArray, ...]
+    is_named: bool
+
+
+def returned(examined: Examined) -> list[Returned]:
+    """The arguments that come back: with the arrays at the same paths, and computed from those that came in.
+
+    A single array that comes back as the only result is its own successor if it is the first argument.
+
+    Args:
+      examined: the program.
+
+    Returns:
+      Those that are believed to be for the next call. What is returned as it came is none of them.
+    """
+    arguments, results = _by_name(examined.arguments), _by_element(examined)
+    if not _may_matter(examined, arguments, results):
+        return []
+    program = flat_programs(examined).outermost
+    origins = _origins(program, examined)
+    numbers = _result_numbers(examined, program)
+    inputs = dict(zip((leaf.path for leaf in examined.arguments), program.inputs, strict=True))
+    names = returned_names(examined.function) if isinstance(examined.out_info, (tuple, list)) else ()
+    found: list[Returned] = []
+    left = dict(arguments)
+    for i, result in enumerate(results):
+        called = names[i] if len(names) == len(results) else ""
+        name = _successor_of(i, called, result, left, list(arguments), len(results))
+        if name is None:
+            continue
+        pairs: list[ReturnedArray] = []
+        for path, leaf in left[name].items():
+            number = numbers.get(result[path].path)
+            if number is not None:
+                is_update = number != LITERAL and inputs[leaf.path] in origins[number]
+                pairs.append(ReturnedArray(leaf, result[path], is_update))
+        if any(pair.is_update for pair in pairs):
+            found.append(Returned(name, tuple(pairs), called == name))
+            del left[name]
+    if _is_in_place(examined):
+        found += _in_place(examined, program, origins, set(numbers.values()))
+    return found
+
+
+def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dict[str, Leaf]]) -> bool:
+    """Whether a walk over the program may find something: arrays of another type, on another device, or large ones."""
+    if _is_in_place(examined) or sum(leaf.bytes for leaf in examined.arguments) >= FEWEST_BYTES:
+        return True
+    if any(getattr(leaf.value, "committed", False) for leaf in examined.arguments):
+        return True
+    pairs = ((it, result) for result in results for it in arguments.values() if it.keys() == result.keys())
+    return any(_full_type(it[path].aval) != _full_type(result[path].aval) for it, result in pairs for path in it)
+
+
+def _full_type(aval: Any) -> tuple[Any, ...]:
+    return (*_type(aval), bool(getattr(aval, "weak_type", False)))
+
+
+def _by_name(leaves: tuple[Leaf, ...]) -> dict[str, dict[str, Leaf]]:
+    """For each argument the arrays by their path inside of it."""
+    found: dict[str, dict[str, Leaf]] = {}
+    for leaf in leaves:
+        name = argument_name(leaf.path)
+        found.setdefault(name, {})[leaf.path[len(name) :]] = leaf
+    return found
+
+
+def _by_element(examined: Examined) -> list[dict[str, Leaf]]:
+    """The same of the elements of a tuple, or of the only result."""
+    if type(examined.out_info) not in (tuple, list):
+        return [{leaf.path.removeprefix("result"): leaf for leaf in examined.results}]
+    found: list[dict[str, Leaf]] = [{} for _ in examined.out_info]
+    for leaf in examined.results:
+        at, rest = leaf.path.removeprefix("result[").split("]", 1)
+        found[int(at)][rest] = leaf
+    return found
+
+
+def _successor_of(
+    index: int,
+    called: str,
+    result: dict[str, Leaf],
+    left: dict[str, dict[str, Leaf]],
+    names: list[str],
+    count: int,
+) -> str | None:
+    """Which argument an element of the result is for: by name, by position, or by structure if that has arrays."""
+
+    def is_like(name: str) -> bool:
+        return bool(result) and name in left and left[name].keys() == result.keys()
+
+    if called and is_like(called):
+        return called
+    in_place = names[index] if index < len(names) and (count > 1 or index == 0) else ""
+    others = [name for name in names if len(result) > 1]
+    for name in (in_place, *others):
+        if is_like(name) and (len(result) > 1 or _same_shape(left[name], result)):
+            return name
+    return None
+
+
+def _same_shape(argument: dict[str, Leaf], result: dict[str, Leaf]) -> bool:
+    return all(leaf.aval.shape == result[path].aval.shape for path, leaf in argument.items())
+
+
+def _result_numbers(examined: Examined, program: FlatProgram) -> dict[str, int]:
+    """The number of each array of the result by its path; none of what is returned as it came."""
+    came = _forwarded(examined)
+    computed = [leaf for leaf in examined.results if leaf.path not in came]
+    inputs = set(program.inputs)
+    types = [_type(var.aval) for var in examined.jaxpr.jaxpr.outvars]
+    if [_type(leaf.aval) for leaf in computed] != types[: len(computed)]:  # what nnx changes in place comes after these
+        return {}
+    pairs = zip(computed, program.results, strict=False)
+    return {leaf.path: number for leaf, number in pairs if number not in inputs}
+
+
+def _forwarded(examined: Examined) -> set[str]:
+    """The paths in the result of arrays that partax returns as they came, which are none of the program's results."""
+    if not isinstance(examined.traced, Traced):
+        return set()
+    forwarded, _ = _core.output_info(examined.traced._traced.out_info)
+    found: set[str] = set()
+    for leaf in (examined.arguments[i] for i in forwarded):
+        inside = leaf.path[len(argument_name(leaf.path)) :]
+        alike = [it for it in examined.results if it.path not in found and _type(it.aval) == _type(leaf.aval)]
+        found.update(it.path for it in sorted(alike, key=lambda it: not it.path.endswith(inside))[:1])
+    return found
+
+
+def _type(aval: Any) -> tuple[Any, ...]:
+    return aval.shape, aval.dtype
+
+
+def _is_in_place(examined: Examined) -> bool:
+    """Whether the function changes the objects of its arguments, as those of nnx do."""
+    traced = examined.traced
+    return isinstance(traced, Traced) and traced._program.wrapper._options.graph is not None
+
+
+def _in_place(
+    examined: Examined, program: FlatProgram, origins: list[tuple[int, ...]], known: set[int]
+) -> list[Returned]:
+    """Arrays that the function has put into objects of its arguments instead of those that were there."""
+    leaves = dict(zip(program.inputs, examined.arguments, strict=True))
+    types = [var.aval for var in examined.jaxpr.jaxpr.outvars]
+    changed = [it for it in zip(program.results, types, strict=True) if it[0] != LITERAL and it[0] not in known]
+    taken: dict[int, ReturnedArray] = {}
+    for number, info in sorted(changed, key=lambda it: len(origins[it[0]])):  # first those of which there is no doubt
+        for origin in sorted(origins[number]):
+            leaf = leaves[origin]
+            if origin != number and origin not in taken and leaf.aval.dtype == info.dtype:
+                taken[origin] = ReturnedArray(leaf, Leaf(leaf.path, info), is_update=True)
+                break
+    by_name: dict[str, list[ReturnedArray]] = {}
+    for origin in sorted(taken):
+        by_name.setdefault(argument_name(leaves[origin].path), []).append(taken[origin])
+    return [Returned(name, tuple(arrays), is_named=True) for name, arrays in by_name.items()]
+
+
+def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
+    """For each value the inputs of its shape that it is computed from, element by element."""
+    shapes = {number: leaf.aval.shape for number, leaf in zip(program.inputs, examined.arguments, strict=True)}
+    origins: list[tuple[int, ...]] = [()] * program.values
+    for number in program.inputs:
+        origins[number] = (number,)
+    for i, (reads, treatment) in enumerate(zip(program.reads, program.treatments, strict=True)):
+        if treatment is not None and treatment not in _KEEPS_PLACES:
+            continue
+        known = [origins[number] for number in reads if number != LITERAL and origins[number]]
+        if not known:
+            continue
+        eqn, made = program.eqns[i], program.writes[i]
+        if treatment is None and eqn.primitive.name in LOOPS:
+            first = _first_carry(eqn)
+            pairs = [
+                (number, origins[given] if given != LITERAL else ())
+                for number, given in zip(made, reads[first:], strict=False)
+            ]
+        elif treatment is None and eqn.primitive.name != "cond":
+            continue
+        else:
+            together = known[0] if len(known) == 1 else tuple(dict.fromkeys(it for one in known for it in one))
+            pairs = [(number, together) for number in made]
+        for (number, given), var in zip(pairs, eqn.outvars, strict=False):
+            shape = var.aval.shape
+            origins[number] = tuple([it for it in given if shapes[it] == shape][:_MOST_ORIGINS])
+    return origins
+
+
+def _first_carry(eqn: Any) -> int:
+    """Which operand of a loop is its first carry."""
+    counts = ("num_consts",) if eqn.primitive.name == "scan" else ("cond_nconsts", "body_nconsts")
+    return sum(int(eqn.params[name]) for name in counts)
+
+
+def returned_names(function: Any) -> tuple[str, ...]:
+    """What a function calls the elements of the tuple that it returns, without `new_` and the like; "" for no name."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return ()
+    found: tuple[str, ...] = ()
+    left: list[ast.AST] = list(getattr(tree.body[0], "body", ())) if isinstance(tree.body[0], _FUNCTIONS) else []
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            found = tuple(_FRAMES.sub("", it.id) if isinstance(it, ast.Name) else "" for it in node.value.elts)
+        elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)):
+            left += ast.iter_child_nodes(node)
+    return found

@@ -1,0 +1,226 @@
+"""The command `python -m partax doctor script.py`: every program that a script compiles, in the order of its cost."""
+
+import dataclasses
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import jax
+
+from partax import _core
+from partax._compat.jax_private import stage_of
+from partax._compat.lowering_private import watch_lowering
+from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.doctor import diagnosis_of
+from partax._doctor.examined import Examined, Leaf
+from partax._doctor.text import print_diagnosis
+from partax._doctor.whole_file import write_whole
+from partax._explain.record import Record
+from partax._explain.report import program_of
+
+_MOST_PROGRAMS = 500  # that are kept, and with them their constants
+_SHOWN = 20
+_LEAST_SECONDS = 0.1  # a program that costs less is in the table alone
+
+
+@dataclasses.dataclass
+class Program:
+    """A program that was compiled while the script ran.
+
+    Attributes:
+      name: the function's name.
+      jaxpr: the program.
+      donated: for each input, whether it is donated.
+      paths: the path of each input.
+      times: how often it was lowered.
+      lower_seconds, compile_seconds: what that took, in all.
+    """
+
+    name: str
+    jaxpr: Any
+    donated: tuple[bool, ...]
+    paths: tuple[str, ...]
+    times: int = 0
+    lower_seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """What lowering and compiling took."""
+        return self.lower_seconds + self.compile_seconds
+
+
+class Watch:
+    """Notes every program that jax lowers in this process, with the seconds that jax tells."""
+
+    def __init__(self) -> None:
+        self.programs: dict[tuple[Any, ...], Program] = {}
+        self._at_work = threading.local()
+        self.is_told = watch_lowering(self._lowers)
+        jax.monitoring.register_event_duration_secs_listener(self._took)
+
+    def _lowers(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
+        name = name[4:-1] if name.startswith("jit(") else name
+        key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns))
+        program = self.programs.get(key)
+        if program is None:
+            program = Program(name, jaxpr, tuple(donated), _paths(jaxpr))
+            if len(self.programs) < _MOST_PROGRAMS:
+                self.programs[key] = program
+        program.times += 1
+        self._at_work.program = program
+
+    def _took(self, event: str, duration_secs: float, **details: Any) -> None:
+        program = getattr(self._at_work, "program", None)
+        stage = stage_of(event, details)
+        if program is None or stage == "trace" or stage is None:
+            return
+        if stage == "lower":
+            program.lower_seconds += duration_secs
+        else:
+            program.compile_seconds += duration_secs
+
+    def costliest(self) -> list[Program]:
+        """All programs, what took longest first."""
+        programs = list(self.programs.values()) if self.is_told else list(_traced_programs())
+        return sorted(programs, key=lambda program: -program.seconds)
+
+
+def _traced_programs() -> Iterator[Program]:
+    """The programs of partax's own functions that live, where jax tells of no others."""
+    for cache in _core.caches():
+        records = {} if cache.history is None else {record.number: record for record in cache.history.records}
+        for _, target, log in cache.entries():
+            for record in (records[number] for number, _ in log if number in records):
+                jaxpr = program_of(target, record)
+                if jaxpr is not None:
+                    donated = (False,) * len(jaxpr.in_avals)
+                    seconds = record.seconds["lower"], record.seconds["compile"]
+                    name = "" if cache.history is None else cache.history.name
+                    yield Program(name, jaxpr, donated, _argument_paths(record), 1, *seconds)
+
+
+def _argument_paths(record: Record) -> tuple[str, ...]:
+    pairs = zip(record.snapshot.paths, record.snapshot.parts, strict=True)
+    return tuple(path for path, part in pairs if part.key[0] == "array")
+
+
+def _paths(jaxpr: Any) -> tuple[str, ...]:
+    """The path of each input: as partax knows it in a call of its own, else as jax does."""
+    inputs = len(jaxpr.in_avals)
+    under_way = _core.call_under_way()
+    record = under_way[1] if under_way is not None else None
+    if record is not None:
+        paths = _argument_paths(record)
+        if len(paths) == inputs:
+            return paths
+    names = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "arg_names", None) or ()
+    return tuple(str(name) for name in names) if len(names) == inputs else tuple(f"input {i}" for i in range(inputs))
+
+
+def examined_program(program: Program) -> Examined:
+    """A program that was compiled, as the doctor examines it."""
+    jaxpr = program.jaxpr
+    donated = program.donated if len(program.donated) == len(program.paths) else (False,) * len(program.paths)
+    info = getattr(jaxpr.jaxpr, "debug_info", None)
+    results = getattr(info, "result_paths", None) or ()
+    names = [str(it) for it in results] if len(results) == len(jaxpr.out_avals) else []
+    return Examined(
+        name=program.name,
+        defined=_defined(info),
+        function=None,
+        wrapper=None,
+        jaxpr=jaxpr,
+        arguments=tuple(
+            Leaf(path, aval, is_donated)
+            for path, aval, is_donated in zip(program.paths, jaxpr.in_avals, donated, strict=True)
+        ),
+        results=tuple(Leaf(names[i] if names else f"result[{i}]", aval) for i, aval in enumerate(jaxpr.out_avals)),
+        statics={},
+        out_info=None,
+        trace_seconds=0.0,
+        traced=None,
+        lower_seconds=program.lower_seconds,
+        compile_seconds=program.compile_seconds,
+    )
+
+
+def _defined(info: Any) -> str:
+    """`train.py:12` of jax's `step at /home/me/train.py:12`."""
+    place = str(getattr(info, "func_src_info", "") or "").rpartition(" at ")[2]
+    return Path(place).name if place else ""
+
+
+def diagnoses(watch: Watch) -> list[Diagnosis]:
+    """What the doctor finds in the programs that took long, the costliest first."""
+    worth_it = [program for program in watch.costliest() if program.seconds >= _LEAST_SECONDS][:_SHOWN]
+    return [diagnosis_of(examined_program(program)) for program in worth_it]
+
+
+def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> None:
+    """Prints what each program has cost, and then the findings.
+
+    Args:
+      watch: what was compiled.
+      found: the diagnoses of the costliest.
+      file: where to.
+    """
+    programs = watch.costliest()
+    total = sum(program.seconds for program in programs)
+    print(f"\npartax: {len(programs)} programs were compiled, in {total:.3g} s\n", file=file)
+    print(f"  {'seconds':>9}  {'lower':>8}  {'compile':>8}  {'times':>5}  {'equations':>9}  name", file=file)
+    equations = {id(it.jaxpr): it.equations for it in (it.examined for it in found) if it is not None}
+    for program in programs[:_SHOWN]:
+        known = equations.get(id(program.jaxpr))
+        print(
+            f"  {program.seconds:9.4f}  {program.lower_seconds:8.4f}  {program.compile_seconds:8.4f}  "
+            f"{program.times:5}  {'-' if known is None else len(known):>9}  {program.name}",
+            file=file,
+        )
+    if len(programs) > _SHOWN:
+        rest = sum(program.seconds for program in programs[_SHOWN:])
+        print(f"  {rest:9.4f}  {'':8}  {'':8}  {'':5}  {'':9}  {len(programs) - _SHOWN} others", file=file)
+    for diagnosis in found:
+        if diagnosis.findings:
+            print(file=file)
+            print_diagnosis(diagnosis, file)
+    if not any(diagnosis.findings for diagnosis in found):
+        print("\nnothing found in those that took a tenth of a second or more", file=file)
+
+
+def refuse_unwritable(*paths: str | None) -> None:
+    """Says before a script runs for hours that what is found could not be written.
+
+    Args:
+      *paths: the files, or None.
+
+    Raises:
+      SystemExit: a file's folder is not there, or cannot be written to.
+    """
+    for path in paths:
+        folder = None if path is None else os.path.dirname(os.path.abspath(path))
+        if folder is not None and not os.access(folder, os.W_OK):
+            raise SystemExit(f"partax: cannot write {path!r}: {folder!r} is no folder that you may write to")
+
+
+def write_diagnoses(found: Sequence[Diagnosis], json_file: str | None, html_file: str | None) -> None:
+    """Writes the diagnoses, each file as a whole or not at all.
+
+    Args:
+      found: the diagnoses.
+      json_file: for a list of them as JSON, or None.
+      html_file: for the page, or None.
+
+    Raises:
+      ImportError: the page needs `partax[doctor]`.
+      OSError: a file cannot be written.
+    """
+    if json_file is not None:
+        write_whole(json_file, json.dumps([json.loads(it.to_json()) for it in found], indent=2) + "\n")
+    if html_file is not None:
+        from partax._doctor.page import write_page  # it needs partax[doctor]
+
+        write_page(html_file, found)

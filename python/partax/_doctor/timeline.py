@@ -1,0 +1,118 @@
+"""The timeline of this process: what partax's functions have been traced, lowered and compiled for, and when."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from partax import _core
+from partax._doctor.whole_file import write_whole
+from partax._explain.call_site import site_text
+from partax._explain.history import History, kept
+from partax._explain.record import Record
+
+STAGES = ("trace", "lower", "compile")
+
+
+class Event(NamedTuple):
+    """One stage of one trace.
+
+    Attributes:
+      function: the function's name.
+      defined: where it is defined, such as `train.py:12`.
+      track: tells apart functions, also those of one name.
+      trace: the number of the trace, from 1.
+      stage: one of `STAGES`.
+      begin: when it began, in seconds of `time.perf_counter`.
+      seconds: how long it took.
+      reason: why the trace was made.
+      site: the call that made it, such as `train.py:41`.
+      failed: whether the function raised.
+    """
+
+    function: str
+    defined: str
+    track: int
+    trace: int
+    stage: str
+    begin: float
+    seconds: float
+    reason: str
+    site: str
+    failed: bool
+
+
+def events() -> list[Event]:
+    """What every filter_jit function has been traced, lowered and compiled for in this process, by time.
+
+    Functions that are gone are left out, unless `partax explain` or `partax doctor` keeps all.
+    """
+    histories: dict[History, None] = {cache.history: None for cache in _core.caches() if cache.history is not None}
+    histories.update((history, None) for history in kept())
+    found = [
+        event
+        for track, history in enumerate(histories, 1)
+        for record in history.records
+        for event in _of_record(history, record, track)
+    ]
+    return sorted(found, key=lambda event: event.begin)
+
+
+def _of_record(history: History, record: Record, track: int) -> Iterator[Event]:
+    stages = list(record.stages)
+    if not record.measured and record.seconds["trace"]:  # it raised, or runs inside of another trace
+        stages.insert(0, ("trace", record.started, record.seconds["trace"]))
+    defined = "" if history.defined is None else site_text(history.defined)
+    site = site_text(record.site)
+    for stage, begin, seconds in stages:
+        yield Event(
+            function=history.name,
+            defined=defined,
+            track=track,
+            trace=record.number,
+            stage=stage,
+            begin=begin,
+            seconds=seconds,
+            reason=record.reason,
+            site=site,
+            failed=record.failed,
+        )
+
+
+def write_chrome_trace(path: str | Path) -> None:
+    """Writes the timeline of this process as trace events, which Perfetto and chrome://tracing open.
+
+    Args:
+      path: the file, which is replaced as a whole or left as it was.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    write_whole(path, json.dumps({"traceEvents": trace_events(events()), "displayTimeUnit": "ms"}))
+
+
+def trace_events(timeline: list[Event]) -> list[dict[str, Any]]:
+    """Events in the form of the Chrome trace format, times in microseconds. Each function has a track of its own.
+
+    Not each thread: which one it was is not known, and the stages of one function are nested properly.
+    """
+    process = os.getpid()
+    tracks = {event.track: f"{event.function} ({event.defined})" for event in timeline}
+    names = [
+        {"name": "thread_name", "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+        for track, name in tracks.items()
+    ]
+    return names + [
+        {
+            "name": f"{event.stage} {event.function}",
+            "cat": event.stage,
+            "ph": "X",
+            "ts": event.begin * 1e6,
+            "dur": event.seconds * 1e6,
+            "pid": process,
+            "tid": event.track,
+            "args": {"trace": event.trace, "reason": event.reason, "site": event.site, "failed": event.failed},
+        }
+        for event in timeline
+    ]

@@ -1,0 +1,58 @@
+"""Finds large arguments that nothing in the program reads."""
+
+import itertools
+from collections.abc import Iterator
+
+from partax import _core
+from partax._doctor.definition import argument_name, definition
+from partax._doctor.diagnosis import Finding
+from partax._doctor.examined import Examined, Leaf
+from partax._doctor.figure_text import bytes_text
+from partax._doctor.flat_program import flat_programs
+from partax._jit.ahead_of_time import Traced
+from partax._tree.array_text import array_text
+
+_FEWEST_BYTES = 4 << 20  # of one argument: a smaller one costs nothing that can be measured
+_MOST_OF_IT = 0.5  # of an argument's bytes: a model of which one part is not called is as it should be
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `unused`: one for each argument."""
+    if sum(leaf.bytes for leaf in examined.arguments) < _FEWEST_BYTES:
+        return
+    program = flat_programs(examined).outermost
+    used = set(itertools.chain(program.results, itertools.chain.from_iterable(program.reads)))
+    if isinstance(examined.traced, Traced):
+        forwarded, _ = _core.output_info(examined.traced._traced.out_info)
+        used.update(program.inputs[i] for i in forwarded)
+    all_bytes: dict[str, int] = {}
+    unused: dict[str, list[Leaf]] = {}
+    for number, leaf in zip(program.inputs, examined.arguments, strict=True):
+        name = argument_name(leaf.path)
+        all_bytes[name] = all_bytes.get(name, 0) + leaf.bytes
+        if number not in used:
+            unused.setdefault(name, []).append(leaf)
+    line = definition(examined.function)
+    for name, leaves in unused.items():
+        size = sum(leaf.bytes for leaf in leaves)
+        if size < _FEWEST_BYTES or size <= _MOST_OF_IT * all_bytes[name]:
+            continue
+        largest = max(leaves, key=lambda leaf: leaf.bytes)
+        is_whole = size == all_bytes[name]
+        what = f"`{name}`" if is_whole else f"`{largest.path}` ({array_text(largest.aval)})"
+        if not is_whole and len(leaves) > 1:
+            what += f" and {len(leaves) - 1} more arrays of `{name}`"
+        yield Finding(
+            kind="unused",
+            severity="low",
+            file=line.file,
+            line=line.line,
+            source=line.source,
+            path=name if is_whole else largest.path,
+            figures={"bytes": size, "arrays": len(leaves)},
+            message=f"Nothing in the program reads {what}, {bytes_text(size)} in all.",
+            advice=(
+                "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
+                "dispatch time, and another shape of it traces the function again."
+            ),
+        )

@@ -1,0 +1,10 @@
+"""What writes a report as a page: a function of the doctor's package, which stands after this one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from partax._explain.report import Report
+
+writer: Callable[[str | Path, "Report"], None]  # partax._doctor.install sets it, when partax is imported

@@ -1,0 +1,341 @@
+"""Healthy programs as users of Equinox and optax write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from healthy_program import Call, built, floats, healthy, ints, random_key, training
+from jax import lax
+
+import partax
+
+
+def squares(model: Any, x: Any, y: Any) -> Any:
+    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+
+def entropy(model: Any, x: Any, labels: Any) -> Any:
+    return optax.softmax_cross_entropy_with_integer_labels(jax.vmap(model)(x), labels).mean()
+
+
+@healthy
+def perceptron_sgd() -> Call:
+    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optax.sgd(0.1), squares, floats(8, 4), floats(8, 3))
+
+
+@healthy
+def perceptron_adam() -> Call:
+    model = built(eqx.nn.MLP, 4, 3, 32, 3)
+    return training(model, optax.adam(1e-3), squares, floats(8, 4), floats(8, 3), jit=eqx.filter_jit)
+
+
+@healthy
+def perceptron_momentum_donated() -> Call:
+    model = built(eqx.nn.MLP, 784, 10, 1024, 2, activation=jax.nn.gelu)
+    optimiser = optax.sgd(0.1, momentum=0.9, nesterov=True)
+    return training(model, optimiser, entropy, floats(64, 784), ints(64), jit=eqx.filter_jit(donate="all"))
+
+
+@healthy
+def warm_up_and_decay() -> Call:
+    schedule = optax.warmup_cosine_decay_schedule(0.0, 1e-3, 100, 1000)
+    model = built(eqx.nn.MLP, 4, 3, 32, 2)
+    return training(model, optax.adamw(schedule), squares, floats(8, 4), floats(8, 3))
+
+
+@healthy
+def clipped_chain() -> Call:
+    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, weight_decay=1e-2))
+    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optimiser, squares, floats(8, 4), floats(8, 3))
+
+
+@healthy
+def two_learning_rates() -> Call:
+    model = built(eqx.nn.MLP, 4, 3, 32, 2)
+
+    def labels(parameters: Any) -> Any:
+        return jax.tree.map(lambda leaf: "bias" if leaf.ndim == 1 else "weight", parameters)
+
+    optimiser = optax.multi_transform({"bias": optax.sgd(0.1), "weight": optax.adam(1e-3)}, labels)
+    return training(model, optimiser, squares, floats(8, 4), floats(8, 3))
+
+
+@healthy
+def steps_in_one() -> Call:
+    optimiser = optax.MultiSteps(optax.adam(1e-3), every_k_schedule=4)
+    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optimiser, squares, floats(8, 4), floats(8, 3))
+
+
+class Convolutional(eqx.Module):
+    layers: list[Any]
+
+    def __init__(self, key: Any) -> None:
+        a, b, c = jax.random.split(key, 3)
+        self.layers = [
+            eqx.nn.Conv2d(1, 8, 3, key=a), eqx.nn.MaxPool2d(2, 2), jax.nn.relu,
+            eqx.nn.Conv2d(8, 16, 3, key=b), eqx.nn.AvgPool2d(2, 2), jax.nn.relu,
+            jnp.ravel, eqx.nn.Linear(16 * 5 * 5, 10, key=c), jax.nn.log_softmax,
+        ]  # fmt: skip
+
+    def __call__(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@healthy
+def convolutions() -> Call:
+    return training(built(Convolutional), optax.adam(1e-3), entropy, floats(4, 1, 28, 28), ints(4))
+
+
+@healthy
+def convolutions_at_inference() -> Call:
+    return eqx.filter_jit(lambda model, x: jax.vmap(model)(x)), (built(Convolutional), floats(4, 1, 28, 28)), {}
+
+
+class Recurrent(eqx.Module):
+    cell: Any
+    head: Any
+
+    def __init__(self, kind: Any, key: Any) -> None:
+        self.cell = kind(3, 16, key=key)
+        self.head = eqx.nn.Linear(16, 1, key=key)
+
+    def __call__(self, xs: Any) -> Any:
+        state = jnp.zeros(16)
+        state = (state, state) if isinstance(self.cell, eqx.nn.LSTMCell) else state
+        state, _ = lax.scan(lambda state, x: (self.cell(x, state), None), state, xs)
+        return self.head(state[0] if isinstance(state, tuple) else state)
+
+
+@healthy
+def gated_recurrent_unit() -> Call:
+    model = built(Recurrent, eqx.nn.GRUCell)
+    return training(model, optax.adam(1e-3), squares, floats(4, 20, 3), floats(4, 1))
+
+
+@healthy
+def long_short_term_memory() -> Call:
+    model = built(Recurrent, eqx.nn.LSTMCell)
+    return training(model, optax.rmsprop(1e-3), squares, floats(4, 20, 3), floats(4, 1))
+
+
+class Block(eqx.Module):
+    norms: tuple[Any, Any]
+    attention: Any
+    mlp: Any
+
+    def __init__(self, key: Any, size: int = 32) -> None:
+        a, b = jax.random.split(key)
+        self.norms = eqx.nn.LayerNorm(size), eqx.nn.LayerNorm(size)
+        self.attention = eqx.nn.MultiheadAttention(4, size, use_query_bias=True, use_output_bias=True, key=a)
+        self.mlp = eqx.nn.MLP(size, size, 4 * size, 1, jax.nn.gelu, key=b)
+
+    def __call__(self, x: Any) -> Any:
+        y = jax.vmap(self.norms[0])(x)
+        x = x + self.attention(y, y, y)
+        return x + jax.vmap(self.mlp)(jax.vmap(self.norms[1])(x))
+
+
+class Vision(eqx.Module):
+    patches: Any
+    place: Any
+    blocks: list[Any]
+    head: Any
+
+    def __init__(self, depth: int, key: Any) -> None:
+        keys = jax.random.split(key, depth)
+        self.patches = eqx.nn.Conv2d(3, 32, 4, stride=4, key=key)
+        self.place = jax.random.normal(key, (64, 32))
+        self.blocks = [Block(k) for k in keys]
+        self.head = eqx.nn.Linear(32, 10, key=key)
+
+    def __call__(self, image: Any) -> Any:
+        x = self.patches(image).reshape(32, -1).T + self.place
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean(0))
+
+
+@healthy
+def attention_block() -> Call:
+    return training(built(Block), optax.adam(1e-3), squares, floats(4, 16, 32), floats(4, 16, 32))
+
+
+@healthy
+def vision_transformer() -> Call:
+    """Four blocks, so an update of some 60 arrays."""
+    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    return training(built(Vision, 4), optimiser, entropy, floats(4, 3, 32, 32), ints(4))
+
+
+def stacked_blocks(depth: int, size: int) -> Any:
+    keys = jax.eval_shape(lambda key: jax.random.split(key, depth), random_key())
+    return eqx.filter_eval_shape(eqx.filter_vmap(lambda key: Block(key, size)), keys)
+
+
+@healthy
+def deep_transformer_scanned() -> Call:
+    """Twelve blocks of the size of a small language model, stacked; the state is given away."""
+
+    def loss(blocks: Any, x: Any) -> Any:
+        return jnp.mean(partax.fold(blocks, x, call=lambda block, x: jax.vmap(block)(x), remat=True) ** 2)
+
+    jit = partax.filter_jit(donate="all")
+    return training(stacked_blocks(12, 768), optax.adamw(1e-4), loss, floats(4, 256, 768), jit=jit)
+
+
+@healthy
+def large_transformer_at_inference() -> Call:
+    """1.2 GB of weights, of which none can be given away."""
+
+    def apply(blocks: Any, x: Any) -> Any:
+        return partax.fold(blocks, x)
+
+    return partax.filter_jit(apply), (stacked_blocks(24, 1024), floats(512, 1024)), {}
+
+
+class Normalised(eqx.Module):
+    layers: Any
+
+    def __init__(self, key: Any) -> None:
+        a, b = jax.random.split(key)
+        self.layers = eqx.nn.Sequential([
+            eqx.nn.WeightNorm(eqx.nn.Linear(8, 16, key=a)), eqx.nn.LayerNorm(16), eqx.nn.Lambda(jax.nn.elu),
+            eqx.nn.GroupNorm(4, 16), eqx.nn.RMSNorm(16), eqx.nn.Linear(16, 1, key=b),
+        ])  # fmt: skip
+
+    def __call__(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+@healthy
+def normalisations() -> Call:
+    return training(built(Normalised), optax.lion(1e-4), squares, floats(8, 8), floats(8, 1))
+
+
+class Batched(eqx.Module):
+    conv: Any
+    norm: Any
+    head: Any
+
+    def __init__(self, key: Any) -> None:
+        self.conv = eqx.nn.Conv2d(3, 8, 3, key=key)
+        self.norm = eqx.nn.BatchNorm(8, axis_name="batch", mode="batch")
+        self.head = eqx.nn.Linear(8, 10, key=key)
+
+    def __call__(self, x: Any, state: Any) -> Any:
+        x, state = self.norm(self.conv(x), state)
+        return self.head(jax.nn.relu(x).mean((1, 2))), state
+
+
+@healthy
+def batch_normalisation() -> Call:
+    model, state = built(eqx.nn.make_with_state(Batched))
+    optimiser = optax.adam(1e-3)
+
+    def loss(model: Any, state: Any, x: Any, labels: Any) -> Any:
+        many = jax.vmap(model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))
+        scores, state = many(x, state)
+        return optax.softmax_cross_entropy_with_integer_labels(scores, labels).mean(), state
+
+    def step(model: Any, state: Any, memory: Any, x: Any, labels: Any) -> Any:
+        (value, state), slope = eqx.filter_value_and_grad(loss, has_aux=True)(model, state, x, labels)
+        updates, memory = optimiser.update(slope, memory)
+        return eqx.apply_updates(model, updates), state, memory, value
+
+    memory = eqx.filter_eval_shape(lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array)), model)
+    return eqx.filter_jit(step), (model, state, memory, floats(8, 3, 16, 16), ints(8)), {}
+
+
+@healthy
+def dropout() -> Call:
+    model = built(eqx.nn.MLP, 8, 8, 32, 1)
+
+    def loss(model: Any, key: Any, x: Any, y: Any) -> Any:
+        hidden = jax.vmap(eqx.nn.Dropout(0.1))(jax.vmap(model)(x), key=jax.random.split(key, 8))
+        return jnp.mean((hidden - y) ** 2)
+
+    return training(model, optax.adam(1e-3), loss, random_key(), floats(8, 8), floats(8, 8))
+
+
+class Language(eqx.Module):
+    embedding: Any
+    block: Any
+    head: Any
+
+    def __init__(self, key: Any) -> None:
+        self.embedding = eqx.nn.Embedding(256, 32, key=key)
+        self.block = Block(key)
+        self.head = eqx.nn.Shared((self.embedding, eqx.nn.Linear(32, 256, use_bias=False, key=key)), _head, _table)
+
+    def __call__(self, ids: Any) -> Any:
+        embedding, head = self.head()
+        x = self.block(jax.vmap(embedding)(ids))
+        return jax.vmap(head)(x)
+
+
+def _head(pair: Any) -> Any:
+    return pair[1].weight
+
+
+def _table(pair: Any) -> Any:
+    return pair[0].weight
+
+
+@healthy
+def shared_embedding() -> Call:
+    def loss(model: Any, ids: Any) -> Any:
+        scores = jax.vmap(model)(ids)[:, :-1]
+        return optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:]).mean()
+
+    return training(built(Language), optax.adamw(1e-3), loss, ints(4, 16))
+
+
+class Decoder(eqx.Module):
+    down: Any
+    up: Any
+
+    def __init__(self, key: Any) -> None:
+        self.down = eqx.nn.Conv2d(3, 16, 4, stride=2, padding=1, key=key)
+        self.up = eqx.nn.ConvTranspose2d(16, 3, 4, stride=2, padding=1, key=key)
+
+    def __call__(self, x: Any) -> Any:
+        return self.up(jax.nn.silu(self.down(x)))
+
+
+@healthy
+def transposed_convolution_of_stride_two() -> Call:
+    return training(built(Decoder), optax.adam(1e-3), squares, floats(4, 3, 32, 32), floats(4, 3, 32, 32))
+
+
+@healthy
+def wave_form() -> Call:
+    model = built(lambda key: eqx.nn.Sequential([eqx.nn.Conv1d(1, 8, 9, padding=4, key=key), eqx.nn.Lambda(jnp.tanh)]))
+    return training(model, optax.adagrad(0.1), squares, floats(4, 1, 256), floats(4, 8, 256))
+
+
+@healthy
+def ensemble() -> Call:
+    keys = jax.eval_shape(lambda key: jax.random.split(key, 8), random_key())
+    models = eqx.filter_eval_shape(eqx.filter_vmap(lambda key: eqx.nn.MLP(4, 1, 16, 2, key=key)), keys)
+
+    def loss(models: Any, x: Any, y: Any) -> Any:
+        return jnp.sum(eqx.filter_vmap(squares, in_axes=(eqx.if_array(0), None, None))(models, x, y))
+
+    return training(models, optax.adam(1e-3), loss, floats(8, 4), floats(8, 1))
+
+
+@healthy
+def custom_backward_pass() -> Call:
+    @jax.custom_vjp
+    def straight_through(x: Any) -> Any:
+        return jnp.round(x)
+
+    straight_through.defvjp(lambda x: (jnp.round(x), None), lambda _, slope: (slope,))
+    model = built(eqx.nn.MLP, 4, 3, 32, 2, activation=straight_through)
+    return training(model, optax.adam(1e-3), squares, floats(8, 4), floats(8, 3))

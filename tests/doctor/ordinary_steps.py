@@ -1,0 +1,103 @@
+"""Training steps as users of each library write them, small: no finder may find anything in them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from partax._doctor.examined import Examined, examine
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+OPTIMISER = optax.adam(1e-3)
+INPUTS, TARGETS = jax.ShapeDtypeStruct((5, 4), "float32"), jax.ShapeDtypeStruct((5, 3), "float32")
+
+
+def equinox_step() -> Call:
+    @eqx.filter_jit
+    def step(model: Any, opt_state: Any, x: Any, y: Any) -> Any:
+        def loss_of(model: Any) -> Any:
+            return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+        loss, slope = eqx.filter_value_and_grad(loss_of)(model)
+        updates, opt_state = OPTIMISER.update(slope, opt_state, model)
+        return eqx.apply_updates(model, updates), opt_state, loss
+
+    model = eqx.nn.MLP(4, 3, 8, 2, key=jax.random.key(0))
+    return step, (model, OPTIMISER.init(eqx.filter(model, eqx.is_inexact_array)), INPUTS, TARGETS)
+
+
+class Network(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.first, self.last = nnx.Linear(4, 8, rngs=rngs), nnx.Linear(8, 3, rngs=rngs)
+        self.dropout = nnx.Dropout(0.1, rngs=rngs)
+
+    def __call__(self, x: Any) -> Any:
+        return self.last(self.dropout(nnx.relu(self.first(x))))
+
+
+def nnx_step() -> Call:
+    @nnx.jit
+    def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
+        loss, slope = nnx.value_and_grad(lambda model: jnp.mean((model(x) - y) ** 2))(model)
+        optimizer.update(model, slope)
+        return loss
+
+    model = Network(nnx.Rngs(0))
+    return step, (model, nnx.Optimizer(model, OPTIMISER, wrt=nnx.Param), INPUTS, TARGETS)
+
+
+def dict_step() -> Call:
+    @jax.jit
+    def step(params: Any, opt_state: Any, x: Any, y: Any) -> Any:
+        def loss_of(params: Any) -> Any:
+            return jnp.mean((jnp.tanh(x @ params["w"] + params["b"]) - y) ** 2)
+
+        loss, slope = jax.value_and_grad(loss_of)(params)
+        updates, opt_state = OPTIMISER.update(slope, opt_state)
+        return optax.apply_updates(params, updates), opt_state, loss
+
+    params = {"w": jnp.zeros((4, 3)), "b": jnp.zeros(3)}
+    return step, (params, OPTIMISER.init(params), INPUTS, TARGETS)
+
+
+def scan_step() -> Call:
+    @jax.jit
+    def step(w: Any, xs: Any) -> Any:
+        def loss_of(w: Any) -> Any:
+            def cell(h: Any, x: Any) -> Any:
+                h = jnp.tanh(h @ w + x)
+                return h, h.sum()
+
+            h, sums = jax.lax.scan(cell, jnp.zeros(4), xs)
+            return (h**2).sum() + sums.mean()
+
+        loss, slope = jax.value_and_grad(loss_of)(w)
+        return w - 0.1 * slope, loss
+
+    return step, (jnp.zeros((4, 4)), jax.ShapeDtypeStruct((20, 4), "float32"))
+
+
+STEPS: list[Callable[[], Call]] = [equinox_step, nnx_step, dict_step, scan_step]
+
+
+def floats(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def examined(function: Any, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Examined:
+    found = examine(function, args, kwargs)
+    found.memory_limit = memory_limit
+    return found
+
+
+def marked_line(function: Any, marker: str) -> int:
+    """The line of a function's source that ends with a comment."""
+    source, first = inspect.getsourcelines(function)
+    return next(first + at for at, text in enumerate(source) if text.rstrip().endswith(f"# {marker}"))

@@ -1,0 +1,138 @@
+"""Guards the promise that a scan of which autodiff keeps every step is found, with what recomputing would spare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from ordinary_steps import STEPS, examined, floats, marked_line
+
+from partax import filter_jit
+from partax._doctor.checkpoint import find, residuals
+from partax._doctor.diagnosis import Finding
+from partax._doctor.equations import Equations, bytes_of
+from partax._doctor.flat_program import flat_programs
+
+
+def deep_cell(h: Any, x: Any, w: Any) -> Any:
+    for _ in range(3):
+        h = jnp.tanh(h @ w + x)
+    return h, h.sum()
+
+
+def loss_with(wrap: Any, cell: Any = deep_cell) -> Any:
+    def loss(w: Any, xs: Any) -> Any:
+        h, sums = jax.lax.scan(wrap(lambda h, x: cell(h, x, w)), jnp.zeros((64, 128)), xs)  # scan
+        return (h**2).sum() + sums.mean()
+
+    return loss
+
+
+def found(function: Any, *args: Any) -> list[Finding]:
+    return list(find(examined(function, *args)))
+
+
+def stacked_bytes(function: Any, *args: Any) -> int:
+    """What all scans stack, told without the doctor's rules: each output that is not a carry."""
+    jaxpr = jax.make_jaxpr(function)(*args).jaxpr
+    scans = [it.eqn for it in Equations(jaxpr) if it.eqn.primitive.name == "scan" and not it.eqn.params["reverse"]]
+    return sum(bytes_of(v.aval) for eqn in scans for v in eqn.outvars[eqn.params["num_carry"] :])
+
+
+def kept(function: Any, *args: Any) -> list[tuple[int, int]]:
+    programs = flat_programs(examined(jax.jit(function), *args))
+    return [(it.bytes, it.saved_bytes) for program in programs.all for it in residuals(program, programs)]
+
+
+def linear_cell(h: Any, x: Any, w: Any) -> Any:
+    return h + jnp.sin(x * w[:64]), jnp.zeros(())
+
+
+@pytest.mark.parametrize("cell", [deep_cell, linear_cell], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("call", [lambda it: it, jax.jit], ids=["plain", "in a call"])
+def test_the_figures_are_those_of_the_checkpointed_program(cell: Any, call: Any) -> None:
+    args = (floats(128, 128), floats(100, 64, 128))
+    plain, again = (call(jax.grad(loss_with(wrap, cell))) for wrap in (lambda it: it, jax.checkpoint))
+    of_user = 100 * 4  # the sums
+    ((size, saved),) = kept(plain, *args)
+    assert size == stacked_bytes(plain, *args) - of_user
+    assert size - saved == stacked_bytes(again, *args) - of_user
+    assert all(left == 0 for _, left in kept(again, *args))
+
+
+PLAIN, AGAIN = (
+    (stacked_bytes(jax.grad(loss_with(wrap)), floats(128, 128), floats(10, 64, 128)) // 10 - 4)
+    for wrap in (lambda it: it, jax.checkpoint)
+)
+SPARED = PLAIN - AGAIN  # of each step
+LONG = (256 << 20) // SPARED
+
+
+@pytest.mark.parametrize(("length", "count"), [(LONG, 0), (LONG + 1, 1)])
+def test_it_is_found_from_a_size_on(length: int, count: int) -> None:
+    loss = loss_with(lambda it: it)
+    findings = found(jax.jit(jax.grad(loss)), floats(128, 128), floats(length, 64, 128))
+    assert len(findings) == count
+    for finding in findings:
+        assert (finding.kind, finding.severity) == ("checkpoint", "medium")
+        assert (finding.file, finding.line) == (__file__, marked_line(loss_with, "scan"))
+        assert finding.figures["bytes"] == length * PLAIN
+        assert finding.figures["saved_bytes"] == length * SPARED
+        assert finding.figures["length"] == length
+        assert "jax.checkpoint" in finding.advice
+
+
+@pytest.mark.parametrize(("gib", "count"), [(6, 0), (3, 1)])
+def test_it_is_found_where_it_is_most_of_what_the_program_needs(gib: int, count: int) -> None:
+    """Beside another argument: recomputing spares 6 GiB of about 8."""
+
+    def loss(w: Any, xs: Any, other: Any) -> Any:
+        return loss_with(lambda it: it)(w, xs) + other[0]
+
+    length = (6 << 30) // SPARED + 1
+    args = floats(128, 128), floats(length, 64, 128), floats(gib << 28)
+    ((_, saved),) = kept(jax.grad(loss), *args)
+    assert saved >= 6 << 30
+    assert len(found(jax.jit(jax.grad(loss)), *args)) == count
+
+
+def test_what_the_user_reads_too_is_not_spared() -> None:
+    def loss(x: Any, w: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            h = jnp.sin(h * w)
+            return h, h
+
+        _, all_steps = jax.lax.scan(cell, x, None, length=50)
+        return jnp.sort(all_steps.sum(1)).mean(), all_steps
+
+    gradient = jax.grad(loss, has_aux=True)
+    for size, saved in kept(gradient, floats(64), floats(64)):
+        assert 0 <= saved < size < stacked_bytes(gradient, floats(64), floats(64))
+
+
+def test_two_scans_in_a_row_without_a_gradient_keep_nothing() -> None:
+    def smooth(x: Any, ys: Any) -> Any:
+        h, forward = jax.lax.scan(lambda h, y: (0.9 * h + y, h), x, ys)
+        return jax.lax.scan(lambda h, y: (0.5 * h + y, h), h, forward)[1]
+
+    assert kept(smooth, floats(64), floats(100, 64)) == []
+
+
+@pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax", "partax"])
+def test_a_training_step_in_a_scan_is_looked_into(jit: Any) -> None:
+    def train(w: Any, batches: Any) -> Any:
+        def step(w: Any, xs: Any) -> Any:
+            return w - jax.grad(loss_with(lambda it: it))(w, xs), None
+
+        return jax.lax.scan(step, w, batches)[0]
+
+    (finding,) = found(jit(train), floats(128, 128), floats(2, 4 * LONG, 64, 128))
+    assert finding.figures["bytes"] == 4 * LONG * PLAIN and finding.line == marked_line(loss_with, "scan")
+
+
+@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
+def test_nothing_is_found_in_a_training_step(make: Any) -> None:
+    function, args = make()
+    assert found(function, *args) == []

@@ -1,0 +1,95 @@
+"""Guards the promise that arguments that Python takes apart in each call are found, with the cure that there is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import pytest
+from flax import nnx
+from ordinary_steps import STEPS, examined, floats
+
+import partax
+from partax import filter_jit
+from partax._doctor.diagnosis import Finding
+from partax._doctor.dispatch import find
+
+
+def found(function: Any, *args: Any, **kwargs: Any) -> list[Finding]:
+    return list(find(examined(function, *args, **kwargs)))
+
+
+def total(tree: Any) -> Any:
+    return sum(leaf.sum() for leaf in jax.tree.leaves(tree))
+
+
+def boxed(seconds: float) -> type:
+    """A class of which flattening takes so long."""
+
+    class Box:
+        def __init__(self, value: Any):
+            self.value = value
+
+    def flatten(box: Any) -> Any:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+        return (box.value,), None
+
+    jax.tree_util.register_pytree_node(Box, flatten, lambda _, children: Box(*children))
+    return Box
+
+
+@pytest.mark.parametrize(("count", "findings"), [(4, 0), (6, 1)])
+def test_a_class_with_registered_functions_is_found_from_a_time_on(count: int, findings: int) -> None:
+    box = boxed(20e-6)
+    result = found(filter_jit(total), [box(floats(2)) for _ in range(count)])
+    assert len(result) == findings
+    for finding in result:
+        assert (finding.kind, finding.severity, finding.path) == ("dispatch", "low", "tree")
+        assert finding.figures["nodes"] == finding.figures["arrays"] == count
+        assert count * 20e-6 <= float(finding.figures["flatten_seconds"]) < 20 * count * 20e-6
+        assert "partax.register_fields(Box" in finding.advice
+
+
+def test_a_class_whose_fields_are_declared_is_silent() -> None:
+    class Pair:
+        def __init__(self, x: Any, y: Any):
+            self.x, self.y = x, y
+
+    jax.tree_util.register_pytree_node(Pair, lambda it: ((it.x, it.y), None), lambda _, both: Pair(*both))
+    tree = [Pair(floats(2), floats(3)) for _ in range(500)]
+    (finding,) = found(filter_jit(total), tree)
+    assert finding.figures["nodes"] == 500 and finding.figures["arrays"] == 1000
+    partax.register_fields(Pair, data=("x", "y"))
+    assert found(filter_jit(total), tree) == []
+
+
+@pytest.mark.parametrize(("count", "findings"), [(298, 0), (299, 1)])
+def test_classes_that_partax_reads_are_found_where_another_jit_calls_python_for_many(count: int, findings: int) -> None:
+    state = nnx.State({f"w{i}": nnx.Param(floats(2)) for i in range(count)})  # a node of its own, with the Params in it
+    result = found(jax.jit(lambda state, x: total(state) + x), state, floats())
+    assert len(result) == findings
+    for finding in result:
+        assert finding.path == "state" and finding.figures["nodes"] == count + 1 and finding.figures["arrays"] == count
+        assert "partax.filter_jit" in finding.advice and "`Param`" in finding.message
+    assert found(filter_jit(lambda state, x: total(state) + x), state, floats()) == []
+
+
+def test_plain_containers_are_silent() -> None:
+    tree = {f"w{i}": [floats(2), (floats(3), None)] for i in range(500)}
+    assert found(jax.jit(total), tree) == []
+    assert found(filter_jit(total), tree) == []
+
+
+def test_modules_are_silent_for_partax() -> None:
+    modules = [eqx.nn.Linear(2, 3, key=jax.random.key(0)) for _ in range(400)]
+    assert found(filter_jit(lambda modules: total(eqx.filter(modules, eqx.is_array))), modules) == []
+
+
+@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
+def test_nothing_is_found_in_a_training_step(make: Any) -> None:
+    function, args = make()
+    assert found(function, *args) == []

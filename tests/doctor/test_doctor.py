@@ -1,0 +1,187 @@
+"""`partax.doctor` examines any function from arrays or shapes, runs and allocates nothing, and tells what fails."""
+
+from __future__ import annotations
+
+import functools
+import json
+import pickle
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from partax import Diagnosis
+from partax._doctor.diagnosis import worst_first
+
+W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
+
+
+class Model(eqx.Module):
+    weight: Any
+    layers: int = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Any:
+        for _ in range(self.layers):
+            x = jnp.tanh(x @ self.weight)
+        return x
+
+
+def apply(model: Any, x: Any, scale: float = 1.0) -> Any:
+    return model(x) * scale
+
+
+def static_scale(model: Any, scale: float, *rest: Any, **named: Any) -> Any:
+    return model["w"] * scale + rest[0] + named["last"][0]
+
+
+KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any], list[str]]] = {
+    "function": (lambda: apply, (Model(W, 40), X), {}, ["model.weight", "x"]),
+    "filter_jit": (lambda: partax.filter_jit(apply), (Model(W, 40), X), {"scale": 2.0}, ["model.weight", "x"]),
+    "equinox": (lambda: eqx.filter_jit(apply), (Model(W, 40), X), {}, ["model.weight", "x"]),
+    "partial": (lambda: functools.partial(apply, scale=3.0), (Model(W, 40), X), {}, ["model.weight", "x"]),
+    "jax.jit": (
+        lambda: jax.jit(static_scale, static_argnums=1, donate_argnums=0),
+        ({"w": W}, 2.0, W),
+        {"last": [W]},
+        ["model['w']", "rest[0]", "last[0]"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_function_has_its_arguments_by_path(kind: str) -> None:
+    make, args, kwargs, paths = KINDS[kind]
+    diagnosis = partax.doctor(make(), *args, **kwargs)
+    assert diagnosis.examined is not None
+    assert [leaf.path for leaf in diagnosis.examined.arguments] == paths
+    arrays = [array for array in jax.tree.leaves((args, kwargs)) if eqx.is_array(array)]
+    assert diagnosis.figures["argument_bytes"] == sum(array.nbytes for array in arrays)
+    assert [leaf.donated for leaf in diagnosis.examined.arguments] == [kind == "jax.jit"] + [False] * (len(paths) - 1)
+
+
+def test_flax_functions() -> None:
+    nnx = pytest.importorskip("flax.nnx", reason="Flax is not for this Python")
+    model = nnx.Linear(8, 8, rngs=nnx.Rngs(0))
+    for jit in (nnx.jit, partax.nnx.jit):
+        diagnosis = partax.doctor(jit(lambda model, x: model(x)), model, X)
+        assert diagnosis.examined is not None
+        assert [leaf.path for leaf in diagnosis.examined.arguments] == ["model.bias.value", "model.kernel.value", "x"]
+
+
+def test_shapes_stand_for_arrays_and_nothing_is_allocated_or_run() -> None:
+    ran: list[Any] = []
+
+    def huge(weights: Any, rows: Any) -> Any:
+        jax.debug.callback(ran.append, 1)
+        return jnp.tanh(rows @ weights).sum()
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8_563,), (54_203, 8_563))]
+    diagnosis = partax.doctor(huge, *shapes)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert diagnosis.figures["argument_bytes"] == 4 * 8_563 * (1 + 54_203) > 10 * grown
+    assert not ran
+
+
+def test_the_method_of_a_wrapper_is_the_same() -> None:
+    wrapped = partax.filter_jit(apply)
+    by_method, by_function = wrapped.doctor(Model(W, 40), X), partax.doctor(wrapped, Model(W, 40), X)
+    assert by_method == by_function or by_method.findings == by_function.findings
+    assert [it.kind for it in by_method.findings] == ["repeat"]
+    assert wrapped.cache_info().hits == 0
+
+
+def test_compiling_gives_the_seconds_and_no_other_findings() -> None:
+    plain, compiled = partax.doctor(apply, Model(W, 40), X), partax.doctor(apply, Model(W, 40), X, compile=True)
+    assert float(compiled.figures["compile_seconds"]) > 0 and float(compiled.figures["lower_seconds"]) > 0
+    assert "compile_seconds" not in plain.figures
+    assert [it.kind for it in compiled.findings] == [it.kind for it in plain.findings]
+
+
+def test_it_is_data() -> None:
+    diagnosis = partax.doctor(apply, Model(W, 40), X)
+    data = json.loads(diagnosis.to_json(indent=2))
+    (finding,) = data["findings"]
+    assert finding["kind"] == "repeat" and finding["figures"]["repetitions"] == 40
+    assert data["figures"]["equations"] == diagnosis.figures["equations"]
+    again = pickle.loads(pickle.dumps(diagnosis.findings))
+    assert again == diagnosis.findings and type(again[0]) is partax.Finding
+    text = str(diagnosis)
+    assert diagnosis.findings[0].message in text and diagnosis.findings[0].advice in text
+    assert isinstance(diagnosis, Diagnosis) and "<table>" in diagnosis._repr_html_()
+
+
+def test_names_of_users_are_escaped_in_notebooks() -> None:
+    def function(x: Any) -> Any:
+        return x
+
+    function.__name__ = "<script>alert(1)</script>"
+    assert "<script>" not in partax.doctor(function, X)._repr_html_()
+
+
+def test_the_worst_comes_first() -> None:
+    found = [
+        partax.Finding(kind, severity, "", 0, "", "", {"share": share}, "", "")
+        for kind, severity, share in [
+            ("repeat", "low", 1.0),
+            ("host", "high", 0.1),
+            ("unused", "medium", 0.5),
+            ("memory", "high", 0.9),
+        ]
+    ]
+    assert [it.kind for it in worst_first(found)] == ["memory", "host", "unused", "repeat"]
+
+
+def test_a_healthy_program_has_no_finding_and_says_so() -> None:
+    diagnosis = partax.doctor(lambda x: jnp.tanh(x).sum(), X)
+    assert diagnosis.findings == ()
+    assert str(diagnosis).endswith("2 equations, nothing found")
+
+
+# --- what fails
+
+
+def test_no_function() -> None:
+    with pytest.raises(TypeError, match="found int, expected a function"):
+        partax.doctor(3)  # type: ignore[arg-type]
+
+
+def test_a_function_that_fails_to_trace_says_which_and_has_the_cause() -> None:
+    def reads(x: Any) -> Any:
+        return x if float(x[0, 0]) > 0 else -x
+
+    with pytest.raises(
+        TypeError, match=r"`reads` raised ConcretizationTypeError when it was traced.*mend that"
+    ) as told:
+        partax.doctor(reads, X)
+    assert isinstance(told.value.__cause__, jax.errors.ConcretizationTypeError)
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(TypeError, match="`apply` raised TypeError when it was traced") as told:
+        partax.doctor(apply, X, X, X, X)
+    assert "positional" in str(told.value.__cause__)
+
+
+def test_a_side_effect_on_an_argument_is_refused_as_in_a_call() -> None:
+    def changes(state: dict[str, Any], x: Any) -> Any:
+        state["x"] = x * 2
+        return x
+
+    state = {"x": X}
+    partax.doctor(changes, state, X)
+    assert state["x"] is X
+
+
+def test_unwritable_files_leave_nothing_behind(tmp_path: Any) -> None:
+    diagnosis = partax.doctor(apply, Model(W, 40), X)
+    with pytest.raises(OSError, match="nowhere"):
+        diagnosis.html(tmp_path / "nowhere" / "page.html")
+    with pytest.raises(OSError, match="nowhere"):
+        diagnosis.chrome_trace(tmp_path / "nowhere" / "trace.json")
+    assert list(tmp_path.iterdir()) == []

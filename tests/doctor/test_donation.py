@@ -1,0 +1,153 @@
+"""Guards the promise that arguments that the result replaces are found where donating them spares much."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from flax import nnx
+from ordinary_steps import STEPS, examined, floats
+
+from partax import filter_jit
+from partax import nnx as fast_nnx
+from partax._doctor.diagnosis import Finding
+from partax._doctor.donation import find
+
+MIB = 1 << 20
+LARGE = 64 * MIB // 4  # numbers of a float32 array that is just large enough
+
+
+def found(function: Any, *args: Any, **kwargs: Any) -> list[Finding]:
+    return list(find(examined(function, *args, memory_limit=kwargs.pop("limit", 1 << 50), **kwargs)))
+
+
+def sgd(params: Any, x: Any) -> Any:
+    loss, slope = jax.value_and_grad(lambda params: jnp.mean(jnp.tanh(params["w"] * x) ** 2))(params)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, slope), loss
+
+
+@pytest.mark.parametrize(("size", "count"), [(LARGE - 1, 0), (LARGE, 1)])
+def test_it_is_found_from_a_size_on(size: int, count: int) -> None:
+    findings = found(jax.jit(sgd), {"w": floats(size)}, floats())
+    assert len(findings) == count
+    for finding in findings:
+        assert (finding.kind, finding.severity, finding.path) == ("donation", "low", "params")
+        assert finding.figures["bytes"] == finding.figures["params_bytes"] == size * 4
+        assert finding.file == __file__ and finding.line == inspect.getsourcelines(sgd)[1]
+        assert finding.source == "def sgd(params: Any, x: Any) -> Any:"
+        assert 'donate_argnames=("params",)' in finding.advice
+
+
+def test_what_is_donated_is_not_found() -> None:
+    assert found(jax.jit(sgd, donate_argnums=0), {"w": floats(LARGE)}, floats()) == []
+    assert found(filter_jit(sgd, donate=("params",)), {"w": floats(LARGE)}, floats()) == []
+
+
+def test_it_matters_more_where_the_memory_is_short() -> None:
+    (finding,) = found(jax.jit(sgd), {"w": floats(LARGE)}, floats(), limit=2 * 64 * MIB)
+    assert finding.severity == "medium"
+
+
+@pytest.mark.parametrize("jit", [filter_jit, eqx.filter_jit, lambda it: it], ids=["partax", "equinox", "plain"])
+def test_a_model_and_its_optimiser_are_summed_by_name(jit: Any) -> None:
+    optimiser = optax.adam(1e-3)
+
+    def step(model: Any, state: Any, x: Any) -> Any:
+        loss, slope = eqx.filter_value_and_grad(lambda it: jnp.mean(jax.vmap(it)(x) ** 2))(model)
+        updates, state = optimiser.update(slope, state)
+        return eqx.apply_updates(model, updates), state, loss
+
+    model = eqx.filter_eval_shape(eqx.nn.Linear, 3000, 2000, key=jax.random.key(0))
+    state = eqx.filter_eval_shape(optimiser.init, model)
+    (finding,) = found(jit(step), model, state, floats(8, 3000))
+    size = (3000 * 2000 + 2000) * 4
+    assert finding.figures["model_bytes"] == size
+    assert finding.figures["state_bytes"] == 2 * size + 4  # and Adam's count
+    assert finding.figures["bytes"] == 3 * size + 4
+    assert finding.path == "model, state" and 'donate=("model", "state")' in finding.advice
+
+
+def test_frozen_arrays_that_partax_returns_as_they_came_do_not_count() -> None:
+    def step(params: Any, x: Any) -> Any:
+        return {"frozen": params["frozen"], "w": params["w"] - 0.1 * params["frozen"] * x}
+
+    (finding,) = found(filter_jit(step), {"frozen": floats(LARGE), "w": floats(LARGE)}, floats())
+    assert finding.figures["bytes"] == LARGE * 4
+
+
+@pytest.mark.parametrize("jit", [fast_nnx.jit, nnx.jit], ids=["partax", "flax"])
+def test_variables_that_are_changed_in_place_are_found(jit: Any) -> None:
+    class Memory(nnx.Module):
+        def __init__(self) -> None:
+            self.state, self.fixed = nnx.Param(floats(LARGE)), nnx.Param(floats(LARGE))
+
+    def step(memory: Any, x: Any) -> Any:
+        memory.state[...] = memory.state[...] * 0.9 + memory.fixed[...] * x
+        return x + 1
+
+    (finding,) = found(jit(step), Memory(), floats())
+    assert finding.path == "memory" and finding.figures["bytes"] == LARGE * 4
+
+
+def test_gradients_predictions_and_what_does_not_come_back_are_none() -> None:
+    def loss(params: Any, x: Any) -> Any:
+        return jnp.mean(jnp.cumsum(params["w"] * x) ** 2 + params["b"].sum())
+
+    params = {"w": floats(LARGE), "b": floats(3)}
+    assert found(jax.jit(jax.grad(loss)), params, floats()) == []
+    assert found(jax.jit(jax.value_and_grad(loss)), params, floats()) == []
+    assert found(jax.jit(lambda model, x: x + model), floats(), floats(LARGE)) == []
+    assert found(jax.jit(lambda x: jnp.sort(x)), floats(LARGE)) == []
+    assert found(jax.jit(lambda x: x.astype("float16") + 1), floats(LARGE)) == []
+    assert found(jax.jit(lambda x: x[1:] + x[:-1]), floats(LARGE)) == []
+
+
+def test_a_state_that_a_loop_carries_is_found() -> None:
+    def simulate(u: Any, steps: Any) -> Any:
+        return jax.lax.fori_loop(0, steps, lambda _, u: u + 0.1 * jnp.roll(u, 1), u)
+
+    (finding,) = found(jax.jit(simulate), floats(LARGE), jax.ShapeDtypeStruct((), "int32"))
+    assert finding.path == "u" and finding.figures["bytes"] == LARGE * 4
+
+
+def test_the_figure_is_what_xla_spares() -> None:
+    args = ({"w": floats(LARGE)}, floats())
+    (finding,) = found(jax.jit(sgd), *args)
+    plain = jax.jit(sgd).lower(*args).compile().memory_analysis()
+    donated = jax.jit(sgd, donate_argnums=0).lower(*args).compile().memory_analysis()
+    assert donated.alias_size_in_bytes - plain.alias_size_in_bytes == finding.figures["bytes"]
+
+
+@dataclasses.dataclass
+class Given:
+    """What the wrapper is decides the words."""
+
+    wrapper: Any
+    words: str
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Given(filter_jit(sgd), "`filter_jit(donate="),
+        Given(eqx.filter_jit(sgd), "eqx.filter_jit("),
+        Given(nnx.jit(sgd), "nnx.jit("),
+    ],
+    ids=["partax", "equinox", "nnx"],
+)
+def test_the_advice_is_for_what_compiles(given: Given) -> None:
+    it = dataclasses.replace(examined(filter_jit(sgd), {"w": floats(LARGE)}, floats()), wrapper=given.wrapper)
+    (finding,) = find(it)
+    assert given.words in finding.advice
+
+
+@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
+def test_nothing_is_found_in_a_small_training_step(make: Any) -> None:
+    function, args = make()
+    assert found(function, *args) == []

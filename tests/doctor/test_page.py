@@ -1,0 +1,271 @@
+"""Guards the promise that the doctor's page is one whole file: each finding is in it, as text and not as code, then the
+pictures; it needs no network and no script; it can be read in both colour schemes; and a file is never half written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import partax
+from doctor_pages import LAYERS, Page, diagnosis
+from partax._doctor import page as page_module
+from partax._doctor import whole_file
+from partax._doctor.page import page, write_page
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page([diagnosis()])
+
+
+def shown(text: str) -> str:
+    """As a page has it: without what no page may hold, and without the marks of code."""
+    return text.replace("\x00", "\ufffd").replace("\ud800", "\ufffd").replace("`", "")
+
+
+def test_each_finding_is_there_as_text(text: str) -> None:
+    read = Page(text)
+    words = " ".join(read.text.split())
+    for finding in diagnosis().findings:
+        for part in (finding.message, finding.advice, finding.source, finding.severity, finding.kind, finding.path):
+            assert " ".join(shown(part).split()) in words, part
+    assert f"doctor_pages.py:{diagnosis().findings[0].line} " in words
+    assert "h = jnp.tanh(h @ w)" in words
+    assert "share 94%" in words and "saved bytes 96 KiB" in words
+    assert "{{ 7 * 7 }}" in words  # a template in a name is not run
+
+
+def test_findings_come_before_pictures_the_worst_first(text: str) -> None:
+    names = [attributes.get("class", tag) for tag, attributes in Page(text).elements]
+    cards = [name for name in names if name.startswith("card ")]
+    assert cards == ["card high", "card medium", "card low"]
+    assert names.index("box") > max(i for i, name in enumerate(names) if name in cards)
+    assert len([it for it in Page(text).those("svg") if it.get("role") == "img"]) >= 2
+
+
+def test_it_needs_no_network_and_no_script(text: str) -> None:
+    read = Page(text)
+    assert not read.those("script") and not read.those("link") and not read.those("iframe") and not read.those("img")
+    for tag, attributes in read.elements:
+        assert not {"src", "href", "xlink:href", "srcset", "action"} & set(attributes), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert "url(" not in attributes.get("style", "")
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "url(" not in style and "@import" not in style and "@font-face" not in style
+
+
+def test_a_page_without_findings_says_so() -> None:
+    healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
+    assert healthy.findings == ()
+    assert "Nothing was found" in Page(page([healthy])).text
+
+
+def test_a_report_is_a_page_without_findings(tmp_path: Path) -> None:
+    @partax.filter_jit
+    def often(x: Any) -> Any:
+        return x * 2
+
+    for size in (2, 3, 4):
+        often(jnp.ones(size))
+    partax.report().html(tmp_path / "report.html")
+    read = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert not read.those("article") and read.those("svg")
+    words = " ".join(read.text.split())
+    assert "Traces of often" in words and "x: float32[2] -> float32[3]" in words
+    # As it was when the report was made.
+    report = partax.report()
+    assert next(it for it in report.functions if it.name == "often").traces[1].reason in words
+
+
+def test_the_traces_of_a_function_are_in_its_table() -> None:
+    @partax.filter_jit
+    def retraced(x: Any, n: int) -> Any:
+        return x * n
+
+    @partax.filter_jit
+    def once(x: Any) -> Any:
+        return x
+
+    retraced(jnp.ones(2), 1)
+    retraced(jnp.ones(3), 2)
+    once(jnp.ones(2))
+    words = " ".join(Page(page([partax.doctor(lambda x: x, 1.0)])).text.split())
+    assert "Traces of retraced" in words and "Traces of once" not in words
+    for trace in retraced.report().traces:
+        for change in trace.reason.split("; "):
+            assert shown(change) in words
+
+
+def test_the_file_is_as_the_text_and_stays_small(tmp_path: Path) -> None:
+    write_page(tmp_path / "page.html", [diagnosis()])
+    data = (tmp_path / "page.html").read_bytes()
+    assert data.startswith(b"<!DOCTYPE html>") and data.endswith(b"</html>\n")
+    assert len(data) < 200_000
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("at", ["rendering", "writing"])
+def test_a_failure_in_the_middle_leaves_the_older_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text("older")
+
+    def fill(fresh: str, data: bytes) -> None:
+        Path(fresh).write_bytes(data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    def icicle(*_: Any) -> Any:
+        raise RuntimeError("in the middle")
+
+    if at == "writing":
+        monkeypatch.setattr(whole_file, "_fill", fill)
+    else:
+        monkeypatch.setattr(page_module, "icicle", icicle)
+    with pytest.raises(OSError if at == "writing" else RuntimeError) as caught:
+        diagnosis().html(file)
+    assert at == "rendering" or (str(file) in str(caught.value) and "No space left" in str(caught.value))
+    assert file.read_text() == "older"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("write", ["html", "chrome_trace"])
+def test_an_unwritable_path_is_an_error_that_says_what_to_do(tmp_path: Path, write: str) -> None:
+    found = diagnosis()
+    for path in (tmp_path / "nowhere" / "page.html", tmp_path):  # no such folder; a folder
+        with pytest.raises(OSError, match="give a file in a folder that exists") as caught:
+            getattr(found, write)(path)
+        assert str(path) in str(caught.value) and caught.value.filename == str(path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_jinja2_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = diagnosis()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'partax[doctor]'")) as caught:
+        found.html(tmp_path / "page.html")
+    assert caught.value.name == "jinja2"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_report_writes_its_page_where_only_partax_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    command = f"import partax; partax.report().html({str(file)!r})"
+    subprocess.run([sys.executable, "-W", "error", "-c", command], check=True, timeout=120)
+    assert "No function of partax has been traced" in file.read_text()
+
+
+def test_many_programs_stay_under_a_megabyte() -> None:
+    found = diagnosis()
+    text = page([found] * 30)
+    assert len(text.encode()) < 1_000_000
+    assert len([it for it in Page(text).those("svg") if "equations" in it.get("aria-label", "")]) == 20
+
+
+def test_a_notebook_gets_a_table_of_the_same_words() -> None:
+    found = diagnosis()
+    read = Page(found._repr_html_())
+    assert len(read.those("tr")) == 3 and not read.those("script")
+    for finding in found.findings:
+        for part in (finding.message, finding.advice, finding.source, finding.where):
+            assert part.replace("\x00", "\ufffd") in read.text.replace("\x00", "\ufffd")
+
+
+# ---- Colours.
+
+
+def themes(text: str) -> list[dict[str, str]]:
+    """The colours of the light and of the dark scheme, by name."""
+    return [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", text, re.DOTALL)]
+
+
+def linear(colour: str) -> list[float]:
+    values = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, by the Web Content Accessibility Guidelines."""
+    lights = sorted(sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear(c), strict=True)) for c in (one, other))
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
+
+def test_the_measure_of_contrast_is_right() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # the guidelines' example that fails
+
+
+def test_texts_can_be_read_on_all_that_they_stand_on(text: str) -> None:
+    light, dark = themes(text)
+    assert light.keys() == dark.keys()
+    fills = (
+        "page",
+        "card",
+        "code",
+        "algebra",
+        "elementwise",
+        "reduce",
+        "move",
+        "control",
+        "effect",
+        "other",
+        "pause",
+        "live",
+    )
+    for theme in (light, dark):
+        for fill in fills:
+            assert contrast(theme["text"], theme[fill]) >= 4.5, fill
+        for fill in ("page", "card"):
+            assert contrast(theme["quiet"], theme[fill]) >= 4.5
+        for badge in ("high", "medium", "low"):
+            assert contrast(theme["badge"], theme[badge]) >= 4.5
+        for bar in ("trace", "compile", "buffer", "limit"):
+            assert contrast(theme[bar], theme["page"]) >= 3, bar
+
+
+# What somebody sees who lacks one kind of cones: Viénot, Brettel and Mollon 1999, of linear RGB.
+BLINDNESS = {
+    "protanopia": ((0.11238, 0.88762, 0.0), (0.11238, 0.88762, 0.0), (0.00401, -0.00401, 1.0)),
+    "deuteranopia": ((0.29275, 0.70725, 0.0), (0.29275, 0.70725, 0.0), (-0.02234, 0.02234, 1.0)),
+}
+
+
+def lightness(colour: list[float]) -> list[float]:
+    """CIE L*a*b*, in which a distance of some 10 is seen at once."""
+    to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    xyz = [
+        sum(w * v for w, v in zip(row, colour, strict=True)) / n
+        for row, n in zip(to_xyz, (0.9505, 1, 1.089), strict=True)
+    ]
+    x, y, z = (max(v, 0) ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in xyz)
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+
+
+@pytest.mark.parametrize("blindness", [None, *BLINDNESS])
+def test_colours_of_one_picture_are_told_apart(text: str, blindness: str | None) -> None:
+    pictures = [("algebra", "elementwise", "reduce", "move", "control", "effect"), ("trace", "lower", "compile")]
+    for theme in themes(text):
+        for names in pictures:
+            seen: dict[str, list[float]] = {}
+            for name in names:
+                colour = linear(theme[name])
+                if blindness is not None:
+                    colour = [sum(w * v for w, v in zip(row, colour, strict=True)) for row in BLINDNESS[blindness]]
+                for other, place in seen.items():
+                    distance = sum((a - b) ** 2 for a, b in zip(place, lightness(colour), strict=True)) ** 0.5
+                    assert distance >= 10, (name, other, distance)
+                seen[name] = lightness(colour)
+
+
+def test_the_programs_figures_are_on_the_page(text: str) -> None:
+    found = diagnosis()
+    words = " ".join(Page(text).text.split())
+    assert f"equations {found.figures['equations']:,}" in words
+    assert f"argument bytes {(LAYERS * 64 * 64 + 8 * 64 + 1) * 4 / 1024:.3g} KiB" in words

@@ -1,0 +1,220 @@
+"""The doctor finds code that is there many times, names the line and counts it, and is silent where it is not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partax
+from partax import Finding
+
+W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
+
+
+def found(function: Callable[..., Any], *args: Any, **options: Any) -> list[Finding]:
+    return [it for it in partax.doctor(function, *args, **options).findings if it.kind == "repeat"]
+
+
+def marked(function: Callable[..., Any]) -> int:
+    """The line of a function that says so."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if "# here" in line)
+
+
+def loop_of(turns: int) -> Callable[..., Any]:
+    def loop(w: Any, x: Any) -> Any:
+        for _ in range(turns):
+            x = jnp.tanh(x @ w) + jnp.sin(x)  # here
+        return x
+
+    return loop
+
+
+def test_a_loop_is_found_with_its_line_and_its_figures() -> None:
+    loop = loop_of(50)
+    (finding,) = found(loop, W, X)
+    # A turn: dot_general, tanh, sin, add.
+    assert finding.figures == {"repetitions": 50, "equations_each": 4, "equations": 200, "share": 1.0}
+    assert (finding.file, finding.line) == (__file__, marked(loop))
+    assert finding.source.endswith("# here")
+    assert finding.severity == "high"
+    assert "`partax.fold`" in finding.advice and "`jax.lax.scan`" in finding.advice
+
+
+@pytest.mark.parametrize(("turns", "is_found"), [(7, False), (15, False), (16, True)])
+def test_what_compiles_in_a_moment_is_not_reported(turns: int, is_found: bool) -> None:
+    # 16 turns of 4 equations are the 64 from which a loop counts, 7 turns are too few however long each is.
+    assert bool(found(loop_of(turns), W, X)) is is_found
+
+    def long_turns(w: Any, x: Any) -> Any:
+        for _ in range(turns):
+            for operation in (jnp.sin, jnp.cos, jnp.tanh, jnp.exp, jnp.log1p, jnp.sqrt, jnp.square, jnp.abs):
+                x = operation(x @ w)
+        return x
+
+    assert bool(found(long_turns, W, X)) is (turns > 7)
+
+
+def test_a_small_share_of_a_program_is_not_reported() -> None:
+    def mostly_other(w: Any, x: Any) -> Any:
+        for _ in range(16):
+            x = jnp.tanh(x @ w) + jnp.sin(x)
+        for i in range(300):
+            x = (jnp.sin, jnp.cos, jnp.tan, jnp.exp, jnp.tanh)[(i * i + i // 7) % 5](x) + i
+            x = x.reshape(-1, 4) if x.shape[1] == 8 else x.reshape(-1, 8)
+            x = x[:, ::-1] if i % (i // 50 + 2) else x
+        return x
+
+    equations = len(jax.make_jaxpr(mostly_other)(W, X).eqns)
+    assert equations > 5 * 64
+    assert not [it for it in found(mostly_other, W, X) if it.figures["equations"] == 64]
+
+
+def test_layers_of_different_shapes_are_found_too() -> None:
+    def pyramid(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = jnp.tanh(x @ w) * 2  # here
+        return x
+
+    widths = range(10, 50)
+    ws = [jnp.ones((a, a + 1)) for a in widths]
+    (finding,) = found(pyramid, ws, jnp.ones((2, 10)))
+    assert finding.figures["repetitions"] == len(widths) and finding.line == marked(pyramid)
+    assert "pad them to one shape" in finding.advice
+
+
+def test_a_loop_over_layers_of_a_module_and_its_gradient_is_one_finding() -> None:
+    model = eqx.nn.MLP(8, 8, 8, 48, key=jax.random.key(0))
+    optimiser = optax.adam(1e-3)
+
+    def loss(model: Any, x: Any) -> Any:
+        return jnp.mean(jax.vmap(model)(x) ** 2)  # here
+
+    def step(model: Any, state: Any, x: Any) -> Any:
+        gradient = eqx.filter_grad(loss)(model, x)
+        updates, state = optimiser.update(gradient, state)
+        return eqx.apply_updates(model, updates), state
+
+    findings = found(step, model, optimiser.init(eqx.filter(model, eqx.is_array)), X)
+    (layers,) = [it for it in findings if it.line == marked(loss)]
+    assert layers.file == __file__
+    assert layers.figures["repetitions"] in (47, 48)  # the first layer's backward pass lacks the gradient of x
+    # What else repeats is the optimiser's, for each array.
+    assert all("optimiser.update" in it.source or "apply_updates" in it.source for it in findings if it is not layers)
+
+
+def test_a_function_called_in_many_places_is_found() -> None:
+    def block(w: Any, x: Any) -> Any:
+        h = jnp.tanh(x @ w)  # here
+        h = h / jnp.sqrt(jnp.mean(h * h) + 1.0)
+        h = jnp.exp(-h) * jax.nn.sigmoid(h) + jnp.cumsum(h, 0)
+        return jnp.sin(h @ w) + x
+
+    def everywhere(w: Any, x: Any) -> Any:
+        a = block(w, x)
+        b = jnp.log1p(block(w, a) ** 2)
+        c = block(w, b[::-1]) - a
+        d = block(w, jnp.sort(c, 0)) * 2
+        e = jnp.maximum(block(w, d), c)
+        f = block(w, e / 3)
+        g = block(w, f + d).astype(jnp.float32)
+        return block(w, jnp.cos(g)) + block(w, e - jnp.floor(f))
+
+    (finding,) = found(everywhere, W, X)
+    assert finding.figures["repetitions"] == 9
+    assert finding.line == marked(block) and finding.file == __file__
+    assert "`block`" in finding.advice and "in different places" in finding.message
+
+
+def test_inside_of_a_scan_and_of_a_nested_jit() -> None:
+    def scanned(w: Any, xs: Any) -> Any:
+        def body(carry: Any, x: Any) -> Any:
+            for _ in range(32):
+                carry = jnp.tanh(carry @ w) + x  # here
+            return carry, None
+
+        return jax.lax.scan(body, X, xs)[0]
+
+    (finding,) = found(scanned, W, jnp.ones((5, 4, 8)))
+    assert finding.figures["repetitions"] == 32 and finding.line == marked(scanned)
+    (nested,) = found(lambda w, x: jax.jit(loop_of(32))(w, x), W, X)
+    assert nested.figures["repetitions"] == 32
+
+
+def test_what_is_scanned_folded_or_mapped_is_healthy() -> None:
+    def scanned(w: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda carry, _: (jnp.tanh(carry @ w), None), x, None, length=500)[0]
+
+    assert not found(scanned, W, X)
+    assert not found(jax.grad(lambda w, x: scanned(w, x).sum()), W, X)
+    assert not found(lambda w, xs: jax.lax.map(lambda x: x @ w, xs, batch_size=4), W, jnp.ones((64, 8)))
+
+
+def test_the_optimiser_of_many_arrays_is_no_finding_by_itself() -> None:
+    parameters = {f"w{i}": jnp.ones((i + 1, 3)) for i in range(60)}
+    optimiser = optax.adam(1e-3)
+
+    def step(parameters: Any, state: Any) -> Any:
+        updates, state = optimiser.update(parameters, state)
+        return optax.apply_updates(parameters, updates), state
+
+    assert not found(step, parameters, optimiser.init(parameters))
+
+
+def test_measured_seconds_are_of_the_loop_and_of_its_scan() -> None:
+    (finding,) = found(loop_of(40), W, X, measure=True)
+    assert finding.figures["measured_turns"] == 8
+    assert float(finding.figures["scan_seconds"]) > 0 and float(finding.figures["loop_seconds"]) > 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from(["sin", "cos", "tanh", "dot", "slice"]), min_size=2, max_size=9),
+    st.integers(8, 60),
+    st.lists(st.sampled_from(["exp", "sort", "cumsum"]), max_size=9),
+)
+def test_random_loops_are_counted(body: list[str], turns: int, around: list[str]) -> None:
+    """Guards the count of turns and of equations, against what was written down."""
+    operations: dict[str, Callable[[Any], Any]] = {
+        "sin": jnp.sin,
+        "cos": jnp.cos,
+        "tanh": jnp.tanh,
+        "dot": lambda x: jax.lax.dot(x, W),
+        "slice": lambda x: jax.lax.rev(x, (0,)),
+        "exp": jnp.exp,
+        "sort": lambda x: jax.lax.sort(x),
+        "cumsum": lambda x: jax.lax.cumsum(x),
+    }
+    body = [*body, "dot"]
+
+    def function(x: Any) -> Any:
+        for name in around:
+            x = operations[name](x)
+        for _ in range(turns):
+            for name in body:
+                x = operations[name](x)
+        for name in around:
+            x = operations[name](x)
+        return x
+
+    total = turns * len(body) + 2 * len(around)
+    findings = found(function, X)
+    if turns * len(body) < 64 or turns * len(body) / total < 0.2:
+        assert not findings
+        return
+    (finding,) = findings
+    # The body may itself be a shorter one several times over.
+    each = next(n for n in range(1, len(body) + 1) if len(body) % n == 0 and body == body[:n] * (len(body) // n))
+    assert finding.figures["equations_each"] == each
+    assert finding.figures["equations"] == turns * len(body)
+    np.testing.assert_allclose(float(finding.figures["share"]), turns * len(body) / total, atol=1e-3)

@@ -1,0 +1,172 @@
+"""Guards the promise that what makes the next call trace or compile again is found, by path, and nothing else is."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ordinary_steps import STEPS, examined, floats
+
+from partax import filter_jit
+from partax._doctor.diagnosis import Finding
+from partax._doctor.retraces import find
+
+
+def found(function: Any, *args: Any) -> list[Finding]:
+    return list(find(examined(function, *args)))
+
+
+def traces(function: Any, begin: tuple[Any, ...], calls: int = 3) -> int:
+    """How often a function is traced that goes on with what it returns, counted by running it."""
+    count = 0
+
+    def counting(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        return function(*args)
+
+    jitted = jax.jit(counting)
+    for _ in range(calls):
+        begin = jitted(*begin)
+    return count
+
+
+def scaled(state: Any, scale: Any) -> Any:
+    state = {"w": state["w"] * 0.5, "n": state["n"] + 1}
+    return state, scale * jnp.float32(2)
+
+
+def state_of(count: Any = None) -> Any:
+    return {"w": jnp.ones(3), "n": jnp.int32(0) if count is None else count}
+
+
+@pytest.mark.parametrize(("scale", "count"), [(1.0, 1), (np.float32(1), 0), (jnp.asarray(1.0), 1), (jnp.float32(1), 0)])
+def test_a_weak_type_that_becomes_a_strong_one_is_found(scale: Any, count: int) -> None:
+    findings = found(jax.jit(scaled), state_of(), scale)
+    assert len(findings) == count == traces(scaled, (state_of(), scale)) - 1
+    for finding in findings:
+        assert (finding.kind, finding.severity, finding.path) == ("retrace", "medium", "scale")
+        assert (finding.file, finding.line) == (__file__, inspect.getsourcelines(scaled)[1])
+        assert finding.figures["before"] == "weak float32[]" and finding.figures["after"] == "float32[]"
+        assert "dtype=jnp.float32" in finding.advice
+
+
+@pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax", "partax"])
+def test_an_array_inside_of_an_argument_is_found_by_its_path(jit: Any) -> None:
+    def step(state: Any, x: Any) -> Any:
+        return {"w": state["w"] + x, "n": state["n"] + jnp.int32(1), "half": state["half"].astype(jnp.float32) * 2}
+
+    begin = {"w": jnp.ones(3), "n": jnp.int32(0), "half": jnp.ones(4, jnp.float16)}
+    (finding,) = found(jit(step), begin, floats(3))
+    assert finding.path == "state['half']" and ".astype(jnp.float16)" in finding.advice
+    assert finding.figures["before"] == "float16[4]" and finding.figures["after"] == "float32[4]"
+
+
+def test_an_array_that_grows_is_found_as_a_trace_for_each_call() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return {"w": state["w"] * 0.5, "seen": jnp.concatenate([state["seen"], x])}
+
+    begin = {"w": jnp.ones(3), "seen": jnp.zeros(2)}
+    (finding,) = found(jax.jit(step), begin, jnp.ones(1))
+    assert finding.severity == "high" and finding.path == "state['seen']"
+    assert finding.figures["before"] == "float32[2]" and finding.figures["after"] == "float32[3]"
+
+
+def test_functions_that_are_no_steps_are_silent() -> None:
+    assert found(jax.jit(lambda x: x.astype("float16") + 1), floats(8)) == []
+    assert found(jax.jit(lambda x: (x * 2.0).astype("int32")), 1.0) == []
+    assert found(jax.jit(lambda x, y: (x.astype("float16"), y.sum())), floats(8), floats(8)) == []
+    assert found(jax.jit(lambda x: {"a": x["a"].astype("float16"), "b": x["b"].astype("float16")}), state_ab()) == []
+    model = eqx.nn.MLP(3, 3, 4, 1, key=jax.random.key(0))
+    assert found(eqx.filter_jit(lambda model, x: model(x.astype("float16"))), model, floats(3)) == []
+
+
+def state_ab() -> Any:
+    return {"a": floats(3), "b": floats(3)}
+
+
+COUNTS = {"step": 1, "epoch": 1, "i": 1, "n": 0, "size": 0, "k": 0}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_static_number_with_the_name_of_a_counter_is_found(name: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def f(x, {name}): return x + {name}", scope)
+    findings = found(filter_jit(scope["f"]), floats(3), 7)
+    assert [it.path for it in findings] == [name] * COUNTS[name]
+    assert all(f'trace=("{name}",)' in it.advice and it.figures["value"] == 7 for it in findings)
+    assert found(filter_jit(scope["f"], trace=(name,)), floats(3), 7) == []
+    assert found(jax.jit(scope["f"]), floats(3), 7) == []
+    static = found(jax.jit(scope["f"], static_argnums=1), floats(3), 7)
+    assert [it.path for it in static] == [name] * COUNTS[name]
+
+
+def test_a_static_number_that_comes_back_as_another_is_found_whatever_its_name() -> None:
+    def advance(x: Any, n: int) -> Any:
+        x, n = x * 2, n + 1
+        return x, n
+
+    (finding,) = found(filter_jit(advance), floats(3), 4)
+    assert (finding.severity, finding.path, finding.figures["value"]) == (
+        "high",
+        "n",
+        4,
+    ) and "comes back as 5" in finding.message
+    assert found(filter_jit(lambda x, n: (x * n, n)), floats(3), 4) == []
+
+
+def compiles(function: Any, w: Any, x: Any) -> int:
+    """How often the second step is compiled, as jax itself tells."""
+    seen: list[str] = []
+
+    def listen(event: str, _: float, **__: Any) -> None:
+        if "backend_compile" in event:
+            seen.append(event)
+
+    jitted = jax.jit(lambda w, x: function(w, x))
+    w = jitted(w, x)[0]
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        jitted(w, x)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return len(seen)
+
+
+def test_an_uncommitted_argument_beside_committed_ones_is_found() -> None:
+    def step(w: Any, x: Any) -> Any:
+        w = w - x
+        return w, x.sum()
+
+    device = jax.devices()[0]
+    loose, placed = jnp.ones(3), jax.device_put(jnp.ones(3), device)
+    (finding,) = found(jax.jit(step), loose, placed)
+    assert finding.path == "w" and "jax.device_put(w" in finding.advice
+    assert found(jax.jit(step), placed, placed) == []
+    assert found(jax.jit(step), loose, loose) == []
+    assert [compiles(step, w, placed) for w in (loose, placed)] == [1, 0]
+    assert compiles(step, loose, loose) == 0
+
+
+def test_a_function_that_has_been_traced_often_says_why() -> None:
+    @filter_jit
+    def f(x: Any) -> Any:
+        return x * 2
+
+    for size in range(1, 6):
+        f.trace(floats(size))
+    assert found(f, floats(5)) == []
+    f.trace(floats(6))
+    (finding,) = found(f, floats(6))
+    assert finding.severity == "low" and finding.figures["traces"] == 6 and "float32[6]" in finding.message
+
+
+@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
+def test_nothing_is_found_in_a_training_step(make: Any) -> None:
+    function, args = make()
+    assert found(function, *args) == []

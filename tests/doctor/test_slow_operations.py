@@ -1,0 +1,178 @@
+"""Guards the promise that the doctor names operations that take a backend long, from the number on at which they do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from corpus import CORPUS
+
+from partax._doctor.diagnosis import Finding
+from partax._doctor.examined import examine
+from partax._doctor.slow_operations import find
+from partax._doctor.slow_table import SLOW_OPERATIONS
+
+X = jnp.ones((64, 64))
+THREADS = "https://github.com/jax-ml/jax/issues/"
+HEALTHY = {"perceptron_adam", "gated_recurrent_unit", "convolutions", "nnx_perceptron"}
+
+
+def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
+    return list(find(examine(function, args, {})))
+
+
+def marked(function: Callable[..., Any]) -> int:
+    """The line of a function that says so."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if line.rstrip().endswith("# here"))
+
+
+def structs(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def test_each_row_names_a_thread() -> None:
+    assert len({row.thread for row in SLOW_OPERATIONS}) == len(SLOW_OPERATIONS)
+    assert all(row.thread.removeprefix(THREADS).isdigit() for row in SLOW_OPERATIONS)
+
+
+@pytest.mark.parametrize(("count", "severity"), [(7, ""), (8, "medium"), (49, "medium"), (50, "high")])
+def test_scatters_that_add(count: int, severity: str) -> None:
+    """https://github.com/jax-ml/jax/issues/39483: eight of them and a sum, 75 s on a GPU."""
+
+    def summed(x: Any, ix: Any) -> Any:
+        for i in range(count):
+            x = x.at[ix + i % 8].add(x[0] * (1.0 + i * 1e-4))  # here
+        return jnp.sum(x)
+
+    findings = found(summed, X, jnp.int32(3))
+    assert [it.severity for it in findings] == ([severity] if severity else [])
+    for finding in findings:
+        assert (finding.kind, finding.file, finding.line) == ("slow-op", __file__, marked(summed))
+        assert (finding.figures["times"], finding.figures["thread"]) == (count, THREADS + "39483")
+
+
+def test_scatters_into_different_arrays_are_no_chain() -> None:
+    def apart(x: Any, ix: Any) -> Any:
+        return [x.at[ix + i].add(1.0) for i in range(20)]
+
+    assert found(apart, X, jnp.int32(3)) == []
+
+
+def test_a_chain_goes_through_calls() -> None:
+    def add(x: Any, ix: Any) -> Any:
+        return x.at[ix].add(2.0)  # here
+
+    called = jax.jit(add)
+
+    def summed(x: Any, ix: Any) -> Any:
+        for i in range(12):
+            x = called(x, ix + i)
+        return x
+
+    (finding,) = found(summed, X, jnp.int32(3))
+    assert finding.figures["times"] == 12
+    assert finding.line == marked(add)
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(63, False), (64, True)])
+def test_updates_of_one_array(count: int, is_found: bool) -> None:
+    """https://github.com/jax-ml/jax/issues/2242: a factorisation in a Python loop, 29 s."""
+
+    def filled(x: Any) -> Any:
+        for i in range(count):
+            x = x.at[i % 60, i // 60].set(1.0 * i)  # here
+        return x
+
+    findings = found(filled, X)
+    assert [it.figures["times"] for it in findings] == ([count] if is_found else [])
+    assert all(it.line == marked(filled) for it in findings)
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(199, False), (200, True)])
+def test_a_ladder_of_selects(count: int, is_found: bool) -> None:
+    def ladder(x: Any, kind: Any) -> Any:
+        chosen = x
+        for i in range(count):
+            chosen = jnp.where(kind == i, x * i, chosen)  # here
+        return chosen
+
+    findings = found(ladder, jnp.ones(100), jnp.zeros(100, int))
+    assert [(it.figures["times"], it.line) for it in findings] == ([(count, marked(ladder))] if is_found else [])
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(39, False), (40, True)])
+@pytest.mark.parametrize("decompose", [jnp.linalg.cholesky, jnp.linalg.eigvalsh, jnp.linalg.svdvals])
+def test_small_matrices_one_by_one(decompose: Any, count: int, is_found: bool) -> None:
+    """https://github.com/jax-ml/jax/issues/20326: a solve for each of many small matrices, in nested loops."""
+
+    def each(matrices: Any) -> Any:
+        return [decompose(matrices[i]) for i in range(count)]  # here
+
+    matrices = structs(count, 4, 4)
+    findings = found(each, matrices)
+    assert [(it.figures["times"], it.line) for it in findings] == ([(count, marked(each))] if is_found else [])
+    assert found(lambda it: jax.vmap(decompose)(it), matrices) == []
+    assert found(each, structs(count, 257, 257)) == []
+
+
+def test_a_solve_counts_what_is_compiled_of_it() -> None:
+    def each(a: Any, b: Any) -> Any:
+        return [jnp.linalg.solve(a[i], b[i]) for i in range(20)]
+
+    (finding,) = found(each, structs(20, 4, 4), structs(20, 4, 4))
+    # One factorisation and two triangular solves each; what their gradients would need is not compiled.
+    assert finding.figures["times"] == 60
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "is_found"), [(32, 16, True), (16, 8, True), (8, 8, False), (16, 4, False)]
+)
+def test_transposed_convolutions(kernel: int, stride: int, is_found: bool) -> None:
+    """https://github.com/jax-ml/jax/issues/17464."""
+
+    def upsample(x: Any, weights: Any) -> Any:
+        return jax.lax.conv_transpose(x, weights, strides=(stride, stride), padding="SAME")  # here
+
+    findings = found(upsample, structs(1, 8, 8, 16), structs(kernel, kernel, 16, 8))
+    assert [(it.severity, it.line) for it in findings] == ([("low", marked(upsample))] if is_found else [])
+
+
+@pytest.mark.parametrize("count", [(1 << 20) - 1, 1 << 20])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint64", "float64"])
+def test_sorts_of_long_integers(dtype: str, count: int) -> None:
+    """https://github.com/jax-ml/jax/issues/34912."""
+
+    def order(x: Any) -> Any:
+        return jnp.argsort(x)  # here
+
+    with jax.enable_x64(True):
+        findings = found(order, structs(count, dtype=dtype))
+    is_found = count == 1 << 20 and dtype in ("int64", "uint64")
+    assert [(it.severity, it.line) for it in findings] == ([("low", marked(order))] if is_found else [])
+
+
+@pytest.mark.parametrize(("count", "severity"), [(47, ""), (48, "medium"), (255, "medium"), (256, "high")])
+def test_wide_switches(count: int, severity: str) -> None:
+    """https://github.com/jax-ml/jax/issues/4453."""
+    branches = [lambda x, i=i: jnp.sin(x) + i for i in range(count)]
+
+    def chosen(i: Any, x: Any) -> Any:
+        return jax.lax.switch(i, branches, x)  # here
+
+    findings = found(chosen, jnp.int32(1), jnp.float32(2))
+    assert [it.severity for it in findings] == ([severity] if severity else [])
+    for finding in findings:
+        assert (finding.kind, finding.file, finding.line) == ("switch", __file__, marked(chosen))
+        # A sine and a sum each.
+        assert (finding.figures["branches"], finding.figures["equations"]) == (count, 2 * count)
+
+
+@pytest.mark.parametrize("program", [it for it in CORPUS if it.name in HEALTHY], ids=lambda it: it.name)
+def test_training_steps_have_no_slow_operation(program: Any) -> None:
+    function, args, kwargs = program.make()
+    assert list(find(examine(function, args, kwargs))) == []

@@ -1,0 +1,110 @@
+"""Guards the promise that a diagnosis is a table on a terminal, and the same words as plain text anywhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+import sys
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from rich.cells import cell_len
+
+import partax
+from doctor_pages import diagnosis
+from partax._doctor.figure_text import bytes_text, figure_text, seconds_text
+from partax._doctor.text import print_diagnosis
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(found: Any, file: io.StringIO, monkeypatch: pytest.MonkeyPatch, columns: int = 200) -> str:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_diagnosis(found, file)
+    return file.getvalue()
+
+
+def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = partax.doctor(lambda x: x + 1, jnp.ones(3))
+    assert printed(found, io.StringIO(), monkeypatch) == f"{found}\n"
+    print_diagnosis(found)
+    assert capsys.readouterr().out == f"{found}\n"
+
+
+@pytest.mark.parametrize("columns", [200, 60])
+def test_a_terminal_gets_a_table_of_the_same_words(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    text = re.sub(r"\x1b\[[\d;]*m", "", printed(diagnosis(), Terminal(), monkeypatch, columns))
+    assert "│" in text and max(map(cell_len, text.splitlines())) <= columns
+    for word in ("repeat", "donation", "precision", "high", "medium", "low", "partax.fold", "94%"):
+        assert word in text
+    if columns == 200:
+        assert "The same 4 equations, 6 times in a row." in text
+        assert "-> Write the loop as `partax.fold`." in text
+
+
+def test_paths_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = diagnosis()
+    finding = dataclasses.replace(found.findings[0], message="about [bold]x[/bold] and ws[0]")
+    text = printed(dataclasses.replace(found, findings=(finding,)), Terminal(), monkeypatch)
+    assert "about [bold]x[/bold] and ws[0]" in text
+
+
+def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rich.console", "rich.table", "rich.text"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = diagnosis()
+    assert printed(found, Terminal(), monkeypatch) == f"{found}\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (1 << 20, "1 MiB"),
+        (5 << 30, "5 GiB"),
+        (1 << 40, "1 TiB"),
+    ],
+)
+def test_bytes_are_in_their_unit(size: int, text: str) -> None:
+    assert bytes_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 us"),
+        (0.000012, "12 us"),
+        (0.001, "1 ms"),
+        (0.9994, "999 ms"),
+        (1.0, "1 s"),
+        (524.0, "524 s"),
+        (1234.5, "1,234 s"),
+    ],
+)
+def test_seconds_are_in_their_unit(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("share", 0.935, "94%"),
+        ("share", 0.004, "0.4%"),
+        ("count", 1200, "1,200"),
+        ("speedup", 3.14159, "3.14"),
+        ("peak_bytes", 2048, "2 KiB"),
+        ("compile_seconds", 2.5, "2.5 s"),
+        ("primitive", "sort", "sort"),
+    ],
+)
+def test_a_figure_s_name_tells_its_unit(name: str, value: Any, text: str) -> None:
+    assert figure_text(name, value) == text

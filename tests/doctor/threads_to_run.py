@@ -1,0 +1,202 @@
+"""Programs from public threads that are compiled twice, take much memory, or wait for the host."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import lax
+from thread_program import GIB, Call, floats, thread
+
+from partax import filter_jit
+
+JAX = "https://github.com/jax-ml/jax/"
+GATHER = {"largest_bytes": 2048**3 * 3 * 4, "peak_bytes": 240_526_557_204}
+BECOMES_STRONG = {"arrays": 1, "before": "weak float32[]", "after": "float32[]"}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Data:
+    qpos: Any
+    qvel: Any
+    time: Any
+
+
+@thread("https://github.com/google-deepmind/mujoco/issues/2306", "retrace", BECOMES_STRONG, path="data.time")
+def weak_time() -> Call:
+    """The time is of a weak type at first, and of a strong one after the first step."""
+
+    def step(timestep: Any, data: Data) -> Data:
+        speed = data.qvel - timestep * data.qpos
+        return Data(data.qpos + timestep * speed, speed, data.time + timestep)
+
+    return jax.jit(step), (floats(), Data(floats(7), floats(7), jnp.asarray(0.0)))
+
+
+@thread("https://github.com/google/jaxopt/issues/451", "retrace", BECOMES_STRONG, path="state['stepsize']")
+def weak_step_size() -> Call:
+    """The solver's first state has a step size of another weak type than each later one."""
+
+    def update(parameters: Any, state: Any, inputs: Any) -> Any:
+        slope = jax.grad(lambda it: jnp.mean((inputs @ it) ** 2))(parameters)
+        size = jnp.minimum(state["stepsize"], 1 / jnp.sqrt(jnp.sum(slope**2)))
+        return parameters - size * slope, {"stepsize": size, "iterations": state["iterations"] + 1}
+
+    state = {"stepsize": jnp.asarray(1.0), "iterations": jax.ShapeDtypeStruct((), "int32")}
+    return jax.jit(update), (floats(20, 3), state, floats(100, 20))
+
+
+@thread("https://github.com/google-deepmind/optax/issues/1440", "retrace", BECOMES_STRONG, path="plateau['avg_value']")
+def weak_average_of_a_schedule() -> Call:
+    """As it was then: the mean loss began as `jnp.asarray(0.0)`."""
+
+    def train(parameters: Any, plateau: Any, x: Any) -> Any:
+        loss, slope = jax.value_and_grad(lambda it: jnp.mean((x @ it) ** 2))(parameters)
+        average = (plateau["avg_value"] * plateau["count"] + loss) / (plateau["count"] + 1)
+        return parameters - 0.1 * slope, {"avg_value": average, "count": plateau["count"] + 1}, loss
+
+    plateau = {"avg_value": jnp.asarray(0.0), "count": jax.ShapeDtypeStruct((), "int32")}
+    return jax.jit(train), (floats(8), plateau, floats(32, 8))
+
+
+@thread(JAX + "issues/3163", "retrace", {"value": 7}, path="i")
+def counter_as_argument() -> Call:
+    """The thread's loop is `for i in range(10): x = my_fn(x, i)`; a Python number is static for `filter_jit`."""
+
+    def my_fn(x: Any, i: int) -> Any:
+        return x + i
+
+    return filter_jit(my_fn), (floats(3), 7)
+
+
+@thread(JAX + "issues/30015", "memory", GATHER, memory_limit=80 * GIB)
+def gather_of_many_indices() -> Call:
+    """The peak is what XLA reports in the thread; the largest array are the indices."""
+
+    def gathered(x: Any, index: Any) -> Any:
+        places = tuple(jnp.split(index, 3, axis=-1))  # here
+        return jnp.sum(x[places][..., 0] * 2.5)  # here
+
+    index = jax.ShapeDtypeStruct((2048**3, 3), "int32")
+    return jax.jit(jax.grad(gathered)), (floats(128, 128, 128), index)
+
+
+@thread(JAX + "issues/26263", "memory", {"largest_bytes": 32 * 41**2 * 96**2 * 4}, memory_limit=GIB)
+def overlapping_patches() -> Call:
+    """The thread's 32 images of 256 x 256, in patches of 96 x 96, each 4 pixels from the next."""
+
+    def patch(image: Any, row: Any, column: Any) -> Any:
+        return lax.dynamic_slice(image, (row, column), (96, 96))  # here
+
+    def patches(image: Any) -> Any:
+        corners = jnp.arange(41) * 4
+        rows = jax.vmap(jax.vmap(patch, (None, None, 0)), (None, 0, None))
+        return jnp.tanh(rows(image, corners, corners))
+
+    return jax.jit(lambda images: jnp.mean(jax.vmap(patches)(images) ** 2)), (floats(32, 256, 256),)
+
+
+@thread(JAX + "issues/31292", "memory", {"largest_bytes": 16 * 4096 * 4096 * 4}, memory_limit=2 * GIB)
+def scores_of_all_pairs() -> Call:
+    """The thread wants to know a program's peak before it runs, to choose a batch size."""
+
+    def attend(query: Any, key: Any, value: Any) -> Any:
+        scores = jnp.einsum("bqd,bkd->bqk", query, key)  # here
+        return jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(scores), value)  # here
+
+    return jax.jit(attend), (floats(16, 4096, 64),) * 3
+
+
+@thread(JAX + "issues/3186", "checkpoint", {"bytes": 100 * 3000 * 3000 * 4}, also=("memory",))
+def gradient_of_a_scan() -> Call:
+    """The gradient keeps every `y + z`."""
+
+    def averaged(x: Any, ys: Any) -> Any:
+        z = jnp.ones((3000, 3000))
+        summed, _ = lax.scan(lambda carry, y: (carry + x * (y + z), None), jnp.zeros_like(z), ys)  # here
+        return summed.mean()
+
+    return jax.jit(jax.grad(averaged)), (floats(), floats(100))
+
+
+@thread(JAX + "pull/2936", "donation", {"bytes": GIB}, path="x")
+def square_again_and_again() -> Call:
+    """The thread's loop is `while run: x = f(x)`, with two copies of x in memory."""
+
+    def square(x: Any) -> Any:
+        return x**2
+
+    return jax.jit(square), (floats(GIB // 4),)
+
+
+@thread("https://github.com/goodfire-ai/spd/pull/971", "donation", {"bytes": 3 * 4 * (4096 * 4096 + 4096) + 4})
+def training_without_donation() -> Call:
+    """A model and its Adam state, which each step binds anew."""
+    optimiser = optax.adam(1e-3)
+
+    def step(model: Any, state: Any, tokens: Any) -> Any:
+        loss, slope = eqx.filter_value_and_grad(lambda it: jnp.mean(jax.vmap(it)(tokens) ** 2))(model)
+        updates, state = optimiser.update(slope, state)
+        return eqx.apply_updates(model, updates), state, loss
+
+    model = eqx.filter_eval_shape(eqx.nn.Linear, 4096, 4096, key=jax.random.key(0))
+    return eqx.filter_jit(step), (model, eqx.filter_eval_shape(optimiser.init, model), floats(8, 4096))
+
+
+@thread("https://github.com/secretflow/mplang/issues/167", "unused", {"bytes": 2048 * 1024 * 4}, path="unused_param")
+def unused_parameter() -> Call:
+    def func0(a: Any, unused_param: Any, b: Any, c: Any) -> Any:
+        return a + b + c
+
+    return jax.jit(func0), (floats(1024), floats(2048, 1024), floats(1024), floats(1024))
+
+
+@thread(JAX + "issues/1830", "precision", {"share": 1.0}, x64=True)
+def double_from_a_numpy_scalar() -> Call:
+    """NumPy made a float64 of the thread's `np.float32(1.0) ** 2` then."""
+    sigma = np.float64(1.0)
+
+    def energy(xs: Any) -> Any:
+        return jnp.exp(xs / sigma**2)  # here
+
+    return jax.jit(energy), (floats(1000, 1000),)
+
+
+@thread(JAX + "issues/31319", "host", {"times": 1})
+def call_of_python() -> Call:
+    def f(x: Any) -> Any:
+        return jax.pure_callback(lambda it: it, x, x)  # here
+
+    return jax.jit(f), (floats(5),)
+
+
+@thread(JAX + "issues/25842", "host", {"times": 1000})
+def print_in_a_loop() -> Call:
+    """The thread finds `jax.debug.print` costly, since each print goes through Python."""
+
+    def run(x: Any) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            jax.debug.print("carry {}", carry)  # here
+            return carry * 0.9, None
+
+        return lax.scan(step, x, None, length=1000)[0]
+
+    return jax.jit(run), (floats(),)
+
+
+@thread("https://github.com/vllm-project/tpu-inference/issues/2607", "dispatch", {"arrays": 600})
+def state_with_many_variables() -> Call:
+    """`jax.jit` calls Flax's Python code for each variable of a state, in each step."""
+    state = nnx.State({f"weight_{i}": nnx.Param(floats(2)) for i in range(600)})
+
+    def step(state: Any, x: Any) -> Any:
+        return jnp.concatenate(jax.tree.leaves(state)) * x
+
+    return jax.jit(step), (state, floats(1200))

@@ -1,0 +1,95 @@
+"""A program with findings, and a reader of the page that the doctor writes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from html.parser import HTMLParser
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from partax import Diagnosis, Finding, doctor
+
+LAYERS = 6
+
+
+def layer(w: Any, h: Any) -> Any:
+    h = jnp.tanh(h @ w)
+    return h / (1 + jnp.abs(h).mean())
+
+
+def model(ws: Any, x: Any) -> Any:
+    for w in ws:
+        x = layer(w, x)
+    return x.sum()
+
+
+def step(ws: Any, x: Any, rate: Any) -> Any:
+    loss, grads = jax.value_and_grad(model)(ws, x)
+    return [w - rate * g for w, g in zip(ws, grads, strict=True)], loss
+
+
+def arguments(rows: int = 8) -> tuple[Any, ...]:
+    array = jax.ShapeDtypeStruct
+    return [array((64, 64), "float32")] * LAYERS, array((rows, 64), "float32"), array((), "float32")
+
+
+def diagnosis(**options: Any) -> Diagnosis:
+    """Of `step`, with findings of each severity, one of which would break a page that escapes nothing."""
+    found = doctor(step, *arguments(), **options)
+    assert found.examined is not None
+    line = next(it.line for it in found.examined.equations if it.name == "tanh")
+    assert line is not None
+    at = (line.file, line.line, line.source)
+    hostile = '<script>alert("1")</script> & {{ 7 * 7 }} \x00 \ud800'
+    findings = (
+        Finding(
+            "repeat", "high", *at, "", {"count": LAYERS, "share": 0.935}, "The same 4 equations, 6 times in a row.",
+            "Write the loop as `partax.fold`.",
+        ),
+        Finding(
+            "donation", "medium", "", 0, "", f"ws['{hostile}']", {"saved_bytes": 98304}, hostile, f"Mend {hostile}.",
+        ),
+        Finding("precision", "low", f"/a/{hostile}.py", 3, hostile, "x", {"note": hostile}, "x" * 500, "Cast it."),
+    )  # fmt: skip
+    return dataclasses.replace(found, findings=findings, name=f"step {hostile}")
+
+
+class Page(HTMLParser):
+    """What a page consists of.
+
+    Attributes:
+      elements: each element's name and attributes, in order.
+      text: all that is to be read, but for the style sheet.
+    """
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in ("meta", "br"):
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        if tag not in ("code", "strong", "span"):
+            self.text += " "
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] != ["style"]:
+            self.text += data
+
+    def those(self, tag: str, kind: str = "") -> list[dict[str, str]]:
+        """The attributes of all elements of a name, and of a class."""
+        return [it for name, it in self.elements if name == tag and (not kind or kind in it.get("class", "").split())]
