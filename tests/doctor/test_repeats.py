@@ -113,6 +113,49 @@ def test_a_loop_over_layers_of_a_module_and_its_gradient_is_one_finding() -> Non
     assert all("optimiser.update" in it.source or "apply_updates" in it.source for it in findings if it is not layers)
 
 
+def test_a_loop_over_a_function_of_several_lines_names_the_loop() -> None:
+    def block(w: Any, x: Any) -> Any:
+        normal = (x - x.mean()) / (x.std() + 1e-6)
+        return x + jax.nn.gelu(normal @ w) @ w
+
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = block(w, x)  # here
+        return (x**2).mean()
+
+    for function in (loss, jax.grad(loss)):
+        (finding,) = found(function, [W] * 20, X)
+        assert (finding.file, finding.line) == (__file__, marked(loss))
+
+    def comprehended(ws: Any, x: Any) -> Any:
+        return sum([block(w, x) for w in ws])  # here
+
+    (finding,) = found(comprehended, [W] * 20, X)
+    assert finding.line == marked(comprehended)
+
+
+@pytest.mark.parametrize(("equations", "is_found"), [(100, True), (600, False)])
+def test_what_is_scattered_must_be_a_large_part(equations: int, is_found: bool) -> None:
+    """Guards that the eight layer norms of a large model are no finding."""
+
+    def norm(x: Any) -> Any:
+        return (x - jnp.mean(x)) / jnp.sqrt(jnp.var(x) + 1e-6) * jnp.tanh(x.sum()) + jnp.max(x)
+
+    operations = (jnp.sin, jnp.cos, jnp.tan, jnp.exp, jnp.tanh, jnp.abs, jnp.floor, jnp.ceil)
+    order = np.random.default_rng(0).integers(0, len(operations), equations)
+
+    def function(x: Any) -> Any:
+        for i, at in enumerate(order):
+            x = operations[at](x)
+            if i % (equations // 8) == 0:
+                x = norm(x)
+        return x
+
+    findings = found(function, X)
+    assert bool(findings) is is_found
+    assert all("in different places" in it.message for it in findings)
+
+
 def test_a_function_called_in_many_places_is_found() -> None:
     def block(w: Any, x: Any) -> Any:
         h = jnp.tanh(x @ w)  # here

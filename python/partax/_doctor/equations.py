@@ -47,10 +47,6 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
                 yield jaxpr
 
 
-# Parameters of these types hold no program; most have no others.
-_PLAIN = (type(None), bool, int, float, str, frozenset)
-
-
 class Equations(Sequence[Equation]):
     """All equations of a program, each before those inside of it.
 
@@ -77,22 +73,30 @@ class Equations(Sequence[Equation]):
 
     def _walk(self, jaxpr: Any) -> None:
         stack: list[tuple[Iterator[Any], int, int, int]] = [(iter(jaxpr.eqns), -1, 0, 1)]
-        plain = frozenset(_PLAIN)
+        eqns, names, parents, depths, all_times = self.eqns, self.names, self.parents, self.depths, self.times
+        # By primitive and the types of its parameters: most hold no program, and looking into each would take longest.
+        holds_program: dict[tuple[Any, ...], bool] = {}
         while stack:
             equations, parent, depth, times = stack[-1]
             for eqn in equations:
-                self.eqns.append(eqn)
-                self.names.append(eqn.primitive.name)
-                self.parents.append(parent)
-                self.depths.append(depth)
-                self.times.append(times)
-                params = eqn.params
-                if not params or plain.issuperset(map(type, params.values())):
+                name, params = eqn.primitive.name, eqn.params
+                eqns.append(eqn)
+                names.append(name)
+                parents.append(parent)
+                depths.append(depth)
+                all_times.append(times)
+                if not params:
+                    continue
+                key = (name, *map(type, params.values()))
+                may_hold = holds_program.get(key)
+                if may_hold is False:
                     continue
                 inner = list(inner_jaxprs(eqn))
+                if may_hold is None:
+                    holds_program[key] = bool(inner)
                 if inner:
-                    length = int(params.get("length", 1)) if eqn.primitive.name == "scan" else 1
-                    at = len(self.eqns) - 1
+                    length = int(params.get("length", 1)) if name == "scan" else 1
+                    at = len(eqns) - 1
                     stack.extend((iter(it.eqns), at, depth + 1, times * length) for it in reversed(inner))
                     break
             else:

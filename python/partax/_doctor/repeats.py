@@ -16,6 +16,7 @@ from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.lines import Line, is_users, stack_of
 from partax._doctor.measured import measured_seconds
+from partax._doctor.source_loops import is_in_loop
 
 # A loop of fewer turns, or of less code, compiles in well under a second: 64 layers of three equations take 1.8 s in a
 # loop and 0.4 s scanned, 8 take 0.3 s and 0.3 s.
@@ -223,21 +224,25 @@ def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
 
 
 def _line_of(stacks: list[tuple[Line, ...]]) -> Line | None:
-    """The user's line that repeats: the innermost one that all equations of a turn come from.
+    """The user's line that repeats: the innermost one in a loop that all equations of a turn come from.
 
-    Where they come from several lines of one function, the first of those.
+    Where they come from several lines of one function, the first of those; and without a loop in the source, the
+    innermost of all.
     """
     if not stacks:
         return None
     common = 0
     while all(len(stack) > common and stack[common] == stacks[0][common] for stack in stacks):
         common += 1
+    shared = [line for line in reversed(stacks[0][:common]) if is_users(line)]
     inside = [stack[common] for stack in stacks if len(stack) > common]
     is_one_function = len({(line.file, line.function) for line in inside}) == 1 and len(inside) == len(stacks)
-    if is_one_function and is_users(inside[0]):
-        return min(inside, key=lambda line: line.line)
-    shared = stacks[0][:common]
-    return next((line for line in reversed(shared) if is_users(line)), shared[-1] if shared else None)
+    first = min(inside, key=lambda line: line.line) if is_one_function and is_users(inside[0]) else None
+    candidates = [*([first] if first is not None else []), *shared]
+    in_loop = next((line for line in candidates if is_in_loop(line)), None)
+    if in_loop is not None:
+        return in_loop
+    return candidates[0] if candidates else (stacks[0][common - 1] if common else None)
 
 
 def _finding(examined: Examined, group: _Group) -> Finding | None:

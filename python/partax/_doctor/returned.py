@@ -104,7 +104,8 @@ def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dic
         return True
     if any(getattr(leaf.value, "committed", False) for leaf in examined.arguments):
         return True
-    pairs = ((it, result) for result in results for it in arguments.values() if it.keys() == result.keys())
+    alike = ((it, result) for result in results for it in arguments.values() if it.keys() == result.keys())
+    pairs = [(it, result) for it, result in alike if len(result) > 1 or _same_shape(it, result)]
     return any(_full_type(it[path].aval) != _full_type(result[path].aval) for it, result in pairs for path in it)
 
 
