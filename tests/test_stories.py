@@ -13,7 +13,13 @@ import partax
 
 STORIES = Path(__file__).parents[1] / "bench" / "stories"
 TOLD = {
-    "slow_first_call": ["as its user wrote it", "repeat at slow_first_call.py", "at full size (54203 x 8563)"],
+    "slow_first_call": [
+        "as its user wrote it",
+        "repeat at slow_first_call.py",
+        "retrace at slow_first_call.py",
+        "nothing found",
+        "at full size (54203 x 8563)",
+    ],
     "recreated_callables": ["closure cell 'slope' 0.1 -> 0.2", "3 traces in 3 calls", "1 traces in 3 calls"],
     "from_python_to_jit": [
         "sigma: weak float32 -> static float 0.1",

@@ -22,8 +22,9 @@ class PreparedCall {
   // What this call, or one with other arguments, is flattened to: see `spec_data`.
   Ref described() const;
   Ref described_of(PyObject* args, PyObject* kwargs) const;
-  // Lets go of the arguments; only `rebind` and `described_of` may follow.
+  // Lets go of the arguments; only `record`, `rebind`, `compiled` and `described_of` may follow.
   void detach() noexcept;
+  bool is_detached() const noexcept { return !call_; }
 
   // The record of the trace that `run` made, or None.
   PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from deep_trees import DEPTH, WRAPS, Link, link, nested, self_containing
-from partax import filter_jit
+from partax import _core, filter_jit
 from trees import Bag, Cell, Layer, array, assert_same, changing_tree
 
 
@@ -369,3 +370,22 @@ def test_a_tree_that_has_lost_its_statics_when_it_is_traced() -> None:
         assert_same(f([Shrinking(), array(2)]), [[1.0], array(2)])
         check_works(f)
     assert "refused" in outcomes and {*outcomes} <= {"refused", "1 leaves", "1001 leaves"}, outcomes
+
+
+def test_a_prepared_call_that_was_let_go_of_says_so() -> None:
+    """Guards that the interpreter lives, whatever is asked of it."""
+    call = _core.PreparedCall(filter_jit(lambda x: x + 1), (jnp.ones(3),), {}, True)
+    assert len(call.leaves) == 1
+    call.detach()
+    asked = [
+        lambda: call.leaves,
+        lambda: call.objects,
+        lambda: call.run(lambda target, leaves: None),
+        lambda: call.result(jnp.ones(3), (jnp.ones(3),)),
+        call.described,
+    ]
+    for ask in asked:
+        with pytest.raises(RuntimeError, match="has let go of its arguments"):
+            ask()
+    assert call.record is None
+    assert call.rebind((jnp.ones(3),), {}) is not None and call.described_of((jnp.ones(3),), {}) is not None

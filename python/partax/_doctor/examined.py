@@ -89,10 +89,6 @@ class Examined:
         return Equations(self.jaxpr.jaxpr)
 
 
-class ExaminationError(TypeError):
-    """A function whose program cannot be had: it is none, or it fails when it is traced."""
-
-
 def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:
     """Traces a call, without running it.
 
@@ -105,17 +101,17 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
       The program.
 
     Raises:
-      ExaminationError: there is no program; the cause is the function's own exception, if there is one.
+      TypeError: there is no program; the cause is the function's own exception, if there is one.
     """
     if not callable(function):
-        raise ExaminationError(f"partax.doctor: found {type(function).__name__}, expected a function")
+        raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)
     name = getattr(plain, "__name__", type(plain).__name__)
     begin = time.perf_counter()
     try:
         traced = wrapper.trace(*args, **kwargs)
     except Exception as error:
-        raise ExaminationError(
+        raise TypeError(
             f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced (its message is above); mend "
             f"that first: with the same arguments, `partax.filter_jit({name})` or `jax.jit({name})` would raise it too"
         ) from error
