@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -95,9 +94,3 @@ def examined(function: Any, *args: Any, memory_limit: int | None = None, **kwarg
     found = examine(function, args, kwargs)
     found.memory_limit = memory_limit
     return found
-
-
-def marked_line(function: Any, marker: str) -> int:
-    """The line of a function's source that ends with a comment."""
-    source, first = inspect.getsourcelines(function)
-    return next(first + at for at, text in enumerate(source) if text.rstrip().endswith(f"# {marker}"))

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from ordinary_steps import STEPS, examined, floats, marked_line
+from marked_lines import marked
+from ordinary_steps import STEPS, examined, floats
 
 from partax import filter_jit
 from partax._doctor.checkpoint import find, residuals
@@ -77,7 +78,7 @@ def test_it_is_found_from_a_size_on(length: int, count: int) -> None:
     assert len(findings) == count
     for finding in findings:
         assert (finding.kind, finding.severity) == ("checkpoint", "medium")
-        assert (finding.file, finding.line) == (__file__, marked_line(loss_with, "scan"))
+        assert (finding.file, finding.line) == (__file__, marked(loss_with, "scan"))
         assert finding.figures["bytes"] == length * PLAIN
         assert finding.figures["saved_bytes"] == length * SPARED
         assert finding.figures["length"] == length
@@ -129,7 +130,7 @@ def test_a_training_step_in_a_scan_is_looked_into(jit: Any) -> None:
         return jax.lax.scan(step, w, batches)[0]
 
     (finding,) = found(jit(train), floats(128, 128), floats(2, 4 * LONG, 64, 128))
-    assert finding.figures["bytes"] == 4 * LONG * PLAIN and finding.line == marked_line(loss_with, "scan")
+    assert finding.figures["bytes"] == 4 * LONG * PLAIN and finding.line == marked(loss_with, "scan")
 
 
 @pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)

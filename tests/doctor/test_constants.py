@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from corpus import CORPUS
+from marked_lines import marked
 
 import partax
 from partax._doctor.constants import find
@@ -23,17 +22,10 @@ from partax._doctor.examined import examine
 
 MEBIBYTE = 1 << 20
 TABLE = np.arange(MEBIBYTE // 4, dtype=np.float32)
-HEALTHY = {"perceptron_adam", "gated_recurrent_unit", "convolutions", "nnx_perceptron"}
 
 
 def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
     return list(find(examine(function, args, {})))
-
-
-def marked(function: Callable[..., Any]) -> int:
-    """The line of a function that says so."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if line.rstrip().endswith("# here"))
 
 
 def numbers(count: int) -> np.ndarray:
@@ -261,9 +253,3 @@ def test_a_program_that_is_called_again_with_an_argument_is_read_anew() -> None:
 
     (finding,) = folding(twice, jnp.ones(8_000))
     assert finding.figures["operations"] == 2  # the sort and the product of the first call, and none of the second
-
-
-@pytest.mark.parametrize("program", [it for it in CORPUS if it.name in HEALTHY], ids=lambda it: it.name)
-def test_training_steps_have_nothing_captured(program: Any) -> None:
-    function, args, kwargs = program.make()
-    assert list(find(examine(function, args, kwargs))) == []

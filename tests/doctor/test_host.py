@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,25 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from corpus import CORPUS
 from jax.experimental import io_callback
+from marked_lines import marked
 
 from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
 from partax._doctor.host import find
 
 X = jnp.ones(3)
-HEALTHY = {"perceptron_adam", "gated_recurrent_unit", "convolutions", "nnx_perceptron"}
 
 
 def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
     return list(find(examine(function, args, {})))
-
-
-def marked(function: Callable[..., Any]) -> int:
-    """The line of a function that says so."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if line.rstrip().endswith("# here"))
 
 
 def test_one_print_is_of_low_severity() -> None:
@@ -150,9 +142,3 @@ def test_placing_arrays_on_a_mesh_is_no_transfer() -> None:
     mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
     assert found(lambda x: jax.device_put(x, sharding), jnp.ones(1 << 20)) == []
-
-
-@pytest.mark.parametrize("program", [it for it in CORPUS if it.name in HEALTHY], ids=lambda it: it.name)
-def test_training_steps_do_not_wait(program: Any) -> None:
-    function, args, kwargs = program.make()
-    assert list(find(examine(function, args, kwargs))) == []

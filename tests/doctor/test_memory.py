@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from ordinary_steps import STEPS, examined, floats, marked_line
+from marked_lines import marked
+from ordinary_steps import STEPS, examined, floats
 
 from partax._doctor.diagnosis import Finding
 from partax._doctor.memory import find, memory_limit
@@ -33,7 +34,7 @@ def found(limit: int | None, function: Any = attend, *args: Any) -> list[Finding
 def test_a_program_over_the_limit_is_found_with_the_line_of_its_largest_array() -> None:
     (finding,) = found(PEAK - 1)
     assert (finding.kind, finding.severity) == ("memory", "high")
-    assert finding.file == __file__ and finding.line == marked_line(attend, "scores")
+    assert finding.file == __file__ and finding.line == marked(attend, "scores")
     assert finding.source == "scores = x @ x.T  # scores"
     assert finding.figures["peak_bytes"] == PEAK and finding.figures["limit_bytes"] == PEAK - 1
     assert finding.figures["largest_bytes"] == SCORES
@@ -62,7 +63,7 @@ def test_xla_s_figure_is_taken_where_the_program_is_compiled() -> None:
     it.memory_limit = peak - 1
     (finding,) = find(it)
     assert finding.severity == "high" and finding.figures["peak_bytes"] == peak and "XLA's figure" in finding.message
-    assert finding.line == marked_line(attend, "scores")
+    assert finding.line == marked(attend, "scores")
 
 
 def embed(tokens: Any, table: Any) -> Any:
@@ -76,7 +77,7 @@ def test_an_array_of_a_gib_that_dwarfs_the_arguments_is_found(tokens: int, count
     findings = found(1 << 50, embed, jax.ShapeDtypeStruct((tokens,), "int32"), floats(65535, 8))
     assert len(findings) == count
     for finding in findings:
-        assert finding.severity == "medium" and finding.line == marked_line(embed, "rows")
+        assert finding.severity == "medium" and finding.line == marked(embed, "rows")
         assert finding.figures["largest_bytes"] == size
         assert "jax.lax.map" in finding.advice
 
@@ -105,7 +106,7 @@ def test_a_stack_of_a_scan_is_for_the_scan_s_line() -> None:
         return jnp.sort(kept.reshape(-1))[0]
 
     (finding,) = found(100 * 100 * 100 * 4, run, floats(100, 100))
-    assert finding.line == marked_line(run, "scan") and "scan's body" in finding.advice
+    assert finding.line == marked(run, "scan") and "scan's body" in finding.advice
 
 
 @pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)

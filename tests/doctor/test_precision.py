@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 from corpus import CORPUS
+from marked_lines import marked
 
 from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
@@ -28,12 +28,6 @@ HEALTHY = {
 def found(function: Callable[..., Any], *args: Any, x64: bool = True) -> list[Finding]:
     with jax.enable_x64(x64):
         return list(find(examine(function, args, {})))
-
-
-def marked(function: Callable[..., Any]) -> int:
-    """The line of a function that says so."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if line.rstrip().endswith("# here"))
 
 
 def single(*shape: int) -> jax.ShapeDtypeStruct:

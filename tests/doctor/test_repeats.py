@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marked_lines import marked
 
 import partax
 from partax import Finding
@@ -23,12 +23,6 @@ W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
 
 def found(function: Callable[..., Any], *args: Any, **options: Any) -> list[Finding]:
     return [it for it in partax.doctor(function, *args, **options).findings if it.kind == "repeat"]
-
-
-def marked(function: Callable[..., Any]) -> int:
-    """The line of a function that says so."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if "# here" in line)
 
 
 def loop_of(turns: int) -> Callable[..., Any]:

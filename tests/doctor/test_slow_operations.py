@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
-from corpus import CORPUS
+from marked_lines import marked
 
 from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
@@ -18,17 +17,10 @@ from partax._doctor.slow_table import SLOW_OPERATIONS
 
 X = jnp.ones((64, 64))
 THREADS = "https://github.com/jax-ml/jax/issues/"
-HEALTHY = {"perceptron_adam", "gated_recurrent_unit", "convolutions", "nnx_perceptron"}
 
 
 def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
     return list(find(examine(function, args, {})))
-
-
-def marked(function: Callable[..., Any]) -> int:
-    """The line of a function that says so."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if line.rstrip().endswith("# here"))
 
 
 def structs(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
@@ -170,9 +162,3 @@ def test_wide_switches(count: int, severity: str) -> None:
         assert (finding.kind, finding.file, finding.line) == ("switch", __file__, marked(chosen))
         # A sine and a sum each.
         assert (finding.figures["branches"], finding.figures["equations"]) == (count, 2 * count)
-
-
-@pytest.mark.parametrize("program", [it for it in CORPUS if it.name in HEALTHY], ids=lambda it: it.name)
-def test_training_steps_have_no_slow_operation(program: Any) -> None:
-    function, args, kwargs = program.make()
-    assert list(find(examine(function, args, kwargs))) == []
