@@ -36,10 +36,11 @@ def found(function: Any, *args: Any) -> list[Finding]:
 
 
 def stacked_bytes(function: Any, *args: Any) -> int:
-    """What all scans stack, told without the doctor's rules: each output that is not a carry."""
+    """What all scans stack, told without the doctor's rules: each output as long as the scan. No carry here is."""
     jaxpr = jax.make_jaxpr(function)(*args).jaxpr
     scans = [it.eqn for it in Equations(jaxpr) if it.eqn.primitive.name == "scan" and not it.eqn.params["reverse"]]
-    return sum(bytes_of(v.aval) for eqn in scans for v in eqn.outvars[eqn.params["num_carry"] :])
+    outputs = [(eqn.params["length"], var.aval) for eqn in scans for var in eqn.outvars]
+    return sum(bytes_of(aval) for length, aval in outputs if aval.shape[:1] == (length,))
 
 
 def kept(function: Any, *args: Any) -> list[tuple[int, int]]:

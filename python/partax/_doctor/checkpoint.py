@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from partax._doctor.diagnosis import Finding
-from partax._doctor.equations import bytes_of
+from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
@@ -83,7 +83,7 @@ def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residual
         return
     stacked: dict[int, tuple[int, int]] = {}  # by number, the forward scan and which of its results
     for i in scans:
-        carries = int(program.eqns[i].params["num_carry"])
+        carries = scan_parts(program.eqns[i]).carries
         stacked.update((number, (i, at)) for at, number in enumerate(program.writes[i]) if at >= carries)
     kept: dict[int, set[int]] = {}
     used_otherwise = {number for number in program.results if number != LITERAL}
@@ -98,7 +98,7 @@ def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residual
                 and program.eqns[i].primitive.name == "scan"
                 and params["reverse"] != forward["reverse"]
                 and params["length"] == forward["length"]
-                and at >= int(params["num_consts"]) + int(params["num_carry"])
+                and at >= sum(scan_parts(program.eqns[i])[:2])
             )
             if is_backward:
                 kept.setdefault(stacked[number][0], set()).add(number)
@@ -121,6 +121,6 @@ def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:
     for reads, writes in zip(reversed(body.reads), reversed(body.writes), strict=True):
         if not needed.isdisjoint(writes):
             needed.update(reads)
-    first = int(eqn.params["num_consts"])
-    carries = range(first, first + int(eqn.params["num_carry"]))
+    parts = scan_parts(eqn)
+    carries = range(parts.consts, parts.consts + parts.carries)
     return sum(bytes_of(eqn.invars[at].aval) for at in carries if body.inputs[at] in needed)

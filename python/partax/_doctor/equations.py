@@ -146,6 +146,34 @@ class Equations(Sequence[Equation]):
         return Equation(self.eqns[index], self.parents[index], self.depths[index], self.times[index])
 
 
+class ScanParts(NamedTuple):
+    """How many operands of a scan are constants, carries and arrays that it goes along."""
+
+    consts: int
+    carries: int
+    xs: int
+
+
+def scan_parts(eqn: Any) -> ScanParts:
+    """The parts of a scan's operands, by the ranks of its body's: jax's versions have them in parameters of their own.
+
+    Args:
+      eqn: of the primitive `scan`.
+
+    Returns:
+      The counts.
+    """
+    body = next(inner_jaxprs(eqn))
+
+    def along(outer: list[Any], inner: list[Any]) -> int:
+        ranks = [(len(a.aval.shape), len(b.aval.shape)) for a, b in zip(outer, inner, strict=True)]
+        return sum(of_outer == of_inner + 1 for of_outer, of_inner in ranks)
+
+    xs, ys = along(eqn.invars, body.invars), along(eqn.outvars, body.outvars)
+    carries = len(eqn.outvars) - ys
+    return ScanParts(len(eqn.invars) - carries - xs, carries, xs)
+
+
 def bytes_of(aval: Any) -> int:
     """How many bytes an array of this type takes; 0 of what is no array."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)

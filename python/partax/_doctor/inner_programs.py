@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from partax._doctor.equations import Equations
+from partax._doctor.equations import Equations, scan_parts
 from partax._doctor.lines import Line, is_users, line_of
 
 
@@ -42,7 +42,7 @@ def inner_programs(eqn: Any) -> Iterator[InnerProgram]:
 def _given(eqn: Any, parameter: str, count: int) -> list[Any]:
     kind, operands = eqn.primitive.name, list(eqn.invars)
     if kind == "scan":
-        kept = int(eqn.params["num_consts"])
+        kept = scan_parts(eqn).consts
         operands[kept:] = [None] * (len(operands) - kept)
     elif kind == "while":
         first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from partax import _core
 from partax._doctor.definition import argument_name
-from partax._doctor.equations import LOOPS
+from partax._doctor.equations import LOOPS, scan_parts
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
@@ -247,8 +247,9 @@ def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
 
 def _first_carry(eqn: Any) -> int:
     """Which operand of a loop is its first carry."""
-    counts = ("num_consts",) if eqn.primitive.name == "scan" else ("cond_nconsts", "body_nconsts")
-    return sum(int(eqn.params[name]) for name in counts)
+    if eqn.primitive.name == "scan":
+        return scan_parts(eqn).consts
+    return int(eqn.params["cond_nconsts"]) + int(eqn.params["body_nconsts"])
 
 
 def returned_names(function: Any) -> tuple[str, ...]:
