@@ -54,14 +54,13 @@ def doctor(
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
-        function, which is examined as `filter_jit` would compile it.
+        function, which is examined as `filter_jit` would compile it. Further arguments by name are passed to it; one
+        that is called as an option here is passed with a `functools.partial`.
       *args: the arguments of the call; a `jax.ShapeDtypeStruct` may stand for any array.
       compile: whether the program is compiled too, which gives XLA's own figures.
       measure: whether the advice for repeated code is tried: a smaller part of it is compiled, in a loop and not, and
         the seconds are in the finding's figures.
       memory_limit: how many bytes the program may take; those of the device by default.
-      **kwargs: arguments of the call by name. One that is called as an option here is passed with a
-        `functools.partial`.
 
     Returns:
       The `Diagnosis`: its `findings` are empty for a healthy program.
