@@ -120,6 +120,20 @@ def test_a_static_number_that_comes_back_as_another_is_found_whatever_its_name()
     assert found(filter_jit(lambda x, n: (x * n, n)), floats(3), 4) == []
 
 
+def test_a_counter_without_a_name_is_known_by_its_place() -> None:
+    def step(state: Any, count: int, x: Any) -> Any:
+        return {"a": state["a"] + x, "b": state["b"]}, count + 1
+
+    (finding,) = found(filter_jit(step), state_ab(), 7, jnp.ones(3))
+    assert (finding.path, finding.severity, finding.figures["value"]) == ("count", "high", 7)
+    assert "comes back as 8" in finding.message and 'trace=("count",)' in finding.advice
+
+    def resized(state: Any, size: int, x: Any) -> Any:
+        return {"a": state["a"] + x, "b": state["b"]}, size * 4
+
+    assert found(filter_jit(resized), state_ab(), 7, jnp.ones(3)) == []
+
+
 def compiles(function: Any, w: Any, x: Any) -> int:
     """How often the second step is compiled, as jax itself tells."""
     seen: list[str] = []

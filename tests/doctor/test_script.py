@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import partax
+from partax._doctor.script import Program, Watch, diagnoses
 
 SCRIPT = """
 import sys
@@ -73,6 +78,26 @@ def test_what_cannot_be_written_is_said_before_the_script_runs(tmp_path: Path) -
     done = doctor(tmp_path, "--json", "nowhere/found.json", "script.py", "jax", "0")
     assert done.returncode == 1 and "nowhere" in done.stderr and "may write" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("method", ["_note", "costliest"])
+def test_a_mistake_of_ours_is_not_the_script_s(
+    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise ValueError("a mistake of ours")
+
+    lowering = "jax._src.interpreters.pxla.lower_sharding_computation"
+    monkeypatch.setattr(lowering, pkgutil.resolve_name(lowering))  # which puts it back when the test ends
+    watch = Watch()
+    program = Program("name", None, (), (), 1, 1.0, 1.0)
+    if method == "_note":
+        monkeypatch.setattr(Watch, "_note", fails)
+        assert float(jax.jit(lambda x: x * 17)(jnp.float32(2))) == 34
+    else:
+        monkeypatch.setattr(Watch, "costliest", lambda self: [program])
+        assert diagnoses(watch) == []
+    assert "please report this" in caplog.text
 
 
 def test_no_script(tmp_path: Path) -> None:

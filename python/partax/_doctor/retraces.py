@@ -125,10 +125,13 @@ def _counters(examined: Examined, values: dict[str, Any]) -> Iterator[Finding]:
     result = examined.out_info
     names = returned_names(examined.function) if type(result) is tuple else ()
     comes_back = dict(zip(names, result, strict=True)) if names and len(names) == len(result) else {}
+    in_place = dict(zip(values, result, strict=False)) if type(result) is tuple and len(result) > 1 else {}
     for name, value in values.items():
         if name not in examined.statics or type(value) not in (int, float):
             continue
         after = comes_back.get(name)
+        if after is None and type(in_place.get(name)) is type(value) and abs(in_place[name] - value) == 1:
+            after = in_place[name]
         is_returned = type(after) is type(value) and after != value
         if not is_returned and (name not in _COUNTERS or type(value) is not int):
             continue

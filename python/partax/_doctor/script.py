@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from partax._doctor.text import print_diagnosis
 from partax._doctor.whole_file import write_whole
 from partax._explain.record import Record
 from partax._explain.report import program_of
+
+_logger = logging.getLogger("partax")
 
 _MOST_PROGRAMS = 500  # that are kept, and with them their constants
 _SHOWN = 20
@@ -63,6 +66,12 @@ class Watch:
         jax.monitoring.register_event_duration_secs_listener(self._took)
 
     def _lowers(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
+        try:
+            self._note(jaxpr, name, donated)
+        except Exception:  # the script goes on as it would without us
+            _logger.exception("partax: the program `%s` could not be noted; please report this", name)
+
+    def _note(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
         name = name[4:-1] if name.startswith("jit(") else name
         key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns))
         program = self.programs.get(key)
@@ -156,8 +165,15 @@ def _defined(info: Any) -> str:
 
 def diagnoses(watch: Watch) -> list[Diagnosis]:
     """What the doctor finds in the programs that took long, the costliest first."""
-    worth_it = [program for program in watch.costliest() if program.seconds >= _LEAST_SECONDS][:_SHOWN]
-    return [diagnosis_of(examined_program(program)) for program in worth_it]
+    found: list[Diagnosis] = []
+    for program in watch.costliest()[:_SHOWN]:
+        if program.seconds < _LEAST_SECONDS:
+            break
+        try:
+            found.append(diagnosis_of(examined_program(program)))
+        except Exception:  # the script has run to its end: what is known of the others is not lost
+            _logger.exception("partax: the program `%s` could not be examined; please report this", program.name)
+    return found
 
 
 def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> None:
