@@ -149,7 +149,7 @@ def jit(
 
     Returns:
       A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
-      `cache_info`, `clear_cache`, `report`.
+      `cache_info`, `clear_cache`, `report`, `doctor`.
 
     Raises:
       ValueError: `fun` is a bound method; `static_argnames` or `donate_argnames` has a name that is none of an

@@ -75,7 +75,7 @@ class Diagnosis:
       figures: of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`, `trace_seconds`;
         `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and `compile_seconds`, and the
         peak is XLA's own figure.
-      examined: the traced program itself, of which pictures are drawn.
+      examined: the traced program itself, of which pictures are drawn; it keeps the arguments alive.
     """
 
     name: str
