@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
-from corpus import CORPUS, Healthy, filled
+from healthy_corpus import CORPUS, Healthy, filled
 
 from partax._doctor.doctor import doctor
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from corpus import CORPUS
+from healthy_corpus import CORPUS
 from marked_lines import marked
 
 from partax._doctor.diagnosis import Finding
