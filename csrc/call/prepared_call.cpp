@@ -93,6 +93,14 @@ Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   return user_result(returned, others);
 }
 
+const PreparedCall& PreparedCall::attached() const {
+  if (!call_) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: the call has let go of its arguments");
+    throw PythonError{};
+  }
+  return *this;
+}
+
 Ref PreparedCall::described() const {
   LeafBuffer leaves;
   return call_data(cache_in(cache_.get()), *call_, abstract_, leaves);

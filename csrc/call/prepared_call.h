@@ -24,7 +24,8 @@ class PreparedCall {
   Ref described_of(PyObject* args, PyObject* kwargs) const;
   // Lets go of the arguments; only `record`, `rebind`, `compiled` and `described_of` may follow.
   void detach() noexcept;
-  bool is_detached() const noexcept { return !call_; }
+  // Raises if the call has let go of them.
+  const PreparedCall& attached() const;
 
   // The record of the trace that `run` made, or None.
   PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }

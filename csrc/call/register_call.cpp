@@ -122,25 +122,21 @@ void register_call_under_way(py::module_& module) {
       "(parts, array leaves) of the call under way: all that its program may depend on.");
 }
 
-// A call that still has its arguments.
-const PreparedCall& attached(const PreparedCall& call) {
-  if (call.is_detached()) throw std::runtime_error("partax: the call has let go of its arguments");
-  return call;
-}
-
 void register_prepared_call(py::module_& module) {
   BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
       .def_property("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
-      .def_property("objects", [](const PreparedCall& call) { return give(Ref::borrow(attached(call).objects())); })
-      .def_property("leaves", [](const PreparedCall& call) { return give(Ref::borrow(attached(call).leaves())); })
+      .def_property("objects", [](const PreparedCall& call) { return give(Ref::borrow(call.attached().objects())); })
+      .def_property("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.attached().leaves())); })
       .def(
           "run",
-          [](const PreparedCall& call, const py::object& callable) { return give(attached(call).run(callable.ptr())); },
+          [](const PreparedCall& call, const py::object& callable) {
+            return give(call.attached().run(callable.ptr()));
+          },
           py::arg("callable"))
       .def(
           "result",
           [](const PreparedCall& call, const py::object& returned, const py::tuple& leaves) {
-            return give(attached(call).result(returned.ptr(), leaves.ptr()));
+            return give(call.attached().result(returned.ptr(), leaves.ptr()));
           },
           py::arg("returned"), py::arg("leaves"))
       .def(
@@ -155,7 +151,7 @@ void register_prepared_call(py::module_& module) {
           "compiled",
           [](const PreparedCall& call, const py::object& executable) { return give(call.compiled(executable.ptr())); },
           py::arg("executable"))
-      .def("described", [](const PreparedCall& call) { return give(attached(call).described()); })
+      .def("described", [](const PreparedCall& call) { return give(call.attached().described()); })
       .def(
           "described_of",
           [](const PreparedCall& call, const py::tuple& args, const py::dict& kwargs) {
