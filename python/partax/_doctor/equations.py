@@ -40,11 +40,16 @@ class Equation(NamedTuple):
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """The inner programs of an equation (`Jaxpr`s), in the order of its parameters."""
-    for parameter in eqn.params.values():
+    return (jaxpr for _, _, jaxpr in held_programs(eqn))
+
+
+def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The same, each with the name of its parameter, and with what holds it: itself, or a `ClosedJaxpr`."""
+    for name, parameter in eqn.params.items():
         for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
             jaxpr = getattr(item, "jaxpr", item)
             if hasattr(jaxpr, "eqns"):
-                yield jaxpr
+                yield name, item, jaxpr
 
 
 class Equations(Sequence[Equation]):

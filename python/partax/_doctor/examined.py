@@ -12,6 +12,7 @@ import jax
 from partax import _core
 from partax._compat import equinox_private
 from partax._compat.jax_private import jit_options
+from partax._doctor.definition import definition, wrapper_kind
 from partax._doctor.equations import Equations, bytes_of
 from partax._explain.call_site import site_text
 from partax._jit.ahead_of_time import Traced
@@ -117,9 +118,10 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         ) from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
+    line = definition(plain)
     return Examined(
         name=name,
-        defined=_definition(plain),
+        defined=site_text((line.file, line.line)) if line.file else "",
         function=plain,
         wrapper=function,
         jaxpr=traced.jaxpr,
@@ -137,13 +139,13 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
 def _traceable(function: Any) -> tuple[Any, Any]:
     """What traces a function as its own jit would, and the function itself."""
     plain = inspect.unwrap(function)
-    if isinstance(function, type(filter_jit(_definition))) or jit_options(function) is not None:
+    kind = wrapper_kind(function)
+    if kind == "jax" or isinstance(function, _core.JitFunction):
         return function, plain
-    equinox_jit = equinox_private.jit_class()
-    if equinox_jit is not None and isinstance(function, equinox_jit):
+    if kind == "equinox":
         of_equinox = equinox_private.jit_options(function)
         return filter_jit(plain, donate=of_equinox[0] if of_equinox is not None else "none"), plain
-    if type(function).__module__.startswith("flax.nnx"):
+    if kind == "nnx":
         from partax._nnx.options import made_jit  # it imports Flax
 
         given = jit_options(getattr(function, "jitted_fn", None)) or {}
@@ -151,14 +153,6 @@ def _traceable(function: Any) -> tuple[Any, Any]:
         options: dict[str, Any] = {"donate": "none", "in_shardings": None, "out_shardings": None}
         return made_jit(plain, None, None, static=static, donated=donated, **options), plain
     return filter_jit(function), plain
-
-
-def _definition(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    plain = inspect.unwrap(function)
-    code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
-    return "" if code is None else site_text((code.co_filename, code.co_firstlineno))
 
 
 def _arguments(

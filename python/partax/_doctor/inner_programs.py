@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from partax._doctor.equations import Equations, scan_parts
+from partax._doctor.equations import Equations, held_programs, scan_parts
 from partax._doctor.lines import Line, is_users, line_of
 
 
@@ -32,11 +32,8 @@ def calls_of(equations: Equations) -> set[int]:
 
 def inner_programs(eqn: Any) -> Iterator[InnerProgram]:
     """The inner programs of an equation, in the order of its parameters."""
-    for name, parameter in eqn.params.items():
-        for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-            jaxpr = getattr(item, "jaxpr", item)
-            if hasattr(jaxpr, "eqns"):
-                yield InnerProgram(jaxpr, getattr(item, "consts", ()), _given(eqn, name, len(jaxpr.invars)))
+    for name, holder, jaxpr in held_programs(eqn):
+        yield InnerProgram(jaxpr, getattr(holder, "consts", ()), _given(eqn, name, len(jaxpr.invars)))
 
 
 def _given(eqn: Any, parameter: str, count: int) -> list[Any]:
