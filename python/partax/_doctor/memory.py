@@ -56,15 +56,20 @@ def peak_bytes(examined: Examined) -> int:
 
 def memory_limit(examined: Examined) -> int | None:
     """The bytes that a program may take: as the user says, or those of the device; None where nobody knows."""
-    if examined.memory_limit is not None:
-        return examined.memory_limit
-    device = jax.devices()[0]
-    if device.platform != "cpu":
-        return (device.memory_stats() or {}).get("bytes_limit")
+    told = told_limit(examined)
+    if told is not None or jax.local_devices()[0].platform != "cpu":
+        return told
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not of this system
         return None
+
+
+def told_limit(examined: Examined) -> int | None:
+    """The same, but for the memory of the machine."""
+    if examined.memory_limit is not None:
+        return examined.memory_limit
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
 def is_spread(examined: Examined) -> bool:

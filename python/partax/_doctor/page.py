@@ -5,12 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-
 from partax._doctor.diagnosis import Diagnosis, Finding
-from partax._doctor.examined import Examined
 from partax._doctor.figure_text import figure_name, figure_text, seconds_text
 from partax._doctor.liveness import live_bytes
+from partax._doctor.memory import told_limit
 from partax._doctor.pictures.icicle import icicle
 from partax._doctor.pictures.live_bytes import live_bytes_picture
 from partax._doctor.pictures.svg import Picture
@@ -88,16 +86,8 @@ def _sections(diagnoses: Sequence[Diagnosis]) -> Iterator[Section]:
     examined = [(it, it.examined) for it in diagnoses if it.examined is not None and it.examined.equations][:_PICTURED]
     boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(examined), 1)))
     for diagnosis, program in examined:
-        memory = live_bytes_picture(live_bytes(program), _limit(program))
+        memory = live_bytes_picture(live_bytes(program), told_limit(program))
         yield Section(diagnosis.name, [icicle(program, diagnosis.findings, boxes), memory])
-
-
-def _limit(examined: Examined) -> int | None:
-    """The memory that the program may take, or that the device has, if it tells."""
-    if examined.memory_limit is not None:
-        return examined.memory_limit
-    told = jax.local_devices()[0].memory_stats() or {}
-    return told.get("bytes_limit")
 
 
 def _figures(figures: dict[str, int | float | str]) -> list[tuple[str, str]]:
