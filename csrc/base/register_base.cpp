@@ -10,9 +10,9 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-void configure(const py::object& default_dict, const py::object& flatten_one_level,
-               const py::object& flatten_one_level_with_keys, const py::object& is_node, const py::object& jax_array,
-               const py::object& jax_array_type, const py::object& registered) {
+void configure_base(const py::object& default_dict, const py::object& flatten_one_level,
+                    const py::object& flatten_one_level_with_keys, const py::object& is_node,
+                    const py::object& jax_array, const py::object& jax_array_type, const py::object& registered) {
   hooks().default_dict.set(default_dict.ptr());
   hooks().flatten_one_level.set(flatten_one_level.ptr());
   hooks().flatten_one_level_with_keys.set(flatten_one_level_with_keys.ptr());
@@ -32,7 +32,7 @@ const char* node_kind(const py::object& object) {
 }  // namespace
 
 void register_base(py::module_& module) {
-  module.def("configure_base", &configure, "Sets what every stage needs of Python and jax.", py::kw_only(),
+  module.def("configure_base", &configure_base, "Sets what every stage needs of Python and jax.", py::kw_only(),
              py::arg("default_dict"), py::arg("flatten_one_level"), py::arg("flatten_one_level_with_keys"),
              py::arg("is_node"), py::arg("jax_array"), py::arg("jax_array_type"), py::arg("registered"));
   module.def(

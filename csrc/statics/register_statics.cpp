@@ -10,7 +10,7 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-void configure(const py::object& partial, const py::object& jitted, const py::object& treedef) {
+void configure_statics(const py::object& partial, const py::object& jitted, const py::object& treedef) {
   taken_apart().partial.set(partial.ptr());
   taken_apart().jitted.set(jitted.ptr());
   taken_apart().treedef.set(treedef.ptr());
@@ -22,7 +22,7 @@ StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::bor
 
 void register_statics(py::module_& module) {
   intern_partial_names();
-  module.def("configure_statics", &configure, "Sets the types of values that are taken apart.", py::kw_only(),
+  module.def("configure_statics", &configure_statics, "Sets the types of values that are taken apart.", py::kw_only(),
              py::arg("partial"), py::arg("jitted"), py::arg("treedef"));
   module.def(
       "static_equal",

@@ -20,7 +20,7 @@ struct Spec {
   std::string root;
 };
 
-void configure(const py::object& missing, const py::tuple& wrapper_names) {
+void configure_tree(const py::object& missing, const py::tuple& wrapper_names) {
   equinox().missing.set(missing.ptr());
   equinox().wrapper_names.set(wrapper_names.ptr());
 }
@@ -92,7 +92,7 @@ void register_tree(py::module_& module) {
             }
           },
           py::is_operator());
-  module.def("configure_tree", &configure, "Sets what Equinox puts into its modules beside their fields.",
+  module.def("configure_tree", &configure_tree, "Sets what Equinox puts into its modules beside their fields.",
              py::kw_only(), py::arg("missing"), py::arg("wrapper_names"));
   module.def("flatten", &flatten, "The dynamic leaves of a tree, and its static part.", py::arg("tree"),
              py::arg("root") = "tree");
