@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "call/explain_failure.h"
+
 namespace partax {
 namespace {
 
@@ -46,8 +48,16 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
       kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
     }
-    auto [target, donated] = with_flags(call_python("partax._jit.build_target", "build_target", frame.cache.options,
-                                                    function, tuple, tuple_of(std::move(kept))));
+    Ref made;
+    try {
+      made = call_python("partax._jit.build_target", "build_target", frame.cache.options, function, tuple,
+                         tuple_of(std::move(kept)));
+    } catch (const PythonError&) {
+      frame.in_user_code = true;  // it may have traced, which fails as the call itself would
+      explain_failure(frame);
+      throw;
+    }
+    auto [target, donated] = with_flags(made);
     const Ref takes_tuple = attribute(function.get(), "takes_tuple");
     // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
     if (entry.value) break;

@@ -141,8 +141,13 @@ def test_a_prefix_that_does_not_match_names_the_argument(split: Sharding, make: 
     ],
     ids=["indivisible", "indivisible, NumPy", "scalar", "committed elsewhere"],
 )
-def test_an_array_that_does_not_fit_is_named(split: Sharding, devices: list[Any], leaf: Any) -> None:
-    f = filter_jit(lambda tree, x: (tree, x), in_shardings=split)
+@pytest.mark.parametrize("options", [{}, {"out_shardings": None}, {"donate": "all"}, {"donate": ("x",)}], ids=str)
+def test_an_array_that_does_not_fit_is_named(
+    split: Sharding, devices: list[Any], leaf: Any, options: dict[str, Any]
+) -> None:
+    if "out_shardings" in options:
+        options = {"out_shardings": split}
+    f = filter_jit(lambda tree, x: (tree, x), in_shardings=split, **options)
     bad = {"n": 1, "good": array(8), "w": leaf(devices)}
     for _ in range(2):
         with pytest.raises(
@@ -158,9 +163,27 @@ def test_a_number_that_is_traced_does_not_fit(split: Sharding) -> None:
         filter_jit(lambda x, rate: x * rate, trace=("rate",), in_shardings=split)(array(8), 0.5)
 
 
-def test_lower_names_an_array_that_does_not_fit(split: Sharding) -> None:
+@pytest.mark.parametrize("sharded", [False, True], ids=["in", "in and out"])
+def test_lower_names_an_array_that_does_not_fit(split: Sharding, sharded: bool) -> None:
+    f = filter_jit(lambda tree: tree, in_shardings=split, out_shardings=split if sharded else None)
     with pytest.raises(ValueError, match=r"^`tree\['w'\]`: found float32\[3\], expected "):
-        filter_jit(lambda tree: tree, in_shardings=split).lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})
+        f.lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})
+
+
+@pytest.mark.parametrize("options", [{}, {"donate": "all"}, {"out": True}], ids=str)
+def test_a_numpy_array_that_jax_cannot_trace_is_named(split: Sharding, options: dict[str, Any]) -> None:
+    options = {"out_shardings": split} if "out" in options else options
+    f = filter_jit(lambda tree, x: x, **options)
+    with pytest.raises(TypeError, match=r"^`tree\['w'\]`: found a NumPy array of dtype <U1, expected numbers"):
+        f({"w": np.array(["a"])}, array(8))
+
+
+def test_an_error_of_the_body_stays_the_body_s(split: Sharding) -> None:
+    def body(x: Any) -> Any:
+        raise ValueError("of the body")
+
+    with pytest.raises(ValueError, match=r"^of the body"):
+        filter_jit(body, in_shardings=split, out_shardings=split)(array(8))
 
 
 def test_errors_of_the_function_are_left_as_they_are(split: Sharding, devices: list[Any]) -> None:
