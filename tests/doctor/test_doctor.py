@@ -50,6 +50,20 @@ KINDS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], dict[str, Any], list[
         {"last": [W]},
         ["model['w']", "rest[0]", "last[0]"],
     ),
+    "jax.jit, counted from the end": (
+        lambda: jax.jit(lambda x, y, n: x * n + y, static_argnums=-1),
+        (X, X, 2),
+        {},
+        ["x", "y"],
+    ),
+    "jax.jit, a static argument left out": (
+        lambda: jax.jit(lambda x, n=2, m=3: x * n, static_argnames=("n", "m")),
+        (X,),
+        {},
+        ["x"],
+    ),
+    "of jax": (lambda: jnp.cumsum, (X,), {}, ["a"]),
+    "jax.custom_jvp of jax.jit": (lambda: jax.nn.relu, (X,), {}, ["x"]),
 }
 
 

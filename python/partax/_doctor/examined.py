@@ -140,7 +140,8 @@ def _traceable(function: Any) -> tuple[Any, Any]:
     """What traces a function as its own jit would, and the function itself."""
     plain = inspect.unwrap(function)
     kind = wrapper_kind(function)
-    if kind == "jax" or isinstance(function, _core.JitFunction):
+    # A `jax.custom_jvp` around one has attributes of it, but not this.
+    if (kind == "jax" and hasattr(function, "trace")) or isinstance(function, _core.JitFunction):
         return function, plain
     if kind == "equinox":
         of_equinox = equinox_private.jit_options(function)
@@ -165,7 +166,8 @@ def _arguments(
     else:
         pairs, _ = jax.tree_util.tree_flatten_with_path(traced.args_info)
         names = _names(function, len(args))
-        static = {at % len(args) for at in (jit_options(wrapper) or {}).get("static_argnums") or ()}
+        given = (jit_options(wrapper) or {}).get("static_argnums") or ()
+        static = {at + len(args) if at < 0 else at for at in given}  # some may be of arguments that are left out
         dynamic = [name for at, name in enumerate(names) if at not in static]
         infos = {_path(dynamic, keys): info for keys, info in pairs}
         statics = {name: value for name, value in _bound(names, args, kwargs) if not _holds(infos, name)}
