@@ -40,9 +40,10 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1":
 import gc
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import jax
@@ -51,6 +52,8 @@ from jax.experimental.compilation_cache import compilation_cache
 
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
+# What a file names that has threads.
+THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -133,6 +136,15 @@ def traces() -> Iterator[TraceCounter]:
 
 
 @pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The namespace of a module of its own, in a directory of its own, for blocks that a page shows."""
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("shown_blocks")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module.__dict__
+
+
+@pytest.fixture
 def devices() -> list[jax.Device]:
     """Eight CPU devices, whatever else the machine has."""
     found = jax.devices("cpu")
@@ -140,17 +152,25 @@ def devices() -> list[jax.Device]:
     return found[:8]
 
 
-@pytest.fixture(scope="module")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """For files that trace the same few small programs again and again: XLA compiles each once for the whole file.
+@pytest.fixture(scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a worker keeps what it has compiled."""
+    return tmp_path_factory.mktemp("compiled")
 
-    Not where threads compile: one may read what another has half written. Nor with `PARTAX_OPTIMIZED=1`.
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once(request: pytest.FixtureRequest, compiled_programs: Path) -> Iterator[None]:
+    """A program that several tests trace is compiled once, which takes a fifth of a test's time.
+
+    But not in files with threads, of which one may read what another has half written, not where a file's mark
+    `compiled_anew` says so, and not with `PARTAX_OPTIMIZED=1`.
     """
-    if os.environ.get("PARTAX_OPTIMIZED") == "1":
+    has_threads = not THREADS.isdisjoint(vars(request.module))
+    if os.environ.get("PARTAX_OPTIMIZED") == "1" or has_threads or request.node.get_closest_marker("compiled_anew"):
         yield
         return
     options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_compilation_cache_dir": str(compiled_programs),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
     }

@@ -16,6 +16,8 @@ import partax
 from fuzz import targets
 from partax import _core
 
+pytestmark = pytest.mark.compiled_anew  # a file that is written is one that no input may lead to
+
 RANDOM = 30
 
 

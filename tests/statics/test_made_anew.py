@@ -24,8 +24,6 @@ from jax.experimental import io_callback
 from conftest import TraceCounter
 from partax import filter_grad, filter_jit
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 # Each program is a module of the user's: `make()` gives a function anew, `change()` changes something that it reads.
 # All that these read is in reach, and equal while nothing has changed.
 PROVEN: dict[str, str] = {

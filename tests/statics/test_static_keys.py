@@ -20,8 +20,6 @@ from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same, double
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 
 class Number(enum.IntEnum):
     ONE = 1

@@ -25,8 +25,6 @@ from partax import filter_jit
 from random_trees import EXAMPLES
 from trees import array, assert_same
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
 # --- what comes back is this call's own
 
 
