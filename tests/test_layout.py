@@ -29,6 +29,7 @@ PACKAGES = [
     "_compat",
     "_statics",
     "_tree",
+    "_views",
     "_partition",
     "_jit",
     "_transforms",

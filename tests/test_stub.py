@@ -1,10 +1,9 @@
-"""Guards the promise that what partax publishes is what is there: the stub mirrors the native
-module, the package is typed, every public name is documented, the version is the installed one."""
+"""Guards the promise that what partax publishes is what is there: the stub mirrors the native module, the package is
+typed, the version is the installed one; `docs/test_docstrings.py` has what the docstrings say."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib.metadata
 import inspect
 import pathlib
@@ -167,39 +166,6 @@ def test_the_public_names_are_there_and_no_others() -> None:
     for name in partax.__all__:
         assert hasattr(partax, name), name
     assert set(partax.__all__) <= set(dir(partax))
-
-
-def entries(text: str, section: str) -> list[str]:
-    """The names that a section of a docstring explains: `name: ...`, or `*names: ...`, each on a line of its own."""
-    found = re.search(rf"^{section}:\n((?:  .*\n)+)", text + "\n", re.MULTILINE)
-    return [] if found is None else re.findall(r"^  \*{0,2}(\w+):", found[1], re.MULTILINE)
-
-
-def public_functions() -> list[str]:
-    return sorted(name for name in partax.__all__ if inspect.isroutine(getattr(partax, name)))
-
-
-@pytest.mark.parametrize("name", sorted(set(partax.__all__) - {"__version__"}))
-def test_a_public_name_is_documented(name: str) -> None:
-    assert inspect.getdoc(getattr(partax, name))
-
-
-@pytest.mark.parametrize("name", public_functions())
-def test_a_docstring_explains_each_parameter_and_real_exceptions(name: str) -> None:
-    function = getattr(partax, name)
-    text = inspect.getdoc(function) or ""
-    takes = inspect.signature(function).parameters.values()
-    # Options by any name are there only to be refused.
-    assert entries(text, "Args") == [one.name for one in takes if one.kind is not one.VAR_KEYWORD]
-    for error in entries(text, "Raises"):
-        kind = getattr(partax, error, getattr(builtins, error, None))
-        assert isinstance(kind, type) and issubclass(kind, BaseException), error
-
-
-def test_entries_reads_a_section_only() -> None:
-    text = "A: b.\n\nArgs:\n  a: This.\n    b: no.\n  *c: That.\n\nReturns:\n  d: that.\n\nRaises:\n  E: If."
-    assert entries(text, "Args") == ["a", "c"]
-    assert entries(text, "Raises") == ["E"]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

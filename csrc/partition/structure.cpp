@@ -97,6 +97,8 @@ PyGetSetDef getset[] = {{"num_leaves", num_leaves, nullptr, "How many leaves the
 
 constexpr char kDoc[] =
     "The structure of a tree without its leaves: what `partax.tree.structure` returns, and `flatten` second.\n\n"
+    "Example:\n  >>> structure = partax.tree.structure({'a': 1, 'b': [2, 3]})\n"
+    "  >>> structure.num_leaves, structure == partax.tree.structure({'a': 0, 'b': [0, 0]})\n  (3, True)\n\n"
     "Two are equal if their nodes are, and their keys, static fields and aux data are equal by `==`, as jax's are. It\n"
     "is immutable and hashable.";
 

@@ -221,6 +221,9 @@ PyGetSetDef static_getset[] = {{"value", static_value_of, nullptr,
 
 constexpr char kSpecDoc[] =
     "The structure of a tree whose leaves are in dictionaries: what `flat_partition` returns first.\n\n"
+    "Example:\n  >>> spec, arrays = partax.flat_partition({'a': jnp.ones(2), 'n': 3}, partax.is_array, rest='static')\n"
+    "  >>> spec.paths\n  (\"['a']\",)\n"
+    "  >>> partax.flat_combine(spec, arrays)['n']\n  3\n\n"
     "It is immutable and hashable, and equal to another exactly if no traced program could tell their static parts\n"
     "apart. As a pytree it has no leaves, so that `jax.jit` and `filter_jit` take it as an argument at the cost of "
     "one\n"
@@ -228,6 +231,8 @@ constexpr char kSpecDoc[] =
 constexpr char kStaticDoc[] =
     "Static(value)\n--\n\n"
     "Wraps any value as a pytree without leaves, which `jax.jit` and `filter_jit` take as static.\n\n"
+    "Example:\n  >>> jax.jit(lambda x, mode: x + 1 if mode.value == 'up' else x - 1)(1, partax.Static('up'))\n"
+    "  Array(2, dtype=int32, weak_type=True)\n\n"
     "Args:\n  value: anything that can be a static value; of mutable built-in containers a snapshot is taken.\n\n"
     "Raises:\n  TypeError: the value is or holds an array, or cannot be hashed; the message has the path.\n\n"
     "Two are equal exactly if no traced program could tell their values apart: `Static(1)` is not `Static(True)`.";

@@ -41,7 +41,8 @@ if _TYPE_CHECKING:
     from partax._control.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._doctor.diagnosis import Diagnosis, Finding
     from partax._doctor.doctor import doctor
-    from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport, report
+    from partax._explain.function_reports import report
+    from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
     from partax._files.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
     from partax._layers.fold import fold
@@ -151,9 +152,8 @@ _LATER = {
     "fold": "partax._layers.fold",
     **dict.fromkeys(("stack", "unstack"), "partax._layers.stack"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
-    **dict.fromkeys(
-        ("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport", "report"), "partax._explain.report"
-    ),
+    "report": "partax._explain.function_reports",
+    **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport"), "partax._explain.report"),
     "filter_shard": "partax._jit.filter_shard",
     **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._partition.summary"),
     "filter_jvp": "partax._transforms.filter_jvp",

@@ -18,6 +18,8 @@ from partax._equinox.on_import import accelerate_when_imported
 from partax._explain import history as _history
 from partax._explain import jax_misses
 from partax._explain import monitor as _monitor
+from partax._explain.views import report_tables
+from partax._views.table import text_of
 
 
 def main(arguments: list[str]) -> None:
@@ -101,7 +103,8 @@ def _explain(script: str, arguments: list[str], is_module: bool, json_file: str 
         namespace = _run(script, arguments, is_module)
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
-        print(f"\npartax: what has been traced and compiled\n\n{found}", file=sys.stderr)
+        print("\npartax: what has been traced and compiled\n", file=sys.stderr)
+        print(text_of(report_tables(found), sys.stderr), file=sys.stderr)
         for line in _others_table(others):
             print(line, file=sys.stderr)
         if json_file is not None:

@@ -17,6 +17,7 @@ from partax._explain.monitor import watching_traces
 from partax._explain.reasons import Occasion
 from partax._explain.snapshot import Snapshot
 from partax._tree.key_details import VALUE, Detail, details
+from partax._tree.short_text import wrapper_text
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
 
@@ -27,6 +28,14 @@ _R = TypeVar("_R")
 @contextlib.contextmanager
 def no_retrace() -> Generator[None]:
     """Forbids partax functions to be traced in a block, also for the first time.
+
+    Example:
+      >>> step = partax.filter_jit(lambda x: x + 1)
+      >>> _ = step(jnp.ones(3))
+      >>> with partax.debug.no_retrace():
+      ...     y = step(jnp.ones(3))
+      >>> y
+      Array([2., 2., 2.], dtype=float32)
 
     Returns:
       A context manager. It holds in this thread, or in this asynchronous task.
@@ -50,6 +59,15 @@ def assert_max_traces(
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
 def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
     """Limits how often a callable is traced, wherever it is called.
+
+    Example:
+      >>> step = partax.debug.assert_max_traces(jax.jit(lambda x: x * 3), max_traces=1)
+      >>> _ = step(jnp.ones(2))
+      >>> try:
+      ...     step(jnp.ones(3))
+      ... except partax.RetraceError as error:
+      ...     print(error)
+      `<lambda>` would be traced once more than max_traces=1 allows, because x: float32[2] -> float32[3]
 
     It may stand inside a transformation, `filter_jit(assert_max_traces(f, max_traces=1))`, or around a compiled
     function, `assert_max_traces(filter_jit(f), max_traces=1)`, of partax, `jax.jit` or Equinox. A call that is neither
@@ -77,6 +95,13 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
 
 def get_num_traces(fun: Callable[..., Any]) -> int:
     """How often a callable inside `assert_max_traces` has been traced so far.
+
+    Example:
+      >>> counted = partax.debug.assert_max_traces(lambda x: x * 3, max_traces=None)
+      >>> step = partax.filter_jit(counted)
+      >>> _ = step(jnp.ones(2)), step(jnp.ones(3)), step(jnp.ones(3))
+      >>> partax.debug.get_num_traces(step)
+      2
 
     Args:
       fun: what `assert_max_traces` has returned, or anything around it that leads to it: a `filter_jit`, `jax.jit` or
@@ -117,6 +142,9 @@ class _Limited:
         functools.update_wrapper(self, fun, updated=())
         self._fun = fun
         self._history = history
+
+    def __repr__(self) -> str:
+        return wrapper_text("debug.assert_max_traces", self)
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

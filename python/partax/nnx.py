@@ -125,6 +125,16 @@ def jit(
 ) -> Any:
     """`flax.nnx.jit`, with the options of both it and `filter_jit`; the module's docstring has the differences.
 
+    Example:
+      >>> from flax import nnx
+      >>> @partax.nnx.jit
+      ... def update(net):
+      ...     net.bias[...] += 1
+      >>> net = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+      >>> update(net)
+      >>> net.bias[...]
+      Array([1., 1., 1.], dtype=float32)
+
     Args:
       fun: what to compile: a function, a method as its class has it, or a callable nnx object. Without it, a decorator.
       in_shardings: as of `filter_jit`, or an `nnx.StateSharding` for an argument. A Variable that the function changes

@@ -16,9 +16,7 @@ from retrace_case import HIT, OTHERS, PARTAX, PLAIN, RAISES, TRACES, WRONG, Case
 
 import partax
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
-
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "retraces.md"
 PLACE = re.compile(r"\S+\.py:\d+")
 IDS = [case.name for case in CASES]
 
@@ -100,8 +98,8 @@ def test_the_corpus_is_large_and_its_names_are_its_own() -> None:
     assert len(CASES) >= 60 and len(set(IDS)) == len(IDS)
 
 
-def test_the_readme_shows_the_table() -> None:
-    readme = README.read_text(encoding="utf-8")
-    shown = re.search(r"<!-- retraces begin -->\n(.*?)<!-- retraces end -->", readme, re.DOTALL)
-    assert shown is not None, "README.md has no table between <!-- retraces begin --> and <!-- retraces end -->"
+def test_the_page_shows_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    shown = re.search(r"<!-- retraces begin -->\n(.*?)<!-- retraces end -->", page, re.DOTALL)
+    assert shown is not None, f"{PAGE} has no table between <!-- retraces begin --> and <!-- retraces end -->"
     assert shown[1].strip() == table()

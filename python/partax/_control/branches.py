@@ -26,6 +26,12 @@ def filter_cond(
 ) -> _R:
     """`jax.lax.cond` for any trees: arrays are operands and results, everything else is static.
 
+    Example:
+      >>> state = {"x": jnp.float32(3), "name": "a"}
+      >>> double = lambda state: {**state, "x": state["x"] * 2}
+      >>> partax.filter_cond(state["x"] > 1, double, lambda state: state, state)
+      {'name': 'a', 'x': Array(6., dtype=float32)}
+
     Args:
       pred: a bool or a scalar array.
       true_fun: what is run if `pred` is true. What it captures or, as a module, holds is differentiated through.
@@ -48,6 +54,11 @@ def filter_cond(
 
 def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *operands: *_Operands) -> _R:
     """`jax.lax.switch` for any trees: arrays are operands and results, everything else is static.
+
+    Example:
+      >>> lengths = [lambda x: {"length": x, "unit": "m"}, lambda x: {"length": x * 1000, "unit": "m"}]
+      >>> partax.filter_switch(1, lengths, jnp.float32(3))
+      {'length': Array(3000., dtype=float32), 'unit': 'm'}
 
     Args:
       index: an integer, or a scalar array of one, which is clamped to the branches.

@@ -31,6 +31,13 @@ def filter_scan(
 ) -> tuple[_Carry, _Y]:
     """`jax.lax.scan` for any trees: arrays are carried, scanned and stacked, everything else is static.
 
+    Example:
+      >>> def step(carry, x):
+      ...     carry = {**carry, "total": carry["total"] + x}
+      ...     return carry, carry["total"]
+      >>> partax.filter_scan(step, {"total": 0.0, "name": "sum"}, jnp.arange(4.0))
+      ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 1., 3., 6.], dtype=float32))
+
     Args:
       f: a function `(carry, x) -> (carry, y)`. It is traced once, and again where types have to settle. What it
         captures or, as a module, holds is differentiated through.
@@ -101,6 +108,11 @@ def filter_while_loop(
 ) -> _Carry:
     """`jax.lax.while_loop` for any tree: arrays are carried, everything else is static.
 
+    Example:
+      >>> double = lambda carry: {**carry, "x": carry["x"] * 2}
+      >>> partax.filter_while_loop(lambda carry: carry["x"] < 100, double, {"x": jnp.int32(3), "name": "a"})
+      {'name': 'a', 'x': Array(192, dtype=int32)}
+
     Args:
       cond_fun: a function of the carry; the loop goes on while it gives True.
       body_fun: makes the next carry of one.
@@ -136,6 +148,11 @@ def filter_fori_loop(
 ) -> _Carry:
     """`jax.lax.fori_loop` for any tree: arrays are carried, everything else is static.
 
+    Example:
+      >>> add = lambda i, carry: {**carry, "x": carry["x"] + i}
+      >>> partax.filter_fori_loop(0, 5, add, {"x": jnp.int32(0), "name": "a"})
+      {'name': 'a', 'x': Array(10, dtype=int32)}
+
     Args:
       lower: the first index.
       upper: the index after the last. Where both are Python numbers, the loop can be differentiated in reverse.
@@ -162,6 +179,11 @@ def filter_fori_loop(
 
 def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y:
     """`jax.lax.map` for any trees: arrays are mapped over and stacked, everything else is static.
+
+    Example:
+      >>> norm = lambda tree: {"norm": jnp.sum(tree["x"] ** 2), "name": tree["name"]}
+      >>> partax.filter_map(norm, {"x": jnp.array([[3.0, 4.0], [0.0, 2.0]]), "name": "a"})
+      {'name': 'a', 'norm': Array([25.,  4.], dtype=float32)}
 
     Args:
       f: a function of a tree like `xs`, whose arrays are without their leading axis.

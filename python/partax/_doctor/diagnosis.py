@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from partax._tree.short_text import angled
+
 if TYPE_CHECKING:
     from partax._doctor.examined import Examined
 
@@ -22,6 +24,14 @@ SEVERITIES: tuple[str, ...] = get_args(Severity)
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """One thing that costs time or memory, and what to do.
+
+    Example:
+      >>> eye = jnp.eye(1000)
+      >>> [finding] = partax.doctor(lambda i: eye[i], jnp.int32(0)).findings
+      >>> finding.kind, finding.severity, finding.figures
+      ('constant', 'medium', {'bytes': 4000000, 'arrays': 1})
+      >>> print(finding.message)
+      global `eye` holds float32[1000,1000] (3.81 MiB), which the program has captured: it is compiled in as a constant
 
     Attributes:
       kind: what it is about.
@@ -48,8 +58,12 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place in short: `train.py:41`, or the path."""
+        """The place in short, as `train.py:41`, or the path."""
         return f"{Path(self.file).name}:{self.line}" if self.file else self.path
+
+    def __repr__(self) -> str:
+        where = f" at {self.where}" if self.where else ""
+        return angled(f"partax.Finding: {self.severity} {self.kind}{where}: {self.message}")
 
     def __str__(self) -> str:
         lines = [f"{self.severity}: {self.kind} at {self.where}" if self.where else f"{self.severity}: {self.kind}"]
@@ -67,6 +81,13 @@ def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
     """What `partax.doctor` has found of one program. `str` gives text, `_repr_html_` a table in notebooks.
+
+    Example:
+      >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+      >>> diagnosis.findings
+      ()
+      >>> diagnosis.figures["equations"], diagnosis.figures["peak_bytes"]
+      (1, 24)
 
     Attributes:
       name: the function's name.
@@ -87,6 +108,12 @@ class Diagnosis:
     def to_json(self, **options: Any) -> str:
         """The diagnosis as JSON.
 
+        Example:
+          >>> import json
+          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+          >>> sorted(json.loads(diagnosis.to_json()))
+          ['defined', 'figures', 'findings', 'name']
+
         Args:
           **options: of `json.dumps`, such as `indent`.
 
@@ -106,6 +133,10 @@ class Diagnosis:
     def html(self, path: str | Path) -> None:
         """Writes one HTML file that needs no network: the findings, then pictures of the program.
 
+        Example:
+          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+          >>> diagnosis.html("step.html")
+
         Args:
           path: the file, which is replaced as a whole or left as it was.
 
@@ -120,6 +151,10 @@ class Diagnosis:
     def chrome_trace(self, path: str | Path) -> None:
         """Writes the timeline of this process as trace events, which Perfetto and chrome://tracing open.
 
+        Example:
+          >>> diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(3))
+          >>> diagnosis.chrome_trace("step.json")
+
         Args:
           path: the file, which is replaced as a whole or left as it was.
 
@@ -130,12 +165,23 @@ class Diagnosis:
 
         write_chrome_trace(path)
 
-    def __str__(self) -> str:
+    @property
+    def _head(self) -> str:
         count = len(self.findings)
         head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
         head += f"{self.figures.get('equations', 0)} equations, "
-        head += "nothing found" if count == 0 else f"{count} finding{'s' if count > 1 else ''}"
-        return "\n\n".join([head, *map(str, self.findings)])
+        return head + ("nothing found" if count == 0 else f"{count} finding{'s' if count > 1 else ''}")
+
+    def __repr__(self) -> str:
+        return angled(f"partax.Diagnosis of {self._head}")
+
+    def __str__(self) -> str:
+        return "\n\n".join([self._head, *map(str, self.findings)])
+
+    def __rich__(self) -> Any:
+        from partax._doctor.text import rich_diagnosis
+
+        return rich_diagnosis(self)
 
     def _repr_html_(self) -> str:
         left = ' style="text-align: left; vertical-align: top"'  # notebooks have it at the right
@@ -145,7 +191,7 @@ class Diagnosis:
             f"<td{left}>{html.escape(it.message)}<br><b>{html.escape(it.advice)}</b></td></tr>"
             for it in self.findings
         )
-        head = html.escape(str(self).partition("\n")[0])
+        head = html.escape(self._head)
         return f"<p>{head}</p><table>{rows}</table>" if rows else f"<p>{head}</p>"
 
 

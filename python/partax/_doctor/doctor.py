@@ -20,6 +20,7 @@ from partax._doctor import (
 from partax._doctor.diagnosis import Diagnosis, Finding, worst_first
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined, examine
+from partax._views.progress import Progress, progress
 
 # Each reads the program once.
 _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
@@ -50,17 +51,25 @@ def doctor(
 ) -> Diagnosis:
     """Reads the program of a call before it is compiled, and says why it costs what it costs, by line.
 
+    Example:
+      >>> table = jnp.zeros((1000, 1000))
+      >>> diagnosis = partax.doctor(lambda i: table[i], jnp.int32(0))
+      >>> for finding in diagnosis.findings:
+      ...     print(finding.severity, finding.kind, finding.figures["bytes"])
+      medium constant 4000000
+
     Nothing is run, and no array is allocated.
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
-        function, which is examined as `filter_jit` would compile it. Further arguments by name are passed to it; one
-        that is called as an option here is passed with a `functools.partial`.
+        function, which is examined as `filter_jit` would compile it.
       *args: the arguments of the call; a `jax.ShapeDtypeStruct` may stand for any array.
       compile: whether the program is compiled too, which gives XLA's own figures.
       measure: whether the advice for repeated code is tried: a smaller part of it is compiled, in a loop and not, and
         the seconds are in the finding's figures.
       memory_limit: how many bytes the program may take; those of the device by default.
+      **kwargs: the arguments of the call by name. One that is called as an option here is passed with a
+        `functools.partial`.
 
     Returns:
       The `Diagnosis`: its `findings` are empty for a healthy program.
@@ -68,24 +77,34 @@ def doctor(
     Raises:
       TypeError: `function` is none, or raises when it is traced; the cause is its own exception.
     """
-    examined = examine(function, args, kwargs)
-    examined.memory_limit = memory_limit
-    examined.measure = measure
-    if compile:
-        _compile(examined)
-    return diagnosis_of(examined)
+    stages = len(_FINDERS) + (4 if compile else 2)  # tracing, lowering and compiling, the figures
+    with progress("tracing", stages) as work:
+        examined = examine(function, args, kwargs)
+        examined.memory_limit = memory_limit
+        examined.measure = measure
+        if compile:
+            _compile(examined, work)
+        return diagnosis_of(examined, work)
 
 
-def diagnosis_of(examined: Examined) -> Diagnosis:
-    """What all finders find in a program."""
-    findings = [finding for find in _FINDERS for finding in find(examined)]
+def diagnosis_of(examined: Examined, work: Progress | None = None) -> Diagnosis:
+    """What all finders find in a program; `work` is told of each."""
+    findings: list[Finding] = []
+    for find in _FINDERS:
+        if work is not None:
+            work.begin(f"looking at {find.__module__.rpartition('.')[2].replace('_', ' ')}")
+        findings += find(examined)
+    if work is not None:
+        work.begin("figures")
     return Diagnosis(examined.name, examined.defined, worst_first(findings), _figures(examined), examined)
 
 
-def _compile(examined: Examined) -> None:
+def _compile(examined: Examined, work: Progress) -> None:
+    work.begin("lowering")
     begin = time.perf_counter()
     lowered = examined.traced.lower()
     examined.lower_seconds = time.perf_counter() - begin
+    work.begin("compiling")
     begin = time.perf_counter()
     examined.compiled = lowered.compile()
     examined.compile_seconds = time.perf_counter() - begin

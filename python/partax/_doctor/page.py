@@ -15,7 +15,7 @@ from partax._doctor.pictures.svg import Picture
 from partax._doctor.pictures.timeline import timeline_picture
 from partax._doctor.timeline import events
 from partax._doctor.whole_file import write_whole
-from partax._explain import report as _report
+from partax._explain import function_reports as _function_reports
 from partax._explain.call_site import site_text
 from partax._explain.report import FunctionReport, Report, TraceReport
 
@@ -59,7 +59,7 @@ def page(diagnoses: Sequence[Diagnosis], report: Report | None = None) -> str:
     environment.filters["figures"] = _figures
     environment.filters["seconds"] = seconds_text
     environment.filters["place"] = _place
-    report = _report.report() if report is None else report
+    report = _function_reports.report() if report is None else report
     timeline = events()
     functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(

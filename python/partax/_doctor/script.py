@@ -19,8 +19,9 @@ from partax._doctor.doctor import diagnosis_of
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.text import print_diagnosis
 from partax._doctor.whole_file import write_whole
+from partax._explain.function_reports import program_of
 from partax._explain.record import Record
-from partax._explain.report import program_of
+from partax._views.progress import progress
 
 _logger = logging.getLogger("partax")
 
@@ -166,13 +167,14 @@ def _defined(info: Any) -> str:
 def diagnoses(watch: Watch) -> list[Diagnosis]:
     """What the doctor finds in the programs that took long, the costliest first."""
     found: list[Diagnosis] = []
-    for program in watch.costliest()[:_SHOWN]:
-        if program.seconds < _LEAST_SECONDS:
-            break
-        try:
-            found.append(diagnosis_of(examined_program(program)))
-        except Exception:  # the script has run to its end: what is known of the others is not lost
-            _logger.exception("partax: the program `%s` could not be examined; please report this", program.name)
+    programs = [program for program in watch.costliest()[:_SHOWN] if program.seconds >= _LEAST_SECONDS]
+    with progress("", len(programs)) as work:
+        for program in programs:
+            work.begin(f"examining {program.name}")
+            try:
+                found.append(diagnosis_of(examined_program(program)))
+            except Exception:  # the script has run to its end: what is known of the others is not lost
+                _logger.exception("partax: the program `%s` could not be examined; please report this", program.name)
     return found
 
 

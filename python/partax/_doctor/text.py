@@ -3,8 +3,9 @@
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.diagnosis import Diagnosis, Finding
 from partax._doctor.figure_text import figure_name, figure_text
+from partax._views.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,23 +21,39 @@ def print_diagnosis(diagnosis: Diagnosis, file: TextIO | None = None) -> None:
       file: where to; the standard output by default. On a terminal there is a table, if rich is installed.
     """
     where = sys.stdout if file is None else file
-    rich = _rich() if where.isatty() and diagnosis.findings else None
-    if rich is None:
-        print(diagnosis, file=where)
-        return
-    console, table_class, text_class = rich
-    head, _, _ = str(diagnosis).partition("\n")
-    table = table_class(show_lines=True, title_justify="left", title=text_class(head))
+    if is_terminal(where) and diagnosis.findings:
+        try:
+            from rich.console import Console
+
+            table = rich_diagnosis(diagnosis)
+        except ImportError:
+            pass
+        else:
+            Console(file=where).print(table)
+            return
+    print(diagnosis, file=where)
+
+
+def rich_diagnosis(diagnosis: Diagnosis) -> Any:
+    """A diagnosis as `rich.print` prints it; an ImportError where rich is not installed."""
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Text(str(diagnosis).partition("\n")[0])
+    if not diagnosis.findings:
+        return head
+    table = Table(show_lines=True, title_justify="left", title=head)
     for name in ("severity", "kind", "where", "what it is, and what to do"):
         table.add_column(name, overflow="fold")
     for it in diagnosis.findings:
-        severity = text_class(it.severity, style=_STYLES[it.severity])
-        table.add_row(severity, text_class(it.kind), text_class(it.where), _told(text_class, it))
-    console(file=where).print(table)
+        table.add_row(Text(it.severity, style=_STYLES[it.severity]), Text(it.kind), Text(it.where), _told(it))
+    return table
 
 
-def _told(text_class: "type[Text]", finding: Any) -> "Text":
-    told = text_class()  # never as markup: paths such as `ws[0]` would be read as such
+def _told(finding: Finding) -> "Text":
+    from rich.text import Text
+
+    told = Text()  # never as markup: paths such as `ws[0]` would be read as such
     if finding.source:
         told.append(finding.source + "\n", style="dim")
     told.append(finding.message + "\n")
@@ -45,13 +62,3 @@ def _told(text_class: "type[Text]", finding: Any) -> "Text":
         figures = (f"{figure_name(name)} {figure_text(name, value)}" for name, value in finding.figures.items())
         told.append("\n" + ", ".join(figures), style="dim")
     return told
-
-
-def _rich() -> tuple[Any, Any, Any] | None:
-    try:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        return None
-    return Console, Table, Text

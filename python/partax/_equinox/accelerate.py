@@ -31,7 +31,20 @@ _jitted: dict[int, tuple[weakref.ref[Any], JitFunction[..., Any] | None]] = {}
 
 
 class Accelerated:
-    """What `accelerate` returns: active until `end` is called or the block is left."""
+    """What `accelerate` returns: active until `end` is called or the block is left.
+
+    Example:
+      >>> import equinox
+      >>> accelerated = partax.equinox.accelerate()
+      >>> equinox.partition is partax.partition
+      True
+      >>> accelerated.end()
+      >>> equinox.partition is partax.partition
+      False
+    """
+
+    def __repr__(self) -> str:
+        return f"<partax.equinox.Accelerated: {'active' if self in _active else 'ended'}>"
 
     def __enter__(self) -> "Accelerated":
         return self
@@ -40,7 +53,12 @@ class Accelerated:
         self.end()
 
     def end(self) -> None:
-        """Ends it; where nobody else has asked for it, Equinox is as it was before."""
+        """Ends it; where nobody else has asked for it, Equinox is as it was before.
+
+        Example:
+          >>> accelerated = partax.equinox.accelerate()
+          >>> accelerated.end()
+        """
         with _lock:
             if self not in _active:
                 return
@@ -53,6 +71,14 @@ class Accelerated:
 
 def accelerate() -> Accelerated:
     """Has Equinox, and every library that imports it, use partax from now on.
+
+    Example:
+      >>> import equinox
+      >>> step = equinox.filter_jit(lambda x: x + 1)
+      >>> with partax.equinox.accelerate():
+      ...     y = step(jnp.ones(2))
+      >>> y
+      Array([2., 2.], dtype=float32)
 
     Functions that have been compiled by `equinox.filter_jit`, also before this call, run by `partax.filter_jit`;
     `partition`, `combine`, `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A

@@ -18,6 +18,9 @@ class _Switch:
         self._before = _Switch.on
         _Switch.on = on
 
+    def __repr__(self) -> str:
+        return f"<partax.explain: {'on' if _Switch.on else 'off'}>"
+
     def __enter__(self) -> None:
         _Switch._entered.append(self)
 
@@ -35,6 +38,15 @@ class _Switch:
 def explain(on: bool = True) -> _Switch:
     """Reports each trace of a partax function through the `partax` logger: where it was called, and what is new.
 
+    Example:
+      >>> import logging, sys
+      >>> logging.getLogger("partax").addHandler(logging.StreamHandler(sys.stdout))
+      >>> grow = partax.filter_jit(lambda batch: 2 * batch + 1)
+      >>> with partax.explain():
+      ...     _ = grow(jnp.ones(3)), grow(jnp.ones(4))
+      <...>:2 <lambda>: trace 1, the first
+      <...>:2 <lambda>: trace 2, because batch: float32[3] -> float32[4]
+
     One line for each trace, at the level of a warning, and none for a call that finds its trace:
     `train.py:41 step: trace 3, because batch.x: float32[32,64] -> float32[17,64]`. The difference is the one from the
     most similar trace before, with paths from your own arguments. A line "compiled again" tells of a call that found
@@ -47,9 +59,6 @@ def explain(on: bool = True) -> _Switch:
     Returns:
       A context manager that, when left, sets things back. `with partax.explain(): ...` explains a block;
       `partax.explain()` and `partax.explain(False)` are a switch.
-
-    Raises:
-      Nothing.
     """
     return _Switch(bool(on))
 

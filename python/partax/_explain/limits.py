@@ -7,11 +7,31 @@ from typing import Any
 
 
 class RetraceWarning(UserWarning):
-    """A static Python number has made a function be traced again and again."""
+    """A static Python number has made a function be traced again and again.
+
+    Example:
+      >>> import warnings
+      >>> decay = partax.filter_jit(lambda weight, rate: weight * (1 - rate))
+      >>> with warnings.catch_warnings(record=True) as caught:
+      ...     warnings.simplefilter("always")
+      ...     _ = [decay(jnp.ones(3), i / 10) for i in range(10)]
+      >>> print(caught[0].message)
+      5 values of the static Python number `rate` have caused a trace of `<lambda>` each; pass ...
+    """
 
 
 class RetraceError(RuntimeError):
-    """A function would be traced more often than it may be. Raised before it is traced and compiled."""
+    """A function would be traced more often than it may be. Raised before it is traced and compiled.
+
+    Example:
+      >>> rise = partax.filter_jit(lambda x: x - 1, max_traces=1)
+      >>> _ = rise(jnp.ones(3))
+      >>> try:
+      ...     rise(jnp.ones(4))
+      ... except partax.RetraceError as error:
+      ...     print(error)
+      `<lambda>` would be traced once more than max_traces=1 allows, because x: float32[3] -> float32[4]
+    """
 
 
 RetraceWarning.__module__ = RetraceError.__module__ = "partax"  # where users find them

@@ -1,24 +1,28 @@
-"""report: what each function has cost, by static key and trace."""
+"""Reports of what functions have cost, by static key and trace: their data, and as tables."""
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from partax import _core
-from partax._compat.jax_private import is_jaxpr
-from partax._compat.node_families import why_called
-from partax._explain import page
-from partax._explain.call_site import site_text
-from partax._explain.captured_arrays import Constant, captured_constants
-from partax._explain.flatten_costs import flatten_microseconds
-from partax._explain.history import History, kept
-from partax._explain.record import Record
+from partax._explain import page, views
+from partax._explain.captured_arrays import Constant
+from partax._tree.short_text import angled, record_text
+from partax._views.table import html_of, text_of
 
 
 @dataclasses.dataclass(frozen=True)
 class TraceReport:
     """What one trace has cost.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def total(x):
+      ...     return x.sum()
+      >>> _ = total(jnp.ones(3)), total(jnp.ones(4))
+      >>> [(trace.number, trace.reason) for trace in total.report().traces]
+      [(1, 'the first'), (2, 'x: float32[3] -> float32[4]')]
 
     Attributes:
       number: counts the traces of the function, from 1.
@@ -50,6 +54,8 @@ class TraceReport:
     fast_path: bool | None
     slow_because: str
 
+    __repr__ = record_text
+
     @property
     def seconds(self) -> float:
         """Trace, lowering and compile seconds together."""
@@ -59,6 +65,14 @@ class TraceReport:
 @dataclasses.dataclass(frozen=True)
 class KeyReport:
     """One static key of a function.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def take(x, n):
+      ...     return x[:n]
+      >>> _ = take(jnp.ones(3), 1), take(jnp.ones(3), 2), take(jnp.ones(3), 2)
+      >>> [(key.static, key.calls) for key in take.report().keys]
+      [('n=2', 2), ('n=1', 1)]
 
     Attributes:
       static: the static values in which it differs from the function's other keys.
@@ -70,10 +84,22 @@ class KeyReport:
     calls: int | None
     traces: tuple[TraceReport, ...]
 
+    __repr__ = record_text
+
 
 @dataclasses.dataclass(frozen=True)
 class SlowNode:
     """A node type that is flattened by a registered Python function, in each call.
+
+    Example:
+      >>> class Box:
+      ...     def __init__(self, x):
+      ...         self.x = x
+      >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), None), lambda _, parts: Box(*parts))
+      >>> unbox = partax.filter_jit(lambda box: box.x)
+      >>> _ = unbox(Box(jnp.ones(3)))
+      >>> [(node.type, node.count) for node in unbox.report().slow_nodes]
+      [('Box', 1)]
 
     Attributes:
       type: its name.
@@ -87,10 +113,21 @@ class SlowNode:
     microseconds: float
     because: str = ""
 
+    __repr__ = record_text
+
 
 @dataclasses.dataclass(frozen=True)
 class FunctionReport:
     """What one function has cost. `str` gives a table.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def halve(x):
+      ...     return x / 2
+      >>> _ = halve(jnp.ones(3)), halve(jnp.ones(3))
+      >>> report = halve.report()
+      >>> report.name, report.hits, report.misses
+      ('halve', 1, 1)
 
     Attributes:
       name: the function's name.
@@ -121,6 +158,12 @@ class FunctionReport:
     def to_json(self, **options: Any) -> str:
         """The report as JSON.
 
+        Example:
+          >>> import json
+          >>> double = partax.filter_jit(lambda x: 2 * x)
+          >>> sorted(json.loads(double.report().to_json()))
+          ['defined', 'hits', 'keys', 'misses', 'name', 'slow_nodes']
+
         Args:
           **options: of `json.dumps`, such as `indent`.
 
@@ -129,35 +172,31 @@ class FunctionReport:
         """
         return json.dumps(_plain(self), **options)
 
+    def __repr__(self) -> str:
+        return angled(f"partax.FunctionReport of {views.function_line(self)}")
+
     def __str__(self) -> str:
-        calls = "gone" if self.hits is None or self.misses is None else f"{self.hits + self.misses} calls"
-        head = f"{self.name} ({self.defined}): {calls}, {len(self.traces)} traces, "
-        lines = [head + f"{self.seconds:.3g} s to trace and compile"]
-        rows = [_HEADINGS]
-        rows += [_row(key, trace, i == 0) for key in self.keys for i, trace in enumerate(key.traces)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = [
-                f"{cell:<{w}}" if i in (0, 9) else f"{cell:>{w}}"
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  " + "  ".join(cells).rstrip())
-        for trace in self.traces:
-            lines.append(f"  trace {trace.number} at {trace.site}: {trace.reason}")
-            for constant in trace.constants[:_SHOWN]:
-                name = constant.name or "an array without a name"
-                lines.append(f"    captured {name}: {constant.type}, {_bytes_text(constant.bytes)}")
-        lines += [
-            f"  {node.type} x {node.count} flattened by a Python function: {node.microseconds:.1f} us a call"
-            + (f"; {node.because}" if node.because else "")
-            for node in self.slow_nodes
-        ]
-        return "\n".join(lines)
+        return text_of([views.function_table(self)], sys.stdout)
+
+    def __rich__(self) -> Any:
+        from partax._views.rich_table import RichTables
+
+        return RichTables([views.function_table(self)])
+
+    def _repr_html_(self) -> str:
+        return html_of([views.function_table(self)])
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What all functions have cost. `str` gives a table for each.
+
+    Example:
+      >>> double = partax.filter_jit(lambda x: 2 * x)
+      >>> _ = double(jnp.ones(3))
+      >>> costliest = partax.report().functions[0]
+      >>> costliest.seconds > 0
+      True
 
     Attributes:
       functions: those that live and have been traced, the costliest first.
@@ -167,6 +206,11 @@ class Report:
 
     def to_json(self, **options: Any) -> str:
         """The report as JSON.
+
+        Example:
+          >>> import json
+          >>> list(json.loads(partax.report().to_json()))
+          ['functions']
 
         Args:
           **options: of `json.dumps`, such as `indent`.
@@ -179,6 +223,12 @@ class Report:
     def html(self, path: str | Path) -> None:
         """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
 
+        Example:
+          >>> import os
+          >>> partax.report().html("report.html")
+          >>> os.path.exists("report.html")
+          True
+
         Args:
           path: the file, which is replaced as a whole or left as it was.
 
@@ -188,44 +238,23 @@ class Report:
         """
         page.writer(path, self)
 
+    def __repr__(self) -> str:
+        return angled(f"partax.Report: {views.report_line(self)}")
+
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.functions)) or "no partax function has been traced"
+        return text_of(views.report_tables(self), sys.stdout)
+
+    def __rich__(self) -> Any:
+        from partax._views.rich_table import RichTables
+
+        return RichTables(views.report_tables(self))
+
+    def _repr_html_(self) -> str:
+        return html_of(views.report_tables(self))
 
 
 for _public in (TraceReport, KeyReport, SlowNode, FunctionReport, Report):
     _public.__module__ = "partax"  # where users find them, and pickles too
-
-_HEADINGS = (
-    "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
-)  # fmt: skip
-_SHOWN = 5
-
-
-def _row(key: KeyReport, trace: TraceReport, first: bool) -> tuple[str, ...]:
-    def number(value: int | None) -> str:
-        return "-" if value is None else str(value)
-
-    path = {True: "yes", False: f"no: {trace.slow_because}", None: "-"}[trace.fast_path]
-    return (
-        (key.static or "-") if first else "",
-        ("dropped" if key.calls is None else str(key.calls)) if first else "",
-        str(trace.number) + (" failed" if trace.failed else ""),
-        number(trace.calls),
-        f"{trace.trace_seconds:.4f}",
-        f"{trace.lower_seconds:.4f}",
-        f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
-        number(trace.equations),
-        _bytes_text(sum(constant.bytes for constant in trace.constants)),
-        path,
-    )
-
-
-def _bytes_text(size: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}" if unit != "B" else f"{size} B"
-        size /= 1000  # type: ignore[assignment]
-    return f"{size:.3g} GB"
 
 
 def _plain(value: Any) -> Any:
@@ -235,147 +264,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Constant):
         return value._asdict()
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _equations(jaxpr: Any) -> int:
-    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
-    count = len(jaxpr.eqns)
-    for equation in jaxpr.eqns:
-        for parameter in equation.params.values():
-            for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                if is_jaxpr(item):
-                    count += _equations(item)
-    return count
-
-
-_EFFECTS = {
-    "DebugEffect": "jax.debug.print or callback",
-    "OrderedDebugEffect": "ordered jax.debug.print or callback",
-    "IOEffect": "io_callback",
-    "OrderedIOEffect": "ordered io_callback",
-    "ReadEffect": "refs",
-    "WriteEffect": "refs",
-    "AccumEffect": "refs",
-}
-
-
-def program_of(target: Any, record: Record) -> Any:
-    """The jaxpr of a trace, from jax's cache; None if it is not there."""
-    avals = [part.aval for part in record.snapshot.parts if part.key[0] == "array"]
-    if target is None or record.failed or any(aval is None for aval in avals):
-        return None
-    try:
-        return target.trace(*avals).jaxpr
-    except Exception:  # not cached: the target refuses to run outside of a call
-        return None
-
-
-def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> TraceReport:
-    program = program_of(target, record)
-    effects = sorted({_EFFECTS.get(type(e).__name__, type(e).__name__) for e in program.effects}) if program else []
-    return TraceReport(
-        record.number,
-        site_text(record.site),
-        record.reason,
-        calls,
-        record.seconds["trace"],
-        record.seconds["lower"],
-        record.seconds["compile"],
-        record.compiled,
-        record.failed,
-        None if program is None else _equations(program),
-        () if program is None else tuple(captured_constants(list(program.consts), fun)),
-        None if program is None or record.compiled == 0 else not effects,
-        ", ".join(effects),
-    )
-
-
-def _static_text(record: Record | None, varying: set[str]) -> str:
-    if record is None:
-        return ""
-    pairs = zip(record.snapshot.paths, record.snapshot.parts, strict=True)
-    texts = [f"{path}={part.text}" for path, part in pairs if path in varying and part.key[0] != "array"]
-    return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
-
-
-def _varying(records: list[Record]) -> set[str]:
-    """The paths at which keys differ."""
-    if len(records) < 2:
-        return set()
-    keys: dict[str, set[Any]] = {}
-    for record in records:
-        for path, part in zip(record.snapshot.paths, record.snapshot.parts, strict=True):
-            if part.key[0] != "array":
-                keys.setdefault(path, set()).add((part.key, part.text))
-    return {
-        path
-        for path, values in keys.items()
-        if len(values) > 1 or sum(path in record.snapshot.paths for record in records) < len(records)
-    }
-
-
-_Use = tuple[Record, Any, int | None]  # a trace, its target, its calls
-
-
-def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
-    records = {record.number: record for record in history.records}
-    fun = history.function()
-    grouped: list[tuple[int | None, list[_Use]]] = []
-    for calls, target, log in () if cache is None else cache.entries():
-        known: list[_Use] = [(records.pop(number), target, n) for number, n in log if number in records]
-        if len(log) == 1 and known and known[0][2] is None:
-            known = [(known[0][0], target, calls)]
-        if known:
-            grouped.append((calls, known))
-    for record in records.values():
-        grouped.append((None, [(record, None, None)]))
-    varying = _varying([traces[0][0] for _, traces in grouped])
-    keys = tuple(
-        KeyReport(
-            _static_text(traces[0][0], varying),
-            calls,
-            tuple(_trace_report(target, record, n, fun) for record, target, n in traces),
-        )
-        for calls, traces in grouped
-    )
-    defined = "" if history.defined is None else site_text(history.defined)
-    hits, misses = (None, None) if cache is None else cache.info()[2:4]
-    return FunctionReport(history.name, defined, hits, misses, keys, _slow_nodes(history))
-
-
-def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
-    counts: dict[str, tuple[int, float, str]] = {}
-    latest = history.records[-1] if history.records else None
-    for part in () if latest is None else latest.snapshot.parts:
-        kind = part.refs[0]() if part.key[:2] == ("node", "registered") and part.refs else None
-        if kind is not None:
-            count = counts[part.text][0] + 1 if part.text in counts else 1
-            counts[part.text] = (count, count * flatten_microseconds(kind), why_called(kind))
-    return tuple(SlowNode(name, *found) for name, found in counts.items())
-
-
-def function_report(self: Any) -> FunctionReport:
-    """The report of one filter_jit function: `JitFunction.report`."""
-    history = self._cache.history
-    if history is None:
-        _, _, hits, misses, _ = self._cache.info()
-        return FunctionReport(self.__name__, "", hits, misses, (), ())
-    return _history_report(history, self._cache)
-
-
-def report() -> Report:
-    """What every filter_jit function has cost that lives and has been traced.
-
-    The seconds are jax's own, of `jax.monitoring`.
-
-    Returns:
-      A `Report`, which prints as a table for each function; `to_json()` gives it as data.
-
-    Raises:
-      Nothing.
-    """
-    living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
-    gone = [history for history in kept() if history.records and history not in living]
-    reports = [_history_report(history, cache) for history, cache in living.items()]
-    reports += [_history_report(history, None) for history in gone]
-    return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))

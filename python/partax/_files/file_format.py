@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax._tree.array_text import array_text
+from partax._views.progress import Progress, is_shown, progress
 
 # Of what we say in a file's metadata. A file without it is one of another tool, and loads too.
 _FORMAT = 1
@@ -50,6 +52,9 @@ _DTYPES = {
 STORED_DTYPES = {dtype.name for dtype in _DTYPES.values()}
 FLOAT4 = "float4_e2m1fn"
 
+_LARGE = 10_000_000  # bytes of a file from which on it may take a second
+_CHUNK = 1 << 20  # bytes that are read between two looks at how far it is
+
 
 def safetensors_library() -> Any:
     """The library; an ImportError tells what to install."""
@@ -83,8 +88,17 @@ def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], 
     stored = {key: _stored_form(values) for key, values in data.items()}
     specs = {key: _tensor_spec(library, arrays[key], values) for key, values in stored.items()}
     own = json.dumps({"format": _FORMAT, "keys": keys})
+    size = sum(values.nbytes for values in stored.values())
+    what = os.path.basename(name)
+
+    def write(fresh: str) -> None:
+        work.measure = lambda: _bytes_in(os.path.dirname(fresh))
+        library.serialize_file(specs, fresh, metadata={_OWN: own})
+        work.measure, work.done, work.title = None, size, f"flushing {what}"
+
     try:
-        _write(os.path.realpath(name), lambda fresh: library.serialize_file(specs, fresh, metadata={_OWN: own}))
+        with progress(f"saving {what}", size, unit="B", is_long=size >= _LARGE) as work:
+            _write(os.path.realpath(name), write)
     except library.SafetensorError as error:
         # The library tells the number of the system's error only in its message.
         number = re.search(r"os error (\d+)", str(error))
@@ -93,6 +107,14 @@ def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], 
         raise OSError(int(number[1]), os.strerror(int(number[1])), name) from error
     except OSError as error:
         raise OSError(error.errno, error.strerror, name) from error
+
+
+def _bytes_in(folder: str) -> int:
+    """What is written in the files of a folder; the library gives its file the full size before it writes."""
+    try:
+        return sum(getattr(entry.stat(), "st_blocks", 0) * 512 for entry in os.scandir(folder))
+    except OSError:  # a file that is renamed meanwhile
+        return 0
 
 
 def _stored_form(array: Any) -> np.ndarray[Any, Any]:
@@ -155,18 +177,39 @@ def _sync_folder(folder: str) -> None:
 def read_arrays(name: str) -> dict[str, Any]:
     """The arrays of a file: NumPy arrays, and typed PRNG keys."""
     library = safetensors_library()
-    with open(name, "rb") as file:
-        data = file.read()
+    size, what = _size(name), os.path.basename(name)
+    with progress(f"loading {what}", size, unit="B", is_long=size >= _LARGE) as work:
+        data = _read(name, size, work)
+        work.title = f"unpacking {what}"
+        try:
+            tensors: list[tuple[str, dict[str, Any]]] = library.deserialize(data)
+            implementations = _key_implementations(data)
+            del data
+            arrays: dict[str, Any] = {key: _array(key, tensor) for key, tensor in tensors}
+            for key, implementation in implementations.items():
+                arrays[key] = _key_array(key, arrays.get(key), implementation)
+            return arrays
+        except (library.SafetensorError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"`{name}` cannot be loaded: {error}") from error
+
+
+def _size(name: str) -> int:
     try:
-        tensors: list[tuple[str, dict[str, Any]]] = library.deserialize(data)
-        implementations = _key_implementations(data)
-        del data
-        arrays: dict[str, Any] = {key: _array(key, tensor) for key, tensor in tensors}
-        for key, implementation in implementations.items():
-            arrays[key] = _key_array(key, arrays.get(key), implementation)
-        return arrays
-    except (library.SafetensorError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"`{name}` cannot be loaded: {error}") from error
+        return os.path.getsize(name)
+    except OSError:  # which opening it explains
+        return 0
+
+
+def _read(name: str, size: int, work: Progress) -> bytes:
+    """The bytes of a file; in parts where somebody sees how far it is."""
+    with open(name, "rb") as file:
+        if size < _LARGE or not is_shown():
+            return file.read()
+        read, part = io.BytesIO(), memoryview(bytearray(_CHUNK))
+        while count := file.readinto(part):
+            read.write(part[:count])
+            work.done += count
+        return read.getvalue()
 
 
 def _key_implementations(data: bytes) -> dict[str, str]:

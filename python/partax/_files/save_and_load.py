@@ -22,6 +22,7 @@ from partax._partition.filters import is_array
 from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._partition.partition import PyTree, nearest_paths
 from partax._tree.array_text import array_text
+from partax._tree.short_text import record_text
 
 __all__ = ["Mismatch", "load", "save"]
 
@@ -35,6 +36,12 @@ _SHOWN_NEAREST = 10
 class Mismatch:
     """One array that a file and the tree to load into do not have alike.
 
+    Example:
+      >>> partax.save("model.safetensors", {"weight": jnp.ones(2)})
+      >>> tree, mismatches = partax.load("model.safetensors", {"weight": jnp.ones(3)}, strict=False)
+      >>> mismatches
+      (Mismatch(path='weight', found='float32[2]', expected='float32[3]'),)
+
     Attributes:
       path: the array's path.
       found: dtype and shape in the file, as in `float32[3,4]`; None if the file does not have the array.
@@ -45,6 +52,8 @@ class Mismatch:
     found: str | None
     expected: str | None
 
+    __repr__ = record_text
+
     def __str__(self) -> str:
         return f"`{self.path}`: found {self.found or 'nothing'}, expected {self.expected or 'nothing'}"
 
@@ -54,6 +63,12 @@ Mismatch.__module__ = "partax"  # where users find it, and pickles too
 
 def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> None:
     """Saves the arrays of a tree in a safetensors file, each under its path.
+
+    Example:
+      >>> model = {"weight": jnp.ones(2), "name": "linear"}
+      >>> partax.save("model.safetensors", model)
+      >>> partax.load("model.safetensors", like=model)
+      {'weight': Array([1., 1.], dtype=float32), 'name': 'linear'}
 
     The file appears as a whole or not at all: whatever happens while it is written, an older file of this name stays
     as it was. Only arrays are stored, bit by bit; nothing is pickled. What else is in the tree comes from the `like` of
@@ -95,6 +110,14 @@ def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> 
 
 def load(path: _Path, like: PyTree = None, *, separator: str | None = None, strict: bool = True) -> PyTree:
     """Loads the arrays of a safetensors file, of `save` or of another tool.
+
+    Example:
+      >>> partax.save("model.safetensors", {"weight": jnp.ones(2)})
+      >>> partax.load("model.safetensors")
+      {'weight': Array([1., 1.], dtype=float32)}
+      >>> like = {"weight": jax.ShapeDtypeStruct((2,), "float32"), "name": "linear"}
+      >>> partax.load("model.safetensors", like)
+      {'weight': Array([1., 1.], dtype=float32), 'name': 'linear'}
 
     Args:
       path: the file.

@@ -1,4 +1,4 @@
-"""A call taken apart: traced, lowered, compiled ahead of time, or only its shapes."""
+"""A call taken apart: traced, lowered, compiled ahead of time."""
 
 import contextlib
 import contextvars
@@ -14,6 +14,7 @@ from partax._compat.jax_private import direct_call
 from partax._jit.donation_warnings import donation_warnings
 from partax._tree.array_text import array_text
 from partax._tree.paths import leaf_paths, static_values
+from partax._tree.short_text import wrapper_text
 
 record_at_work: "contextvars.ContextVar[Any]" = contextvars.ContextVar("partax_record_at_work", default=None)
 """The record of the trace whose program is lowered or compiled now, after its call; None for no such."""
@@ -29,12 +30,12 @@ def _working_for(record: Any) -> Generator[None]:
         record_at_work.reset(token)
 
 
-def _quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
+def quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
     """Without the warning about donated buffers, where the wrapper's options say so."""
     return donation_warnings.silenced(wrapper._options.silences_warnings)
 
 
-class _Program:
+class Program:
     """What is kept of a call whose program is used later: its static part, not its arrays."""
 
     def __init__(self, wrapper: Any, call: _core.PreparedCall):
@@ -45,18 +46,35 @@ class _Program:
         self.record = call.record
         self.paths = leaf_paths(described)
 
+    def text_of(self, stage: str) -> str:
+        """The `repr` of a stage of this call: `<partax.Lowered of step, 12 arrays>`."""
+        return wrapper_text(stage, self.wrapper, f", {len(self.paths):,} array{'' if len(self.paths) == 1 else 's'}")
+
 
 class Traced:
     """A traced call: what `jax.stages.Traced` is, for the user's own arguments.
+
+    Example:
+      >>> scale = partax.filter_jit(lambda x, by: x * by)
+      >>> traced = scale.trace(jnp.ones(3), by=2.0)
+      >>> traced.jaxpr
+      { lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }
+      >>> traced.out_info
+      ShapeDtypeStruct(shape=(3,), dtype=float32)
+      >>> traced.statics
+      {'by': 2.0}
 
     Attributes:
       out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
 
-    def __init__(self, program: _Program, traced: Any, out_info: Any):
+    def __init__(self, program: Program, traced: Any, out_info: Any):
         self._program = program
         self._traced = traced
         self.out_info = out_info
+
+    def __repr__(self) -> str:
+        return self._program.text_of("Traced")
 
     @property
     def jaxpr(self) -> Any:
@@ -78,29 +96,55 @@ class Traced:
         return self._program.statics
 
     def lower(self, **options: Any) -> "Lowered":
-        """Lowers the program; options as of `jax.stages.Traced.lower`.
+        """Lowers the program.
+
+        Example:
+          >>> traced = partax.filter_jit(lambda x: x**2).trace(jnp.ones(3))
+          >>> traced.lower().compile()(jnp.ones(3))
+          Array([1., 1., 1.], dtype=float32)
+
+        Args:
+          **options: as of `jax.stages.Traced.lower`.
 
         Returns:
           The `Lowered` program.
         """
-        with _quiet(self._program.wrapper), _working_for(self._program.record):
+        with quiet(self._program.wrapper), _working_for(self._program.record):
             return Lowered(self._program, self._traced.lower(**options), self.out_info)
 
 
 class Lowered:
     """A lowered call: what `jax.stages.Lowered` is, for the user's own arguments.
 
+    Example:
+      >>> lowered = partax.filter_jit(lambda x: x**2).lower(jnp.ones(3))
+      >>> lowered.out_info
+      ShapeDtypeStruct(shape=(3,), dtype=float32)
+      >>> lowered.compile()(jnp.ones(3))
+      Array([1., 1., 1.], dtype=float32)
+
     Attributes:
       out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
 
-    def __init__(self, program: _Program, lowered: Any, out_info: Any):
+    def __init__(self, program: Program, lowered: Any, out_info: Any):
         self._program = program
         self._lowered = lowered
         self.out_info = out_info
 
+    def __repr__(self) -> str:
+        return self._program.text_of("Lowered")
+
     def as_text(self, *args: Any, **kwargs: Any) -> str:
-        """The program as text; arguments as of `jax.stages.Lowered.as_text`.
+        """The program as text.
+
+        Example:
+          >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
+          >>> "stablehlo.sine" in lowered.as_text()
+          True
+
+        Args:
+          *args, **kwargs: as of `jax.stages.Lowered.as_text`, such as `dialect`.
 
         Returns:
           StableHLO, or what `dialect` asks for.
@@ -108,15 +152,28 @@ class Lowered:
         return self._lowered.as_text(*args, **kwargs)
 
     def compiler_ir(self, *args: Any, **kwargs: Any) -> Any:
-        """The program as an object of the compiler, as `jax.stages.Lowered.compiler_ir`.
+        """The program as an object of the compiler.
+
+        Example:
+          >>> lowered = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3))
+          >>> type(lowered.compiler_ir()).__name__
+          'Module'
+
+        Args:
+          *args, **kwargs: as of `jax.stages.Lowered.compiler_ir`, such as `dialect`.
 
         Returns:
-          The module.
+          What `jax.stages.Lowered.compiler_ir` gives.
         """
         return self._lowered.compiler_ir(*args, **kwargs)
 
     def cost_analysis(self) -> Any:
         """XLA's estimate of the program's cost.
+
+        Example:
+          >>> lowered = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3))
+          >>> lowered.cost_analysis()["flops"]
+          3.0
 
         Returns:
           What `jax.stages.Lowered.cost_analysis` gives.
@@ -125,6 +182,11 @@ class Lowered:
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> "Compiled":
         """Compiles the program.
+
+        Example:
+          >>> lowered = partax.filter_jit(lambda x: x**2).lower(jax.ShapeDtypeStruct((2,), "float32"))
+          >>> lowered.compile()(jnp.array([1.0, 3.0]))
+          Array([1., 9.], dtype=float32)
 
         Args:
           compiler_options: options of the XLA compiler.
@@ -140,16 +202,31 @@ class Lowered:
 
 
 class Compiled:
-    """A compiled call. It is called with the user's own arguments, whose static part must be the one it has."""
+    """A compiled call. It is called with the user's own arguments, whose static part must be the one it has.
 
-    def __init__(self, program: _Program, compiled: Any):
+    Example:
+      >>> scale = partax.filter_jit(lambda x, by: x * by)
+      >>> compiled = scale.lower(jnp.ones(2), by=3).compile()
+      >>> compiled(jnp.array([1.0, 2.0]), by=3)
+      Array([3., 6.], dtype=float32)
+    """
+
+    def __init__(self, program: Program, compiled: Any):
         self._program = program
         self._compiled = compiled
         self._run = program.call.compiled(compiled)
         self._has_run = False
 
+    def __repr__(self) -> str:
+        return self._program.text_of("Compiled")
+
     def as_text(self) -> str:
         """The compiled program as text.
+
+        Example:
+          >>> compiled = partax.filter_jit(lambda x: jnp.sin(x)).lower(jnp.ones(3)).compile()
+          >>> compiled.as_text().startswith("HloModule")
+          True
 
         Returns:
           Optimised HLO.
@@ -159,6 +236,11 @@ class Compiled:
     def cost_analysis(self) -> Any:
         """XLA's figures of the compiled program.
 
+        Example:
+          >>> compiled = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
+          >>> compiled.cost_analysis()["flops"]
+          3.0
+
         Returns:
           What `jax.stages.Compiled.cost_analysis` gives.
         """
@@ -166,6 +248,11 @@ class Compiled:
 
     def memory_analysis(self) -> Any:
         """XLA's memory figures, in bytes.
+
+        Example:
+          >>> compiled = partax.filter_jit(lambda x: x + 1).lower(jnp.ones(3)).compile()
+          >>> compiled.memory_analysis().argument_size_in_bytes
+          12
 
         Returns:
           What `jax.stages.Compiled.memory_analysis` gives.
@@ -239,59 +326,3 @@ def _static_difference(before: dict[str, Any], now: dict[str, Any]) -> TypeError
     changed = sorted(set(before) ^ set(now))
     where = f" (at {', '.join(changed[:5])})" if changed else ", or two equal objects where those had one"
     return TypeError(f"the arguments have another structure than the compiled ones{where}: lower and compile again")
-
-
-def _same(leaves: list[Any]) -> list[Any]:
-    return leaves
-
-
-def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
-    """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
-    leaves = list(call.leaves)
-    forwarded, _ = _core.output_info(out_info)
-    for i, info in zip(forwarded, jax.eval_shape(_same, [leaves[i] for i in forwarded]), strict=True):
-        leaves[i] = info
-    result = call.result(out_info, tuple(leaves))
-    return result if call.objects is None else result.abstract_result(call.objects)
-
-
-def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
-    """Traces the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
-
-    Args:
-      *args, **kwargs: as of the wrapped function.
-
-    Returns:
-      The `Traced` call.
-    """
-    with _quiet(self):
-        call = _core.PreparedCall(self, args, kwargs, True)
-        traced = call.run(lambda target, arguments: target.trace(*arguments))
-    out_info = _abstract_result(call, traced.out_info)
-    program = _Program(self, call)
-    call.detach()
-    return Traced(program, traced, out_info)
-
-
-def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:
-    """Traces and lowers the function for these arguments; `jax.ShapeDtypeStruct`s may stand for arrays.
-
-    Args:
-      *args, **kwargs: as of the wrapped function.
-
-    Returns:
-      The `Lowered` program.
-    """
-    return trace(self, *args, **kwargs).lower()
-
-
-def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The result's shapes and dtypes, without computing it; `jax.ShapeDtypeStruct`s may stand for arrays.
-
-    Args:
-      *args, **kwargs: as of the wrapped function.
-
-    Returns:
-      The result with a `jax.ShapeDtypeStruct` for each array; other leaves are as the function returns them.
-    """
-    return trace(self, *args, **kwargs).out_info

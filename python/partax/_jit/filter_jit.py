@@ -11,25 +11,47 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._jit import ahead_of_time
+from partax._jit import trace_calls
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
 from partax._jit.parameters import argument_names
 from partax._jit.shardings import sharding_of
 from partax._statics.asked_parts import read_by
+from partax._tree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 class CacheInfo(NamedTuple):
-    """What the cache of a wrapper holds, and what became of its calls."""
+    """What the cache of a wrapper holds, and what became of its calls.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def shift(x, by):
+      ...     return x + by
+      >>> _ = shift(jnp.ones(3), 1), shift(jnp.ones(3), 1), shift(jnp.ones(3), 2)
+      >>> shift.cache_info().hits
+      1
+
+    Attributes:
+      static_keys: how many there are, each for other static values.
+      traces: how many there are, of all static keys.
+      hits: the calls that did not trace.
+      misses: the calls that did.
+      max_size: how many static keys are kept.
+    """
 
     static_keys: int
     traces: int
     hits: int
     misses: int
     max_size: int
+
+    def _repr_html_(self) -> str:
+        from partax._jit.views import cache_html  # few programs run in a notebook
+
+        return cache_html(self)
 
 
 CacheInfo.__module__ = "partax"  # where users find it, and pickles too
@@ -38,14 +60,29 @@ CacheInfo.__module__ = "partax"  # where users find it, and pickles too
 def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     """How many static keys and traces the wrapper has, and how many of its calls were hits.
 
+    Example:
+      >>> @partax.filter_jit
+      ... def scale(x, by):
+      ...     return x * by
+      >>> _ = scale(jnp.ones(3), 1), scale(jnp.ones(3), 1), scale(jnp.ones(3), 2)
+      >>> scale.cache_info()
+      CacheInfo(static_keys=2, traces=2, hits=1, misses=2, max_size=4096)
+
     Returns:
-      `(static_keys, traces, hits, misses, max_size)`. A hit is a call that did not trace.
+      The `CacheInfo`, a named tuple.
     """
     return CacheInfo(*self._cache.info())
 
 
 def _clear_cache(self: JitFunction[..., Any]) -> None:
     """Drops every static key, trace and executable of the wrapped callable.
+
+    Example:
+      >>> square = partax.filter_jit(lambda x: x**2)
+      >>> _ = square(jnp.ones(3))
+      >>> square.clear_cache()
+      >>> square.cache_info().traces
+      0
 
     Wrappers of the same callable with the same options share them, so theirs go too.
     """
@@ -56,8 +93,13 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
 
 
 def _text(self: JitFunction[..., Any]) -> str:
-    name = "filter_jit" if self._options.graph is None else "nnx.jit"
-    return f"<partax.{name} of {self.__qualname__}>"
+    return wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)
+
+
+def _html(self: JitFunction[..., Any]) -> str:
+    from partax._jit.views import wrapper_html
+
+    return wrapper_html(self)
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
@@ -154,6 +196,13 @@ def filter_jit(
     backend: str | None = None,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def predict(model, x):
+      ...     return model["activation"](model["weight"] * x)
+      >>> predict({"weight": jnp.ones(2), "activation": jnp.tanh}, jnp.zeros(2))
+      Array([0., 0.], dtype=float32)
 
     Args:
       fun: what to compile: a function, method, callable module (its arrays are traced), partial or transformed
@@ -279,12 +328,13 @@ def install() -> None:
     parts = operator.attrgetter("_function", "__self__", "_options.key")
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     for name, method in (
-        ("lower", ahead_of_time.lower),
-        ("trace", ahead_of_time.trace),
-        ("eval_shape", ahead_of_time.eval_shape),
+        ("lower", trace_calls.lower),
+        ("trace", trace_calls.trace),
+        ("eval_shape", trace_calls.eval_shape),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
         ("__repr__", _text),
+        ("_repr_html_", _html),
     ):
         setattr(JitFunction, name, method)
     for cls in (JitFunction, _core.BoundJitFunction):

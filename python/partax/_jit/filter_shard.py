@@ -21,6 +21,13 @@ __all__ = ["filter_shard"]
 def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     """Places the arrays of a tree by a sharding, and leaves everything else as it is.
 
+    Example:
+      >>> from jax.sharding import Mesh, NamedSharding, PartitionSpec
+      >>> by_row = NamedSharding(Mesh(jax.devices(), ("data",)), PartitionSpec("data"))
+      >>> batch = partax.filter_shard({"x": jnp.ones((8, 2)), "name": "train"}, by_row)
+      >>> batch["x"].sharding == by_row, batch["name"]
+      (True, 'train')
+
     Args:
       tree: any pytree. Its arrays, also NumPy arrays, are placed; a `jax.ShapeDtypeStruct` is given the sharding.
       sharding: one sharding for all arrays, or a pytree prefix of `tree` with shardings as its leaves, where None

@@ -67,6 +67,11 @@ def fold(
 ) -> Any:
     """Calls one layer after the other, `x = layer(x)`, in a program that has one layer.
 
+    Example:
+      >>> layers = [{"weight": jnp.full(2, w), "activation": jnp.tanh} for w in (1.0, 2.0, 3.0)]
+      >>> partax.fold(layers, jnp.ones(2), call=lambda layer, x: x * layer["weight"])
+      Array([6., 6.], dtype=float32)
+
     Args:
       layers: a list or tuple of layers that are equal but for their arrays; or one tree of them, as `stack` makes it,
         which saves stacking them in each call.

@@ -20,6 +20,12 @@ _NOTHING: Any = object()
 def stack(layers: Iterable[_T]) -> _T:
     """Makes one tree of several that are equal but for the values of their arrays.
 
+    Example:
+      >>> layers = [{"weight": jnp.ones(2), "name": "linear"}, {"weight": jnp.zeros(2), "name": "linear"}]
+      >>> partax.stack(layers)
+      {'name': 'linear', 'weight': Array([[1., 1.],
+             [0., 0.]], dtype=float32)}
+
     Args:
       layers: trees, such as the layers of a model.
 
@@ -60,6 +66,10 @@ def _fail(path: str, found: str, expected: str, note: str = "") -> None:
 
 def unstack(tree: _T) -> tuple[_T, ...]:
     """Makes several trees of one whose arrays have a leading axis of one length: what `stack` was given.
+
+    Example:
+      >>> partax.unstack({"weight": jnp.array([1.0, 2.0]), "name": "linear"})
+      ({'name': 'linear', 'weight': Array(1., dtype=float32)}, {'name': 'linear', 'weight': Array(2., dtype=float32)})
 
     Args:
       tree: any tree with an array.

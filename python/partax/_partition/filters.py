@@ -6,6 +6,7 @@ from typing import Any
 
 from partax import _core
 from partax._core import is_array, is_array_like, is_inexact_array, is_inexact_array_like
+from partax._tree.short_text import LONGEST, name_text, one_line, short_text
 
 __all__ = [
     "Filter",
@@ -32,14 +33,22 @@ _Segment = tuple[str, ...] | None
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """A filter made by `by_path`, `any_of`, `all_of` or `not_`: immutable, hashable, equal to another made alike."""
+    """A filter made by `by_path`, `any_of`, `all_of` or `not_`: immutable, hashable, equal to another made alike.
+
+    Example:
+      >>> weights = partax.by_path("**/weight")
+      >>> partax.not_(weights)
+      not_(by_path('**/weight'))
+      >>> weights == partax.by_path("**/weight")
+      True
+    """
 
     _text: str
     _described: tuple[str, Any]  # as the native stages read it
     _glob: str | None = None
 
     def __repr__(self) -> str:
-        return self._text
+        return one_line(self._text)
 
 
 Filter.__module__ = "partax"  # where users find it, and pickles too
@@ -47,6 +56,13 @@ Filter.__module__ = "partax"  # where users find it, and pickles too
 
 def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = None) -> Filter:
     r"""Takes leaves by their path.
+
+    Example:
+      >>> model = {"head": {"weight": 1.0, "bias": 2.0}, "tail": {"weight": 3.0}}
+      >>> partax.filter(model, partax.by_path("*/weight"))
+      {'head': {'bias': None, 'weight': 1.0}, 'tail': {'weight': 3.0}}
+      >>> partax.filter(model, partax.by_path("head/**"))
+      {'head': {'bias': 2.0, 'weight': 1.0}, 'tail': {'weight': None}}
 
     Args:
       glob: a pattern of the whole path of a leaf, such as `"layers/*/weight"`. The segments of a path are the names of
@@ -82,6 +98,10 @@ def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = No
 def any_of(*filters: FilterSpec) -> Filter:
     """Takes the leaves that at least one filter takes.
 
+    Example:
+      >>> partax.filter([1, 2.0, "three"], partax.any_of(int, str))
+      [1, None, 'three']
+
     Args:
       *filters: as of `partition`.
 
@@ -97,6 +117,12 @@ def any_of(*filters: FilterSpec) -> Filter:
 def all_of(*filters: FilterSpec) -> Filter:
     """Takes the leaves that every filter takes. The filters are asked in order, up to the first that does not.
 
+    Example:
+      >>> model = {"weight": jnp.ones(2), "bias": jnp.zeros(2), "name": "linear"}
+      >>> frozen = partax.all_of(partax.is_array, partax.not_(partax.by_path("bias")))
+      >>> partax.filter(model, frozen)
+      {'bias': None, 'name': None, 'weight': Array([1., 1.], dtype=float32)}
+
     Args:
       *filters: as of `partition`.
 
@@ -111,6 +137,10 @@ def all_of(*filters: FilterSpec) -> Filter:
 
 def not_(filter: FilterSpec) -> Filter:
     """Takes the leaves that a filter does not take.
+
+    Example:
+      >>> partax.filter([1, 2.0, "three"], partax.not_(str))
+      [1, 2.0, None]
 
     Args:
       filter: as of `partition`.
@@ -134,7 +164,7 @@ def filter_name(filter: FilterSpec) -> str:
     if isinstance(filter, tuple) and filter and all(isinstance(item, type) for item in filter):
         return f"({', '.join(filter_name(item) for item in filter)})"
     name = getattr(filter, "__qualname__", None)
-    return name if isinstance(name, str) else repr(filter)
+    return name_text(name) if isinstance(name, str) else short_text(filter, LONGEST)
 
 
 def _parse_glob(glob: str) -> tuple[tuple[_Segment, ...], ...]:

@@ -29,6 +29,14 @@ def flat_partition(
 ) -> tuple[Any, ...]:
     """Splits a tree into its structure and dictionaries from path to leaf.
 
+    Example:
+      >>> model = {"layers": [{"weight": 1.0}, {"weight": 2.0}], "name": "mlp"}
+      >>> spec, weights, rest = partax.flat_partition(model, float, separator="/")
+      >>> weights
+      {'layers/0/weight': 1.0, 'layers/1/weight': 2.0}
+      >>> rest
+      {'name': 'mlp'}
+
     Args:
       pytree: any pytree.
       *filters: which leaves go to each dictionary, as of `partition`.
@@ -63,6 +71,11 @@ def flat_partition(
 
 def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     """Rebuilds the tree that `flat_partition` took apart.
+
+    Example:
+      >>> spec, weights, rest = partax.flat_partition({"weight": 1.0, "name": "mlp"}, float, separator="/")
+      >>> partax.flat_combine(spec, rest, {"weight": 2.0})
+      {'name': 'mlp', 'weight': 2.0}
 
     Args:
       spec: the structure.

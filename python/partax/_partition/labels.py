@@ -32,6 +32,11 @@ def labels(
 ) -> PyTree:
     """The tree of labels that `optax.multi_transform` takes: for each leaf, the name of its group.
 
+    Example:
+      >>> model = {"head": {"weight": 1.0, "bias": 2.0}, "body": {"weight": 3.0}}
+      >>> partax.labels(model, {"fast": partax.by_path("head/**")}, default="frozen")
+      {'body': {'weight': 'frozen'}, 'head': {'bias': 'fast', 'weight': 'fast'}}
+
     Args:
       pytree: any pytree. Its static leaves get labels too, which optax ignores where the parameters have None.
       groups: a filter, as `partition` takes them, for each label. A leaf belongs to the group that `partition` would

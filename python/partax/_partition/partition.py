@@ -28,6 +28,14 @@ def partition(
 ) -> tuple[PyTree, ...]:
     """Splits a tree into parts by filters.
 
+    Example:
+      >>> model = {"weight": jnp.ones(2), "rate": 0.1, "name": "linear"}
+      >>> arrays, rest = partax.partition(model, partax.is_array)
+      >>> arrays
+      {'name': None, 'rate': None, 'weight': Array([1., 1.], dtype=float32)}
+      >>> rest
+      {'name': 'linear', 'rate': 0.1, 'weight': None}
+
     A leaf goes to the filter that takes it nearest to the root (a type may take a whole subtree), and of several such
     to the first; to the last part, if no filter takes it.
 
@@ -113,6 +121,10 @@ def filter(
 ) -> PyTree:
     """Keeps the leaves that a filter takes, and puts `replace` for all others.
 
+    Example:
+      >>> partax.filter({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
+      {'name': None, 'weight': Array([1., 1.], dtype=float32)}
+
     Args:
       pytree: any pytree.
       filter_spec: a filter as of `partition`.
@@ -138,6 +150,11 @@ def filter(
 def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> PyTree:
     """Puts the parts of a tree together again.
 
+    Example:
+      >>> arrays, rest = partax.partition({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
+      >>> partax.combine(rest, arrays)
+      {'name': 'linear', 'weight': Array([1., 1.], dtype=float32)}
+
     Args:
       *pytrees: trees of one structure, in any order, in which None stands for what another has.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
@@ -159,6 +176,11 @@ def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> P
 
 def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
     """Adds updates to a model: `tree_map(lambda p, u: p + u, model, updates)`, where None changes nothing.
+
+    Example:
+      >>> model = {"weight": jnp.ones(2), "name": "linear"}
+      >>> partax.apply_updates(model, {"weight": jnp.full(2, 0.5), "name": None})
+      {'name': 'linear', 'weight': Array([1.5, 1.5], dtype=float32)}
 
     Args:
       model: any pytree.

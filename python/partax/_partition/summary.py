@@ -2,7 +2,8 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +12,8 @@ from partax import _core
 from partax._partition.filters import FilterSpec, filter_name
 from partax._partition.labels import labels
 from partax._partition.partition import PyTree, filter
+from partax._tree.short_text import record_text
+from partax._views.table import Row, Table, html_of, text_of
 
 _SHOWN = 100  # lines for subtrees in a printed table; the data have all
 _HEADINGS = ("subtree", "group", "leaves", "parameters", "bytes")
@@ -19,6 +22,10 @@ _HEADINGS = ("subtree", "group", "leaves", "parameters", "bytes")
 @dataclasses.dataclass(frozen=True)
 class SummaryRow:
     """What one group has in one subtree.
+
+    Example:
+      >>> partax.summary({"weight": jnp.ones((3, 2))}).rows[0]
+      SummaryRow(path='weight', group='rest', leaves=1, parameters=6, bytes=24)
 
     Attributes:
       path: where the subtree is, as `by_path` reads it: `layers/0`. Empty for the whole tree.
@@ -34,10 +41,19 @@ class SummaryRow:
     parameters: int
     bytes: int
 
+    __repr__ = record_text
+
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
     """The table that `summary` makes; `print` shows it.
+
+    Example:
+      >>> counted = partax.summary({"weight": jnp.ones((3, 2)), "name": "linear"}, partax.is_array)
+      >>> counted.total.parameters
+      6
+      >>> [(row.group, row.leaves) for row in counted.groups]
+      [('is_array', 1), ('rest', 1)]
 
     Attributes:
       rows: one for each subtree and group with leaves in it, in the order of the tree; they add up to `groups`.
@@ -49,39 +65,43 @@ class Summary:
     groups: tuple[SummaryRow, ...]
     total: SummaryRow
 
+    def __repr__(self) -> str:
+        total = self.total
+        return (
+            f"<partax.Summary: {total.leaves:,} leaves, {total.parameters:,} parameters, {total.bytes:,} bytes in "
+            f"{len(self.rows):,} rows>"
+        )
+
     def __str__(self) -> str:
-        grouped = len(self.groups) > 1
-        below = self.rows if any(row.path for row in self.rows) else ()
-        left_out = len(below) - _SHOWN
-        subtrees = [(row.path, row) for row in below[:_SHOWN]]
-        totals = [("total", row) for row in (*(self.groups if grouped else ()), self.total)]
-        lines = [_HEADINGS, *map(_cells, subtrees), *map(_cells, totals)]
-        if not grouped:
-            lines = [(first, *numbers) for first, _, *numbers in lines]
-        text = list(_aligned(lines, left=2 if grouped else 1))
-        rule = "-" * max(map(len, text))
-        shown = text[1 : 1 + len(subtrees)]
-        if left_out > 0:
-            shown.append(f"... {left_out:,} more in `rows`")
-        return "\n".join([text[0], rule, *shown, *([rule] if shown else []), *text[1 + len(subtrees) :]])
+        return text_of([_table(self)], sys.stdout)
+
+    def __rich__(self) -> Any:
+        from partax._views.rich_table import RichTables
+
+        return RichTables([_table(self)])
+
+    def _repr_html_(self) -> str:
+        return html_of([_table(self)])
 
 
 Summary.__module__ = SummaryRow.__module__ = "partax"  # where users find them, and pickles too
 
 
-def _cells(line: tuple[str, SummaryRow]) -> tuple[str, ...]:
-    first, row = line
-    return (first, row.group, f"{row.leaves:,}", f"{row.parameters:,}", f"{row.bytes:,}")
+def _table(summary: Summary) -> Table:
+    grouped = len(summary.groups) > 1
+    below = summary.rows if any(row.path for row in summary.rows) else ()
+    left_out = len(below) - _SHOWN
 
+    def cells(first: str, row: SummaryRow) -> tuple[str, ...]:
+        group = (row.group,) if grouped else ()
+        return (first, *group, f"{row.leaves:,}", f"{row.parameters:,}", f"{row.bytes:,}")
 
-def _aligned(lines: Sequence[tuple[str, ...]], left: int) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+    subtrees: list[Row] = [cells(row.path, row) for row in below[:_SHOWN]]
+    if left_out > 0:
+        subtrees.append(f"... {left_out:,} more in `rows`")
+    totals = tuple(cells("total", row) for row in (*(summary.groups if grouped else ()), summary.total))
+    columns = _HEADINGS if grouped else (_HEADINGS[0], *_HEADINGS[2:])
+    return Table(columns, (tuple(subtrees), totals), frozenset({0, 1} if grouped else {0}), ruled=True)
 
 
 def _numbers(leaf: Any) -> tuple[int, int]:
@@ -137,6 +157,16 @@ def summary(
     depth: int | None = 2,
 ) -> Summary:
     """Counts leaves, parameters and bytes, by group and by subtree.
+
+    Example:
+      >>> model = {"layers": [{"weight": jnp.ones((3, 2))}, {"weight": jnp.ones((2, 2))}]}
+      >>> print(partax.summary(model))
+      subtree   leaves  parameters  bytes
+      -----------------------------------
+      layers/0       1           6     24
+      layers/1       1           4     16
+      -----------------------------------
+      total          2          10     40
 
     Args:
       pytree: any pytree. A `jax.ShapeDtypeStruct` counts as the array that it describes; an array that stands in two

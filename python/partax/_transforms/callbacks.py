@@ -24,14 +24,23 @@ def filter_pure_callback(
 ) -> Any:
     """Calls a Python function without side effects from a program: `jax.pure_callback` for any trees.
 
+    Example:
+      >>> def on_host(tree):
+      ...     return {"x": tree["x"] * 2, "name": tree["name"]}
+      >>> like = {"x": jax.ShapeDtypeStruct((2,), "float32"), "name": "a"}
+      >>> step = partax.filter_jit(lambda tree: partax.filter_pure_callback(on_host, tree, result_shape_dtypes=like))
+      >>> step({"x": jnp.ones(2), "name": "a"})
+      {'name': 'a', 'x': Array([2., 2.], dtype=float32)}
+
     Args:
-      callback: the function. Further arguments by name are passed to it.
+      callback: the function.
       *args: its arguments; it gets the arrays as arrays, and all else as it is.
       result_shape_dtypes: a tree like its result, with a `jax.ShapeDtypeStruct` (or anything with a shape and a dtype)
         for each array. What is no array there has to be what the function returns.
       sharding: as of `jax.pure_callback`.
       vmap_method: as of `jax.pure_callback`.
       vectorized: the older form: True is `vmap_method="expand_dims"`, False is `"sequential"`.
+      **kwargs: its arguments by name, likewise.
 
     Returns:
       What `callback` returns.
@@ -61,12 +70,22 @@ def filter_io_callback(
 ) -> Any:
     """Calls a Python function with side effects from a program: `jax.experimental.io_callback` for any trees.
 
+    Example:
+      >>> seen = []
+      >>> note = lambda name, x: seen.append((name, float(x)))
+      >>> step = partax.filter_jit(lambda x: (partax.filter_io_callback(note, "loss", x), x + 1))
+      >>> _ = step(jnp.float32(2))
+      >>> jax.effects_barrier()
+      >>> seen
+      [('loss', 2.0)]
+
     Args:
-      callback: the function. Further arguments by name are passed to it.
+      callback: the function.
       *args: its arguments; it gets the arrays as arrays, and all else as it is.
       result_shape_dtypes: as of `filter_pure_callback`. None: it returns None.
       sharding: as of `jax.experimental.io_callback`.
       ordered: whether calls run in the order in which the program has them.
+      **kwargs: its arguments by name, likewise.
 
     Returns:
       What `callback` returns.

@@ -49,6 +49,14 @@ def filter_checkpoint(
 ) -> Any:
     """`jax.checkpoint` for any trees: the gradient computes intermediate values again instead of keeping them.
 
+    Example:
+      >>> @partax.filter_checkpoint
+      ... def layer(model, x):
+      ...     return model["activation"](model["weight"] * x)
+      >>> loss = lambda model, x: layer(model, x).sum()
+      >>> partax.filter_grad(loss)({"weight": jnp.ones(2), "activation": jax.nn.relu}, jnp.array([1.0, 2.0]))
+      {'activation': None, 'weight': Array([1., 2.], dtype=float32)}
+
     Args:
       fun: a function of any trees, with any result.
       prevent_cse: as of `jax.checkpoint`; False inside of a scan, which needs no such care.

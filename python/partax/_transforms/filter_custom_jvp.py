@@ -22,6 +22,15 @@ _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 class filter_custom_jvp(Transformed[_P, _R]):
     """`jax.custom_jvp` for any trees: what cannot be differentiated needs no mention.
 
+    Example:
+      >>> power = partax.filter_custom_jvp(lambda x, n: x**n)
+      >>> @power.def_jvp
+      ... def power_jvp(primals, tangents):
+      ...     (x, n), (dx, _) = primals, tangents
+      ...     return x**n, None if dx is None else n * x ** (n - 1) * dx
+      >>> partax.filter_grad(power)(jnp.float32(3), 2)
+      Array(6., dtype=float32)
+
     The rule is given by `def_jvp`. It is called as `rule(primals, tangents, **kwargs)`: the arguments by position, for
     each a tree like it with None for what has no tangent (also an array that is not being differentiated), and the
     arguments by name, which cannot be differentiated. It returns the result and a tree like it, with None for what has
@@ -35,15 +44,6 @@ class filter_custom_jvp(Transformed[_P, _R]):
       AttributeError: when called, there is no rule.
       ValueError: when called, an argument by name is differentiated, or a tangent that the rule returned does not fit;
         the message has the path.
-
-    Example:
-      >>> @partax.filter_custom_jvp
-      ... def power(x, n):
-      ...     return x**n
-      >>> @power.def_jvp
-      ... def power_jvp(primals, tangents):
-      ...     (x, n), (dx, _) = primals, tangents
-      ...     return x**n, None if dx is None else n * x ** (n - 1) * dx
     """
 
     _name = "filter_custom_jvp"
@@ -56,6 +56,15 @@ class filter_custom_jvp(Transformed[_P, _R]):
 
     def def_jvp(self, rule: _Rule) -> _Rule:
         """Gives the rule; a decorator, which returns it.
+
+        Example:
+          >>> square = partax.filter_custom_jvp(lambda x: x**2)
+          >>> @square.def_jvp
+          ... def square_jvp(primals, tangents):
+          ...     (x,), (dx,) = primals, tangents
+          ...     return x**2, 2 * x * dx
+          >>> jax.grad(square)(jnp.float32(3))
+          Array(6., dtype=float32)
 
         Args:
           rule: what is called as `rule(primals, tangents, **kwargs)`.

@@ -24,6 +24,15 @@ _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 class filter_custom_vjp(Transformed[_P, _R]):
     """`jax.custom_vjp` for any trees: only the first argument is differentiated, and nothing is told apart by hand.
 
+    Example:
+      >>> clip_gradient = partax.filter_custom_vjp(lambda x, limit: x)
+      >>> _ = clip_gradient.def_fwd(lambda perturbed, x, limit: (x, None))
+      >>> @clip_gradient.def_bwd
+      ... def backward(residuals, cotangent, perturbed, x, limit):
+      ...     return jnp.clip(cotangent, -limit, limit)
+      >>> jax.grad(lambda x: 10 * clip_gradient(x, 1.0))(jnp.float32(3))
+      Array(1., dtype=float32)
+
     The rules are given by `def_fwd` and `def_bwd`. They are called as
 
     - `fwd(perturbed, vjp_arg, *args, **kwargs)`, which returns `(result, residuals)`. `perturbed` is a tree like
@@ -40,17 +49,6 @@ class filter_custom_vjp(Transformed[_P, _R]):
       TypeError: `fun` is not callable. When called: without a positional argument.
       RuntimeError: when called, a rule is missing, another argument than the first is differentiated, or what `bwd`
         returned does not fit; the message has the path.
-
-    Example:
-      >>> @partax.filter_custom_vjp
-      ... def clip_gradient(x, limit):
-      ...     return x
-      >>> @clip_gradient.def_fwd
-      ... def forward(perturbed, x, limit):
-      ...     return x, None
-      >>> @clip_gradient.def_bwd
-      ... def backward(residuals, cotangent, perturbed, x, limit):
-      ...     return jax.numpy.clip(cotangent, -limit, limit)
     """
 
     _name = "filter_custom_vjp"
@@ -69,6 +67,12 @@ class filter_custom_vjp(Transformed[_P, _R]):
     def def_fwd(self, rule: _Rule) -> _Rule:
         """Gives the rule for the way forward; a decorator, which returns it.
 
+        Example:
+          >>> square = partax.filter_custom_vjp(lambda x: x**2)
+          >>> @square.def_fwd
+          ... def forward(perturbed, x):
+          ...     return x**2, x  # the result, and what the way back needs
+
         Args:
           rule: what is called as `fwd(perturbed, vjp_arg, *args, **kwargs)`.
 
@@ -81,6 +85,13 @@ class filter_custom_vjp(Transformed[_P, _R]):
 
     def def_bwd(self, rule: _Rule) -> _Rule:
         """Gives the rule for the way backward; a decorator, which returns it.
+
+        Example:
+          >>> same = partax.filter_custom_vjp(lambda x: x)
+          >>> _ = same.def_fwd(lambda perturbed, x: (x, None))
+          >>> _ = same.def_bwd(lambda residuals, cotangent, perturbed, x: -cotangent)
+          >>> jax.grad(same)(jnp.float32(3))
+          Array(-1., dtype=float32)
 
         Args:
           rule: what is called as `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`.

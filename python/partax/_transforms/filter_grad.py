@@ -151,6 +151,13 @@ def filter_grad(
 ) -> Any:
     """The gradient with respect to the inexact arrays of the first argument.
 
+    Example:
+      >>> def loss(model, x):
+      ...     return jnp.sum(model["activation"](model["weight"] * x) ** 2)
+      >>> model = {"weight": jnp.array([1.0, 2.0]), "activation": jax.nn.relu}
+      >>> partax.filter_grad(loss)(model, 3.0)
+      {'activation': None, 'weight': Array([18., 36.], dtype=float32)}
+
     Args:
       fun: a function of one or more arguments that returns a real scalar, or `(scalar, aux)`.
       has_aux: whether `fun` returns `(scalar, aux)`; `aux` may be anything.
@@ -227,6 +234,11 @@ def filter_value_and_grad(
     **options: Any,
 ) -> Any:
     """The value and the gradient with respect to the inexact arrays of the first argument.
+
+    Example:
+      >>> loss = lambda model, x: jnp.sum((model["weight"] * x) ** 2)
+      >>> partax.filter_value_and_grad(loss)({"weight": jnp.array([1.0, 2.0]), "name": "linear"}, 3.0)
+      (Array(45., dtype=float32), {'name': None, 'weight': Array([18., 36.], dtype=float32)})
 
     Args:
       fun: as for `filter_grad`.

@@ -20,11 +20,18 @@ _R = TypeVar("_R")
 def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
     """The result of a function and its derivative along tangents: `jax.jvp` for any trees.
 
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> model = {"weight": jnp.array([1.0, 2.0]), "name": "linear"}
+      >>> partax.filter_jvp(scale, (model, 3.0), ({"weight": jnp.ones(2), "name": None}, None))
+      (Array([3., 6.], dtype=float32), Array([3., 3.], dtype=float32))
+
     Args:
-      fun: a function of any trees, with any result. Further arguments by name are passed to it, and have no tangent.
+      fun: a function of any trees, with any result.
       primals: its arguments by position.
       tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is no floating or
         complex array or number, for one that is to stay, or for a whole part of the tree.
+      **kwargs: its arguments by name, which have no tangent.
 
     Returns:
       `(result, tangent)`. The tangent is a tree like the result, with None for what does not depend on a primal that

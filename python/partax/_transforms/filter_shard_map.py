@@ -104,6 +104,15 @@ def filter_shard_map(
 ) -> Any:
     """`jax.shard_map` for any trees: each device runs `fun` on its part of the arrays, everything else is passed on.
 
+    Example:
+      >>> from jax.sharding import Mesh, PartitionSpec
+      >>> mesh, by_row, whole = Mesh(jax.devices(), ("data",)), PartitionSpec("data"), PartitionSpec()
+      >>> def total(batch, scale):
+      ...     return jax.lax.psum(batch["x"].sum() * scale, "data")
+      >>> summed = partax.filter_shard_map(total, mesh=mesh, in_specs=(by_row, None), out_specs=whole)
+      >>> summed({"x": jnp.ones(8), "name": "train"}, 0.5)
+      Array(4., dtype=float32)
+
     Args:
       fun: a function of any trees, with any result. Arrays that it holds itself, as a module does, each device has
         whole.

@@ -29,6 +29,13 @@ def filter_vjp(
 def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
     """The result of a function, and the function that pulls cotangents of it back: `jax.vjp` for any trees.
 
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> model = {"weight": jnp.array([1.0, 2.0]), "name": "linear"}
+      >>> result, pull = partax.filter_vjp(scale, model, jnp.float32(3))
+      >>> pull(jnp.ones(2))
+      ({'name': None, 'weight': Array([3., 3.], dtype=float32)}, Array(3., dtype=float32))
+
     Args:
       fun: a function of any trees, with any result.
       *primals: its arguments.
@@ -63,6 +70,12 @@ def filter_linearize(
 ) -> tuple[_R, Callable[[*_Ts], _R], _A]: ...
 def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wrt: FilterSpec = None) -> Any:
     """The result of a function, and its derivative there as a linear function: `jax.linearize` for any trees.
+
+    Example:
+      >>> square = lambda tree: {"y": tree["x"] ** 2, "name": tree["name"]}
+      >>> result, push = partax.filter_linearize(square, {"x": jnp.array([1.0, 3.0]), "name": "a"})
+      >>> push({"x": jnp.ones(2), "name": None})
+      {'name': None, 'y': Array([2., 6.], dtype=float32)}
 
     Args:
       fun: a function of any trees, with any result.

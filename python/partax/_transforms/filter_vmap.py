@@ -25,6 +25,11 @@ _R = TypeVar("_R")
 class if_array:
     """As an axis: this one for arrays, and none for everything else.
 
+    Example:
+      >>> axis = partax.if_array(1)
+      >>> axis(jnp.ones((2, 3))), axis("name")
+      (1, None)
+
     Attributes:
       axis: the index of the axis.
     """
@@ -225,6 +230,14 @@ def filter_vmap(
     **options: Any,
 ) -> Any:
     """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
+
+    Example:
+      >>> def predict(model, x):
+      ...     return model["activation"](model["weight"] @ x)
+      >>> model = {"weight": jnp.ones((2, 3)), "activation": jax.nn.relu}
+      >>> batched = partax.filter_vmap(predict, in_axes={"model": None, "x": 0})
+      >>> batched(model, jnp.ones((5, 3))).shape
+      (5, 2)
 
     An axis is an int; None, for what has no axis; or a function `(leaf) -> int or None` such as `if_array(0)`. Where it
     stands for a part of a tree, it is for all leaves of that part.

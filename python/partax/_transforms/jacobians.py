@@ -114,6 +114,11 @@ def filter_jacfwd(
 ) -> Any:
     """The Jacobian by the inexact arrays of the first argument, for any trees, column by column as `jax.jacfwd`.
 
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> partax.filter_jacfwd(scale)({"weight": jnp.float32(2), "name": "linear"}, jnp.array([1.0, 3.0]))
+      {'name': None, 'weight': Array([1., 3.], dtype=float32)}
+
     Args:
       fun: a function of one or more arguments, with any result.
       has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
@@ -174,6 +179,11 @@ def filter_jacrev(
 ) -> Any:
     """The Jacobian by the inexact arrays of the first argument, for any trees, row by row as `jax.jacrev`.
 
+    Example:
+      >>> total = lambda model, x: jnp.sum(model["weight"] * x)
+      >>> partax.filter_jacrev(total)({"weight": jnp.array([2.0, 4.0]), "name": "linear"}, 3.0)
+      {'name': None, 'weight': Array([3., 3.], dtype=float32)}
+
     Args:
       fun: a function of one or more arguments, with any result.
       has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
@@ -233,6 +243,11 @@ def filter_hessian(
     holomorphic: bool = False,
 ) -> Any:
     """The second derivatives by the inexact arrays of the first argument, for any trees.
+
+    Example:
+      >>> cube = lambda model: model["x"] ** 3
+      >>> partax.filter_hessian(cube)({"x": jnp.float32(2), "name": "a"})
+      {'name': None, 'x': {'name': None, 'x': Array(12., dtype=float32)}}
 
     Args:
       fun: a function of one or more arguments, with any result.

@@ -13,6 +13,7 @@ from partax._transforms.on_arrays import Rest, joined, on_arrays, split
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
 from partax._tree.array_text import array_text
+from partax._tree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -23,9 +24,15 @@ _described = any_of(is_array, jax.ShapeDtypeStruct)
 def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     """What a call would return, with a `jax.ShapeDtypeStruct` for each array: `jax.eval_shape` for any trees.
 
+    Example:
+      >>> init = lambda key, size: {"weight": jax.random.normal(key, (size, size)), "name": "linear"}
+      >>> partax.filter_eval_shape(init, jax.random.key(0), 3)
+      {'name': 'linear', 'weight': ShapeDtypeStruct(shape=(3, 3), dtype=float32)}
+
     Args:
-      fun: a function of any trees, with any result. Further arguments by name are passed to it.
+      fun: a function of any trees, with any result.
       *args: its arguments; a `jax.ShapeDtypeStruct` stands for an array.
+      **kwargs: its arguments by name, likewise.
 
     Returns:
       The result. What is no array is as the function returned it.
@@ -57,6 +64,14 @@ class _MakeJaxpr(Transformed[_P, _R]):
 
 def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
     """The program of a call: `jax.make_jaxpr` for any trees.
+
+    Example:
+      >>> scale = lambda model, x: model["weight"] * x
+      >>> jaxpr, structs, static = partax.filter_make_jaxpr(scale)({"weight": jnp.ones(2), "name": "linear"}, 3.0)
+      >>> jaxpr
+      { lambda ; a:f32[2]. let b:f32[2] = mul a 3.0:f32[] in (b,) }
+      >>> structs
+      ShapeDtypeStruct(shape=(2,), dtype=float32)
 
     Args:
       fun: a function of any trees, with any result. Arrays that it holds itself are constants of the program.
@@ -106,7 +121,7 @@ class ClosureConverted(Generic[_P, _R]):
         return combine(*self._known.value[2])
 
     def __repr__(self) -> str:
-        return f"<partax.filter_closure_convert of {self.__name__}>"
+        return wrapper_text("filter_closure_convert", self)
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         arrays, static = partition((args, kwargs), is_array)
@@ -168,17 +183,28 @@ class _Shown(str):
 def filter_closure_convert(fun: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
     """A function with all arrays that it has closed over as its leaves: `jax.closure_convert` for any trees.
 
+    Example:
+      >>> def scaler(weight):
+      ...     return lambda x: weight * x
+      >>> scale = partax.filter_closure_convert(scaler(jnp.array([1.0, 2.0])), 3.0)
+      >>> scale.consts
+      [Array([1., 2.], dtype=float32)]
+      >>> scale(3.0)
+      Array([3., 6.], dtype=float32)
+
     With it, a function that holds values under a transformation can cross a boundary, such as that of a custom
     derivative.
 
     Args:
-      fun: a function of any trees, with any result. Further arguments by name are passed to it.
+      fun: a function of any trees, with any result.
       *args: arguments like those that it will be called with; a `jax.ShapeDtypeStruct` stands for an array. It is
         traced for them, not run.
+      **kwargs: its arguments by name, likewise.
 
     Returns:
       A function that is called with such arguments, and is a pytree of the arrays, `consts`. It has `in_struct` and
-      `out_struct`, with a `jax.ShapeDtypeStruct` for each array.
+      `out_struct`, with a `jax.ShapeDtypeStruct` for each array. A plain function without closure and defaults can hold
+      none; it is called as it is.
 
     Raises:
       TypeError: `fun` is not callable.

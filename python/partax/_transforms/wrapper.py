@@ -9,6 +9,7 @@ import jax
 
 from partax import _core
 from partax._jit.filter_jit import pickled_name
+from partax._tree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -53,7 +54,7 @@ class Transformed(Generic[_P, _R_co]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return f"<partax.{self._name} of {self.__qualname__}>"
+        return wrapper_text(self._name, self)
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None, /) -> Self: ...

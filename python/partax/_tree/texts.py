@@ -1,55 +1,158 @@
 """The text of a tree, and messages for trees that are not alike."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
+from partax._statics.user_objects import read
 from partax._tree.paths import static_path
+from partax._tree.short_text import LONGEST, name_text, one_line, short_text
 from partax._tree.spec_data import DICTS, Node, SpecData, shown
+
+_LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 
 
 def tree_text(data: SpecData) -> str:
-    """The tree as Python would print it, with `*` for array leaves. Runs the `repr` of static values."""
-    nodes, statics, _ = data
+    """The tree as Python would print it, with `*` for array leaves, in one line: of a large one, the outer parts.
 
-    def value(index: int) -> str:
-        held = statics[index]
-        return repr(held[0]) if held else "<dropped>" if held is None else "<absent>"
-
-    texts: list[str] = []  # of the siblings after the node that is next, the nearest last
-    for fields in reversed(nodes):
-        node = Node(*fields)
-        if node.kind == "end":
-            continue
-        if node.is_leaf:
-            leaves = [value(node.first + i) if node.kind == "static_leaf" else "*" for i in range(node.size)]
-            texts += reversed(leaves)
-            continue
-        below = [texts.pop() for _ in range(node.arity)]
-        texts.append(_node_text(node, below, value))
-    return ", ".join(reversed(texts))
+    Runs the `repr` of the static values that are shown.
+    """
+    return _TreeText(data).fitting(LONGEST - len("Structure()"))
 
 
-def _node_text(node: Node, below: list[str], value: Any) -> str:
-    inner = ", ".join(below)
-    name = node.type_name.rpartition(".")[2]
-    if node.kind == "none":
-        return "None"
-    if node.kind == "static":
-        return value(node.first)
-    if node.kind == "tuple":
-        return f"({inner},)" if node.arity == 1 else f"({inner})"
-    if node.kind == "list":
-        return f"[{inner}]"
-    if node.kind == "registered":
-        return f"{name}[{value(node.first)}]({inner})"
-    if node.kind in DICTS:
-        items = ", ".join(f"{value(node.first_key + i)}: {text}" for i, text in enumerate(below))
-        factory = f"{value(node.first)}, " if node.kind == "default_dict" else ""
-        return f"{{{items}}}" if node.kind == "dict" else f"{name}({factory}{{{items}}})"
-    named = [f"{node.children[i]}={text}" if i < len(node.children) else text for i, text in enumerate(below)]
-    # The names of a function that a module wraps are no part of its text.
-    own = [field for field in node.fields if not field.startswith("__")]
-    named += [f"{field}={value(node.first + i)}" for i, field in enumerate(own)]
-    return f"{name}({', '.join(named)})"
+_Pieces = list[str | int]  # texts, and the nodes between them
+
+
+class _TreeText:
+    """The text of a tree, whose nodes are opened from the root down."""
+
+    def __init__(self, data: SpecData) -> None:
+        self._statics = data[1]
+        self._values: dict[int, str] = {}
+        self._nodes = [node for fields in data[0] if (node := Node(*fields)).kind != "end"]
+        self._below: list[list[int]] = [[] for _ in self._nodes]  # the children of each; a run of leaves is one
+        unfinished: list[tuple[int, int]] = []  # nodes, and how many of their children are still to come
+        for i, node in enumerate(self._nodes):
+            if unfinished:
+                parent, left = unfinished.pop()
+                self._below[parent].append(i)
+                if left > node.size:
+                    unfinished.append((parent, left - node.size))
+            if not node.is_leaf and node.arity > 0:
+                unfinished.append((i, node.arity))
+
+    def fitting(self, longest: int) -> str:
+        """The text with as many nodes opened, the outer ones first, as fit."""
+        if self._nodes[0].is_leaf:  # what a `Static` holds has all the room
+            held = self._statics[0] if self._nodes[0].kind == "static_leaf" else ()
+            return "<dropped>" if held is None else short_text(held[0], longest) if held else "*"
+        opened: dict[int, _Pieces] = {}
+        room = longest - len(self._closed(0))
+        waiting, too_large = deque([0]), list[int]()
+        while waiting:
+            at = waiting.popleft()
+            if not self._has_parts(at):
+                continue
+            pieces, length, is_whole = self._opened(at, room + len(self._closed(at)))
+            if is_whole:
+                opened[at] = pieces
+                room -= length - len(self._closed(at))
+                waiting.extend(piece for piece in pieces if isinstance(piece, int))
+            else:
+                too_large.append(at)
+        for at in too_large:
+            pieces, length, _ = self._opened(at, room + len(self._closed(at)))
+            if pieces:
+                opened[at] = pieces
+                room -= length - len(self._closed(at))
+        return one_line(self._joined(0, opened), longest)
+
+    def _joined(self, at: int, opened: dict[int, _Pieces]) -> str:
+        pieces = opened.get(at)
+        if pieces is None:
+            return self._closed(at)
+        return "".join(piece if isinstance(piece, str) else self._joined(piece, opened) for piece in pieces)
+
+    def _opened(self, at: int, room: int) -> tuple[_Pieces, int, bool]:
+        """A node with its parts: their texts, how long they are, and whether they are all; none where no part fits."""
+        start, end = self._brackets(at, is_open=True)
+        pieces: _Pieces = [start]
+        lengths = [len(start) + len(end)]
+        for label, part in self._parts(at):
+            text = part if isinstance(part, str) else self._closed(part)
+            before = label if len(lengths) == 1 else f", {label}"
+            pieces += [before, part]
+            lengths.append(len(before) + len(text))
+            if sum(lengths) > room:
+                break
+        else:
+            return [*pieces, end], sum(lengths), True
+        while len(lengths) > 1 and sum(lengths) + len(", ...") > room:
+            lengths.pop()
+            del pieces[-2:]
+        return ([*pieces, ", ...", end], sum(lengths) + len(", ..."), False) if len(lengths) > 1 else ([], 0, False)
+
+    def _closed(self, at: int) -> str:
+        """A node without its parts."""
+        node = self._nodes[at]
+        if node.kind == "none":
+            return "None"
+        if node.kind == "static":
+            return self._value(node.first)
+        has_parts = self._has_parts(at)
+        start, end = self._brackets(at, is_open=not has_parts)
+        return f"{start}...{end}" if has_parts else f"{start}{end}"
+
+    def _has_parts(self, at: int) -> bool:
+        node = self._nodes[at]
+        return node.kind not in ("none", "static") and bool(self._below[at] or _own_fields(node))
+
+    def _brackets(self, at: int, is_open: bool) -> tuple[str, str]:
+        node = self._nodes[at]
+        name = one_line(node.type_name.rpartition(".")[2], _LONGEST_NAME)
+        if node.kind == "tuple":
+            return "(", ",)" if node.arity == 1 and is_open else ")"
+        if node.kind == "list":
+            return "[", "]"
+        if node.kind == "dict":
+            return "{", "}"
+        if node.kind in DICTS and is_open:
+            factory = f"{self._value(node.first)}, " if node.kind == "default_dict" else ""
+            return f"{name}({factory}{{", "})"
+        aux = f"[{self._value(node.first)}]" if node.kind == "registered" and is_open else ""
+        return f"{name}{aux}(", ")"
+
+    def _parts(self, at: int) -> Iterator[tuple[str, str | int]]:
+        """What is in a node, each with what stands before it."""
+        node = self._nodes[at]
+        position = 0
+        for below in self._below[at]:
+            child = self._nodes[below]
+            for i in range(child.size):
+                part = below
+                if child.is_leaf:
+                    part = self._value(child.first + i) if child.kind == "static_leaf" else "*"
+                label = f"{node.children[position]}=" if position < len(node.children) else ""
+                yield f"{self._value(node.first_key + position)}: " if node.kind in DICTS else label, part
+                position += 1
+        yield from ((f"{field}=", self._value(node.first + i)) for i, field in enumerate(_own_fields(node)))
+
+    def _value(self, index: int) -> str:
+        """A static value: a function by its name, another one by its `repr`."""
+        known = self._values.get(index)
+        if known is None:
+            held = self._statics[index]
+            known = "<dropped>" if held is None else "<absent>"
+            if held:
+                name = read(held[0], "__name__") if callable(held[0]) else None
+                known = name_text(name, _LONGEST_NAME) if isinstance(name, str) else short_text(held[0])
+            self._values[index] = known
+        return known
+
+
+def _own_fields(node: Node) -> list[str]:
+    """Without the names of a function that a module wraps, which are no part of its text."""
+    return [field for field in node.fields if not field.startswith("__")]
 
 
 def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:

@@ -32,6 +32,13 @@ def at(
 ) -> _T:
     """The tree with other nodes where a function points at, as `equinox.tree_at`.
 
+    Example:
+      >>> model = {"layers": [{"weight": 1.0}, {"weight": 2.0}], "name": "mlp"}
+      >>> partax.tree.at(lambda model: model["layers"][0]["weight"], model, 5.0)
+      {'layers': [{'weight': 5.0}, {'weight': 2.0}], 'name': 'mlp'}
+      >>> partax.tree.at(lambda model: model["layers"], model, replace_fn=len)
+      {'layers': 2, 'name': 'mlp'}
+
     Args:
       where: takes a tree of the structure of `pytree` and returns the node to replace, or a sequence of nodes: leaves
         or whole subtrees. It is called twice, the second time with a tree of other leaves, and must not depend on what

@@ -13,6 +13,12 @@ from partax import _core
 def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0.0) -> bool | jax.Array:
     """Whether all trees have the same structure and equal leaves, as `equinox.tree_equal`.
 
+    Example:
+      >>> partax.tree.equal({"x": jnp.ones(2), "n": 1}, {"x": jnp.ones(2), "n": 1})
+      True
+      >>> partax.tree.equal({"x": jnp.ones(2), "n": 1}, {"x": jnp.ones(2), "n": 2})
+      False
+
     Arrays are equal if their dtypes, shapes and values are; a NaN is equal to nothing. All else is compared by `==`.
 
     Args:

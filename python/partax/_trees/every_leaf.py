@@ -31,6 +31,10 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: _IsLeaf | None = 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: _IsLeaf | None = None) -> Any:
     """The tree with `f(leaf)` in the place of each leaf, as `jax.tree.map`.
 
+    Example:
+      >>> partax.tree.map(lambda x, y: x + y, {"a": 1, "b": [2, 3]}, {"a": 10, "b": [20, 30]})
+      {'a': 11, 'b': [22, 33]}
+
     Args:
       f: called with each leaf, and with what each tree of `rest` has in its place.
       tree: any pytree.
@@ -50,7 +54,11 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: _IsLeaf | None = 
 
 
 def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: _IsLeaf | None = None) -> Any:
-    """The same with the path of the leaf as first argument, as `jax.tree.map_with_path`.
+    """The tree with `f(path, leaf)` in the place of each leaf, as `jax.tree.map_with_path`.
+
+    Example:
+      >>> partax.tree.map_with_path(lambda path, x: jax.tree_util.keystr(path), {"a": 1, "b": [2, 3]})
+      {'a': "['a']", 'b': ["['b'][0]", "['b'][1]"]}
 
     Args:
       f: called with the path of each leaf, a tuple of jax's keys (`jax.tree_util.keystr` writes it as text), then as by
@@ -72,6 +80,10 @@ def map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: _IsLeaf
 def leaves(tree: Any, is_leaf: _IsLeaf | None = None) -> list[Any]:
     """The leaves of a tree, as `jax.tree.leaves`.
 
+    Example:
+      >>> partax.tree.leaves({"b": [2, None, 3], "a": 1})
+      [1, 2, 3]
+
     Args:
       tree: any pytree. None is a node without leaves.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
@@ -87,6 +99,13 @@ def leaves(tree: Any, is_leaf: _IsLeaf | None = None) -> list[Any]:
 
 def flatten(tree: Any, is_leaf: _IsLeaf | None = None) -> tuple[list[Any], Structure]:
     """The leaves of a tree and its structure, as `jax.tree.flatten`.
+
+    Example:
+      >>> leaves, structure = partax.tree.flatten({"a": 1, "b": [2, 3]})
+      >>> leaves
+      [1, 2, 3]
+      >>> partax.tree.unflatten(structure, "xyz")
+      {'a': 'x', 'b': ['y', 'z']}
 
     Args:
       tree: any pytree. None is a node without leaves.
@@ -104,6 +123,15 @@ def flatten(tree: Any, is_leaf: _IsLeaf | None = None) -> tuple[list[Any], Struc
 def structure(tree: Any, is_leaf: _IsLeaf | None = None) -> Structure:
     """The structure of a tree, as `jax.tree.structure`.
 
+    Example:
+      >>> structure = partax.tree.structure({"a": 1, "b": [2, 3]})
+      >>> structure.num_leaves
+      3
+      >>> structure == partax.tree.structure({"a": "x", "b": ["y", "z"]})
+      True
+      >>> structure
+      Structure({'a': *, 'b': [*, *]})
+
     Args:
       tree: any pytree. None is a node without leaves.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
@@ -120,6 +148,11 @@ def structure(tree: Any, is_leaf: _IsLeaf | None = None) -> Structure:
 
 def unflatten(structure: Structure | Any, leaves: Iterable[Any]) -> Any:
     """The tree of this structure with these leaves, as `jax.tree.unflatten`.
+
+    Example:
+      >>> structure = partax.tree.structure({"a": 1, "b": [2, 3]})
+      >>> partax.tree.unflatten(structure, [10, 20, 30])
+      {'a': 10, 'b': [20, 30]}
 
     Args:
       structure: what `structure` or `flatten` returned, or a PyTreeDef of jax.

@@ -31,6 +31,10 @@ def pformat(
 ) -> str:
     """A tree as text over several lines, as `equinox.tree_pformat`: an array is written as `f32[3,4]`.
 
+    Example:
+      >>> print(partax.tree.pformat({"weight": jnp.ones((3, 4)), "name": "linear"}))
+      {'weight': f32[3,4], 'name': 'linear'}
+
     Args:
       pytree: any pytree.
       width: the number of characters that a line should have at most.

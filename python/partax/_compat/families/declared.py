@@ -34,6 +34,15 @@ _of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
 def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] = ()) -> _Class:
     """Says which attributes of a class are what its registered functions take apart and put together.
 
+    Example:
+      >>> class Box:
+      ...     def __init__(self, x, name):
+      ...         self.x, self.name = x, name
+      >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), box.name), lambda name, xs: Box(*xs, name))
+      >>> _ = partax.register_fields(Box, data=("x",), static=("name",))
+      >>> partax.filter_jit(lambda box: box)(Box(jnp.ones(2), "a")).name
+      'a'
+
     From then on partax reads them itself, and makes an instance by setting them, instead of calling the functions for
     each instance in each call. It compares with the functions once, when it meets the first instance: they must give
     the values of `data`, in this order, as the children, and must set all these attributes of the new instance, and no
@@ -52,15 +61,6 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
       TypeError: the class is not registered, is one that partax reads itself, or has such an attribute elsewhere (a
         property, say). Calls raise one, with the path, where the registered functions do something else.
       ValueError: a name is there twice, or the class has been declared otherwise.
-
-    Example:
-      >>> class Pair:
-      ...     def __init__(self, x, y, name):
-      ...         self.x, self.y, self.name = x, y, name
-      >>> def unflatten(aux, children):
-      ...     return Pair(*children, aux)
-      >>> jax.tree_util.register_pytree_node(Pair, lambda pair: ((pair.x, pair.y), pair.name), unflatten)
-      >>> _ = partax.register_fields(Pair, data=("x", "y"), static=("name",))
     """
     fields = Fields(_names("data", data), _names("static", static))
     names = (*fields.children, *fields.statics)

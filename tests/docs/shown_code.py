@@ -1,5 +1,5 @@
-"""Guards the promise that the README's tour is true: every Python block runs, in order, in one
-namespace, and gives the output that it shows.
+"""Guards what pages and docstrings show: every Python block of a text runs, in order, in one namespace, and gives the
+output that it shows.
 
 How a block shows output: as a `>>>` session (checked by doctest, `...` stands for anything), as
 `# -> value` at the end of a statement (its value, what it prints, or what it assigns), or as a
@@ -12,21 +12,13 @@ import ast
 import contextlib
 import doctest
 import io
-import pathlib
 import re
-import sys
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from flax_trees import HAS_FLAX
 
-pytestmark = pytest.mark.rounds
-
-README = pathlib.Path(__file__).parents[1] / "README.md"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 
@@ -51,7 +43,7 @@ def python_blocks(text: str) -> Iterator[Block]:
 
 def check(expected: str, actual: str, where: str) -> None:
     matches = doctest.OutputChecker().check_output(expected.strip() + "\n", actual.strip() + "\n", OPTIONS)
-    assert matches, f"{where}: the README shows\n{expected.strip()}\nbut it is\n{actual.strip()}"
+    assert matches, f"{where}: the page shows\n{expected.strip()}\nbut it is\n{actual.strip()}"
 
 
 def run_statement(statement: ast.stmt, names: dict[str, Any], filename: str) -> Any:
@@ -99,83 +91,3 @@ def run_blocks(text: str, names: dict[str, Any], filename: str) -> int:
         is_session = block.code.lstrip().startswith(">>>")
         (run_session if is_session else run_plain)(block, names, filename)
     return len(blocks)
-
-
-@pytest.fixture
-def names(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The namespace of a module of its own, in a directory of its own."""
-    monkeypatch.chdir(tmp_path)
-    module = types.ModuleType("readme_blocks")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    return module.__dict__
-
-
-def test_every_block_of_the_readme_runs_and_gives_what_it_shows(names: dict[str, Any]) -> None:
-    assert run_blocks(README.read_text(encoding="utf-8"), names, str(README)) > 0
-
-
-def test_every_fence_of_the_readme_is_closed_and_python_is_spelt_so() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(FENCE.findall(text))
-    languages = {fence[1] for fence in FENCE.finditer(text)}
-    assert languages.isdisjoint({"py", "Python", "python3", "pycon", "ipython"})
-
-
-RIGHT = """
-```python
-x = [1,
-     2]  # -> [1, 2]
-len(x)  # -> 2
-print("a", x)  # -> a [1, ...]
-y = 3  # a comment -> of no weight
-```
-
-```text
-a [1, 2]
-```
-
-```sh
-not python
-```
-
-```python
->>> x[0] + y
-4
->>> z = object()
->>> z
-<object object at 0x...>
-```
-
-```python
-assert z is not None
-```
-"""
-
-
-def test_right_output_passes_and_names_live_on(names: dict[str, Any]) -> None:
-    assert run_blocks(RIGHT, names, "page.md") == 3
-    assert names["y"] == 3
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("# -> 2\n", "# -> 3\n"),
-        ("# -> [1, 2]", "# -> [1, 3]"),
-        ("# -> a [1, ...]", "# -> b [...]"),
-        ("a [1, 2]\n```", "a [1, 3]\n```"),
-        ("]\n```\n\n```sh", "]\nmore\n```\n\n```sh"),
-        (">>> x[0] + y\n4", ">>> x[0] + y\n5"),
-        ("assert z is not None", "assert z is None"),
-    ],
-)
-def test_wrong_output_is_caught(names: dict[str, Any], right: str, wrong: str) -> None:
-    assert right in RIGHT
-    with pytest.raises(AssertionError):
-        run_blocks(RIGHT.replace(right, wrong), names, "page.md")
-
-
-def test_an_error_points_at_the_line_of_the_page(names: dict[str, Any]) -> None:
-    with pytest.raises(ZeroDivisionError) as caught:
-        run_blocks("text\n\n```python\nx = 1\n\nx / 0\n```\n", names, "page.md")
-    assert (caught.traceback[-1].lineno, str(caught.traceback[-1].path)[-7:]) == (5, "page.md")

@@ -1,0 +1,160 @@
+"""How far long work has come: a bar on the terminal behind the standard error, and nothing anywhere else."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from partax._tree.short_text import one_line
+from partax._views.terminal import is_terminal
+
+_AFTER = 1.0  # seconds; what is done sooner shows nothing
+_EVERY = 0.1  # seconds
+_LONGEST = 50  # characters of a title
+
+
+class Progress:
+    """A piece of work, and how far it has come.
+
+    Attributes:
+      title: what is done now.
+      total: how much there is to do.
+      done: how much of it is done.
+      measure: what tells `done` when it is asked, in another thread; None where the work itself sets it.
+    """
+
+    def __init__(self, title: str, total: int) -> None:
+        self.title = title
+        self.total = total
+        self.done = 0
+        self.measure: Callable[[], int] | None = None
+
+    def begin(self, title: str) -> None:
+        """The first stage of the work, or the next one, which ends the one before."""
+        self.done += bool(self.title)
+        self.title = title
+
+
+class _Bar(Protocol):
+    def draw(self, title: str, done: int) -> None: ...
+    def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) -> Generator[Progress]:
+    """Shows how far the work in a block has come, once it has taken a second.
+
+    The bar is on the standard error, by tqdm or else by rich; there is none where that is no terminal, or neither is
+    installed. A thread draws it, from what the work tells; it is gone when the block is left.
+
+    Args:
+      title: what is done.
+      total: how much there is to do.
+      unit: what is counted: `B` for bytes, or an empty string for stages.
+      is_long: whether it may take a second; if not, no thread is started.
+
+    Returns:
+      A context manager with the `Progress`, whose attributes the work sets.
+    """
+    work = Progress(title, total)
+    file = sys.stderr
+    if not is_long or not is_terminal(file):
+        yield work
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_show, args=(work, unit, file, over), name="partax progress", daemon=True)
+    try:
+        with contextlib.suppress(RuntimeError):  # no thread can be started, as when the interpreter ends
+            thread.start()
+        yield work
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
+
+
+def is_shown() -> bool:
+    """Whether long work shows its progress now."""
+    return is_terminal(sys.stderr)
+
+
+def _show(work: Progress, unit: str, file: Any, over: threading.Event) -> None:
+    if over.wait(_AFTER):
+        return
+    with contextlib.suppress(Exception):  # a terminal that is gone, a library that has changed: the work goes on
+        bar = _new_bar(work, unit, file)
+        if bar is None:
+            return
+        try:
+            while True:
+                done = work.done if work.measure is None else work.measure()
+                bar.draw(one_line(work.title, _LONGEST), min(done, work.total))
+                if over.wait(_EVERY):
+                    break
+        finally:
+            bar.close()
+
+
+def _new_bar(work: Progress, unit: str, file: Any) -> _Bar | None:
+    for kind in (_TqdmBar, _RichBar):
+        try:
+            return kind(one_line(work.title, _LONGEST), work.total, unit, file)
+        except ImportError:  # it is not installed
+            continue
+    return None
+
+
+class _TqdmBar:
+    def __init__(self, title: str, total: int, unit: str, file: Any) -> None:
+        from tqdm import tqdm
+
+        kind: Any = type("Bar", (tqdm,), {"monitor_interval": 0})  # with no thread of its own
+        self._bar = kind(
+            desc=title,
+            total=total,
+            unit=unit,
+            unit_scale=bool(unit),
+            unit_divisor=1024,
+            file=file,
+            leave=False,
+            dynamic_ncols=True,
+            bar_format=None if unit else "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}]",
+        )
+        self._bar.start_t -= _AFTER  # when the work began, for what is done in a second
+
+    def draw(self, title: str, done: int) -> None:
+        self._bar.set_description_str(title, refresh=False)
+        self._bar.n = done
+        self._bar.refresh()
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class _RichBar:
+    def __init__(self, title: str, total: int, unit: str, file: Any) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(binary_units=True) if unit else MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(file=file),
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task(title, total=total)
+        self._bar.tasks[0].start_time = self._bar.get_time() - _AFTER
+        self._bar.start()
+
+    def draw(self, title: str, done: int) -> None:
+        self._bar.update(self._task, description=title, completed=done, refresh=True)
+
+    def close(self) -> None:
+        self._bar.stop()

@@ -1,0 +1,106 @@
+"""Guards the promise that the doctor shows its stages on a terminal while it works for long, and nothing in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from partax._doctor import doctor as doctor_module
+from partax._doctor import script
+from partax._doctor.diagnosis import Finding
+from partax._doctor.examined import Examined
+from partax._views import progress as module
+from terminals import Terminal, terminal
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setattr(module, "_AFTER", 0)
+    monkeypatch.setattr(module, "_EVERY", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    with terminal(100) as made:
+        yield made
+
+
+def test_each_stage_is_shown(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", seen.file)
+    finders = doctor_module._FINDERS
+    told: list[bool] = []
+
+    def waits(finder: Any, number: int) -> Any:
+        name = finder.__module__.rpartition(".")[2].replace("_", " ")
+
+        def find(examined: Examined) -> list[Finding]:
+            told.append(seen.wait_for(f"looking at {name}") and seen.wait_for(f"{number}/{len(finders) + 4}"))
+            return list(finder(examined))
+
+        find.__module__ = finder.__module__
+        return find
+
+    # Those before are tracing, lowering and compiling.
+    monkeypatch.setattr(doctor_module, "_FINDERS", tuple(waits(find, i + 3) for i, find in enumerate(finders)))
+
+    def step(x: Any) -> Any:
+        told.append(seen.wait_for("tracing"))
+        return x * 2
+
+    partax.doctor(step, jnp.ones(3), compile=True)
+    assert told == [True] * (len(finders) + 1)
+    assert seen.wait_for(lambda text: text.endswith("\r"))
+
+
+def test_the_stages_do_not_change_what_is_found(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = jnp.zeros((1000, 1000))
+    expected = partax.doctor(lambda i: table[i], jnp.int32(0))
+    monkeypatch.setattr(sys, "stderr", seen.file)
+    found = partax.doctor(lambda i: table[i], jnp.int32(0))
+    assert [(it.kind, it.severity) for it in found.findings] == [(it.kind, it.severity) for it in expected.findings]
+    assert found.findings != ()
+
+
+def test_a_function_that_raises_leaves_no_bar(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", seen.file)
+
+    def step(x: Any) -> Any:
+        assert seen.wait_for("tracing")
+        raise KeyError("no")
+
+    with pytest.raises(TypeError, match="KeyError"):
+        partax.doctor(step, jnp.ones(3))
+    assert seen.wait_for(lambda text: text.endswith("\r"))
+
+
+def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "_AFTER", 0)
+    partax.doctor(lambda x: x + 1, jnp.ones(3), compile=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_programs_of_a_script_are_counted(seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", seen.file)
+    programs = [
+        script.Program(name, jax.make_jaxpr(lambda x: x * 2)(1.0), (False,), ("x",), 1, 1.0, seconds)
+        for name, seconds in (("train_step", 9.0), ("evaluate", 3.0))
+    ]
+    programs.append(script.Program("quick", None, (), (), 1, 0.0, 0.0))  # which is not examined
+
+    class Watch:
+        def costliest(self) -> list[script.Program]:
+            return programs
+
+    theirs, told = script.diagnosis_of, []
+
+    def examines(examined: Examined) -> Any:
+        told.append(seen.wait_for(f"examining {examined.name}") and seen.wait_for(f"{len(told)}/2"))
+        return theirs(examined)
+
+    monkeypatch.setattr(script, "diagnosis_of", examines)
+    found = script.diagnoses(Watch())  # type: ignore[arg-type]
+    assert [it.name for it in found] == ["train_step", "evaluate"] and told == [True, True]

@@ -1,0 +1,250 @@
+"""Guards the promise that reports and summaries are one line by their `repr`, a table that fits where they are printed,
+rich's where it prints them, and HTML in a notebook, whatever names and paths they hold."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from rich.console import Console
+
+import partax
+from doctor_pages import diagnosis
+from notebook_pages import ReadPage
+from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, SlowNode, Summary, SummaryRow, TraceReport
+from partax._explain.captured_arrays import Constant
+from partax._tree.short_text import LONGEST
+from terminals import Terminal, terminal
+
+HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50
+PLACE = f"{HOSTILE}.py:1"
+
+
+def function(name: str = "step", text: str = "n=1") -> FunctionReport:
+    def trace(number: int, **more: Any) -> TraceReport:
+        known: dict[str, Any] = {
+            "number": number,
+            "site": "train.py:41",
+            "reason": f"{text} -> {number}",
+            "calls": 1_000,
+            "trace_seconds": 0.125,
+            "lower_seconds": 0.0625,
+            "compile_seconds": 1.5,
+            "executables": 2,
+            "failed": False,
+            "equations": 12,
+            "constants": (Constant(text, "float32[3]", 12),),
+            "fast_path": True,
+            "slow_because": "",
+        }
+        return TraceReport(**known | more)
+
+    slow = trace(2, fast_path=False, slow_because="refs", calls=None, equations=None)
+    keys = (KeyReport(text, 1000, (trace(1), slow)), KeyReport(f"{text}, name='b'", None, (trace(3, failed=True),)))
+    return FunctionReport(name, "train.py:12", 2000, 3, keys, (SlowNode(text, 2, 1.25, "it is new"),))
+
+
+def report(*texts: str) -> Report:
+    return Report(tuple(function(text, text) for text in texts))
+
+
+def summary(text: str = "is_array") -> Summary:
+    rows = tuple(SummaryRow(f"{text}/{i}", text, 2, 1000 * i, 4000 * i) for i in range(120))
+    groups = (SummaryRow("", text, 240, 7_140_000, 28_560_000), SummaryRow("", "rest", 0, 0, 0))
+    return Summary(rows, groups, SummaryRow("", "", 240, 7_140_000, 28_560_000))
+
+
+EMPTY = Summary((), (SummaryRow("", "rest", 0, 0, 0),), SummaryRow("", "", 0, 0, 0))
+VIEWED: dict[str, Any] = {
+    "a function's report": function(),
+    "a report": report("step", "loss"),
+    "a report of nothing": Report(()),
+    "a function without traces": FunctionReport("f", "", None, None, (), ()),
+    "a hostile report": report(HOSTILE),
+    "a summary": summary(),
+    "a summary of nothing": EMPTY,
+    "a hostile summary": summary(HOSTILE),
+}
+RECORDS: list[Any] = [
+    *VIEWED.values(),
+    *(made for each in (function(), function(HOSTILE, HOSTILE)) for made in (each.keys[0], each.traces[0])),
+    SlowNode(HOSTILE, 1, 0.1),
+    SummaryRow(HOSTILE, HOSTILE, 1, 2, 3),
+    Mismatch(HOSTILE, None, HOSTILE),
+    diagnosis(),
+    *diagnosis().findings,
+    Finding("repeat", "high", PLACE, 1, HOSTILE, "", {}, HOSTILE, HOSTILE),
+]
+
+
+@pytest.fixture(autouse=True)
+def _on_a_usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def lines_on(seen: Terminal) -> list[str]:
+    seen.file.flush()
+    assert seen.wait_for("END")
+    return seen.text.split("\n")
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda it: type(it).__name__)
+def test_a_repr_is_one_line(record: Any) -> None:
+    assert 0 < len(repr(record)) <= LONGEST and repr(record).isprintable()
+    assert type(record).__name__ in repr(record)
+
+
+def test_a_repr_tells_the_totals() -> None:
+    told = "2003 calls, 3 traces, 5.06 s to trace and compile"
+    assert repr(function()) == f"<partax.FunctionReport of step (train.py:12): {told}>"
+    assert repr(report("a", "b")) == "<partax.Report: 2 functions, 6 traces, 10.1 s to trace and compile>"
+    assert repr(report("a")).startswith("<partax.Report: 1 function, 3 traces")
+    assert repr(summary()) == "<partax.Summary: 240 leaves, 7,140,000 parameters, 28,560,000 bytes in 120 rows>"
+    assert repr(SummaryRow("a/b", "", 1, 2, 3)) == "SummaryRow(path='a/b', group='', leaves=1, parameters=2, bytes=3)"
+    assert repr(Mismatch("a", None, "float32[3]")) == "Mismatch(path='a', found=None, expected='float32[3]')"
+    found = Finding("repeat", "high", "/home/me/train.py", 41, "x = f(x)", "", {}, "The same, 6 times.", "Use a loop.")
+    assert repr(found) == "<partax.Finding: high repeat at train.py:41: The same, 6 times.>"
+    healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
+    assert repr(healthy) == f"<partax.Diagnosis of {healthy}>" and "nothing found" in repr(healthy)
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_a_pipe_gets_one_line_for_each_row(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print(VIEWED[name])
+    printed = capsys.readouterr().out
+    assert printed == f"{VIEWED[name]}\n" and "\x1b" not in printed and "─" not in printed
+
+
+def test_the_table_of_a_report_in_a_pipe() -> None:
+    head, columns, *lines = str(function()).splitlines()
+    assert head == "step (train.py:12): 2003 calls, 3 traces, 5.06 s to trace and compile"
+    # The words of each line; how they are aligned is another test's.
+    assert [" ".join(line.split()) for line in (columns, *lines[:3])] == [
+        "static key calls trace calls trace s lower s compile s equations constants fast path",
+        "n=1 1000 1 1000 0.1250 0.0625 1.5000 (2 x) 12 12 B yes",
+        "2 - 0.1250 0.0625 1.5000 (2 x) - 12 B no",
+        "n=1, name='b' dropped 3 failed 1000 0.1250 0.0625 1.5000 (2 x) 12 12 B yes",
+    ]
+    assert lines[3:] == [
+        "  trace 1 at train.py:41: n=1 -> 1",
+        "    captured n=1: float32[3], 12 B",
+        "  trace 2 at train.py:41: n=1 -> 2",
+        "    not on jax's fast path because of refs",
+        "    captured n=1: float32[3], 12 B",
+        "  trace 3 at train.py:41: n=1 -> 3",
+        "    captured n=1: float32[3], 12 B",
+        "  n=1 x 2 flattened by a Python function: 1.2 us a call; it is new",
+    ]
+
+
+@pytest.mark.parametrize("has_rich", [True, False], ids=["rich", "no rich"])
+@pytest.mark.parametrize("columns", [160, 80, 50])
+@pytest.mark.parametrize("name", VIEWED)
+def test_what_is_printed_on_a_terminal_fits_it(
+    name: str, columns: int, has_rich: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_rich:
+        for module in ("rich", "rich.console", "rich.table", "rich.text", "rich.box"):
+            monkeypatch.setitem(sys.modules, module, None)
+    plain = str(VIEWED[name])
+    with terminal(columns) as seen:
+        monkeypatch.setattr(sys, "stdout", seen.file)
+        print(VIEWED[name])
+        print("END")
+        monkeypatch.undo()
+        lines = lines_on(seen)
+    assert max(map(len, lines)) <= columns
+    assert any("───" in line for line in lines) == (has_rich and "summary" in name) or columns == 160
+    # Digits are never lost, though their cells may be folded.
+    for word in re.findall(r"\b\d[\d,.]*\b", plain)[:30]:
+        assert word in "\n".join(lines) or columns == 50, word
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_rich_prints_a_table(name: str) -> None:
+    console = Console(file=io.StringIO(), width=70, color_system=None)
+    console.print(VIEWED[name])
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(map(len, printed.splitlines())) <= 70 and "object at" not in printed
+    assert "\x1b" not in printed and ("[bold]" in printed) == ("hostile" in name)
+    for word in ("train.py:41", "2003") if "report" in name and "nothing" not in name else ():
+        assert word in printed
+
+
+def test_rich_prints_a_diagnosis_as_the_doctor_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from partax._doctor.text import print_diagnosis
+
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "90")
+    one, other = Screen(), Screen()
+    print_diagnosis(diagnosis(), one)
+    found = diagnosis()
+    Console(file=other).print(found)
+    figures = re.compile(r"[\d.]+")
+    assert figures.sub("", one.getvalue()) == figures.sub("", other.getvalue()) and "│" in one.getvalue()
+    healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
+    console = Console(file=io.StringIO(), width=80)
+    console.print(healthy)
+    assert console.file.getvalue() == f"{healthy}\n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_a_notebook_gets_tables_in_which_all_is_escaped(name: str) -> None:
+    page = ReadPage(VIEWED[name]._repr_html_())
+    assert page.open == [] and set(page.tags) <= {"p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+    assert not any("color" in attribute or "background" in attribute for attribute in page.attributes)
+    assert page.cells and not any("\x1b" in cell for cell in page.cells)
+
+
+def test_the_tables_of_a_notebook_have_the_data() -> None:
+    page = ReadPage(report("a", "b")._repr_html_())
+    assert page.tags.count("table") == 2 and page.tags.count("tr") == 2 * 4
+    assert [cell for cell in page.cells if "calls, " in cell] == [
+        f"{name} (train.py:12): 2003 calls, 3 traces, 5.06 s to trace and compile" for name in "ab"
+    ]
+    for name in "ab":
+        assert f"trace 2 at train.py:41: {name} -> 2" in page.cells
+    page = ReadPage(summary()._repr_html_())
+    assert page.tags.count("tr") == 1 + 101 + 3 and "... 20 more in `rows`" in page.cells
+    assert page.cells[:5] == ["subtree", "group", "leaves", "parameters", "bytes"]
+    assert page.cells[-4:] == ["total", "240", "7,140,000", "28,560,000"]
+
+
+SCRIPT = """
+import jax.numpy as jnp, partax
+
+@partax.filter_jit
+def step(x, activation):
+    return x + 1
+
+step(jnp.ones(3), "a rather long name of an activation function")
+step(jnp.ones(3), "another rather long name of one")
+print("done")
+"""
+
+
+def test_the_command_asks_the_stream_that_it_writes_to(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "partax", "explain", "script.py"]
+    with terminal(100) as seen:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=seen.file, text=True, cwd=tmp_path, env=environment, check=True
+        )
+        assert seen.wait_for("compiled outside of partax")
+        head, _, told = seen.text.partition("partax: what has been traced and compiled\n")
+    assert done.stdout == "done\n"
+    assert "step: trace 2, because activation" in head
+    table = told.partition("compiled outside of partax")[0]
+    assert "static key: activation=" in table and max(map(len, table.splitlines())) <= 100

@@ -1,0 +1,282 @@
+"""Guards the promise that the text of any value or structure is one line of a sensible length, that no `repr` of ours
+raises, and that none of them reads the data of an array."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from partax import FlatSpec, Static, any_of, by_path, flat_partition, is_array, not_, tree
+from partax._tree.short_text import LONGEST, one_line, short_text
+from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
+
+
+class Refuses:
+    """Every question to it is an error."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError("no repr")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return 1
+
+    @property
+    def __name__(self) -> str:
+        raise ZeroDivisionError("no name")
+
+
+class Lies:
+    def __repr__(self) -> Any:
+        return 7
+
+
+class Moves:
+    def __repr__(self) -> str:
+        return "a\x1b[2J\n\u202ereversed\tb\ud800"
+
+
+class Counts:
+    """Counts how often its text is asked for."""
+
+    asked = 0
+
+    def __repr__(self) -> str:
+        Counts.asked += 1
+        return "counts"
+
+
+def gone() -> jax.Array:
+    """An array whose data nobody can read."""
+    made = array(3, 4)
+    made.delete()
+    return made
+
+
+def is_one_short_line(text: str, longest: int = LONGEST) -> bool:
+    return 0 < len(text) <= longest and text.isprintable()
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+VALUES: dict[str, Any] = {
+    "a long text": "x" * 10_000,
+    "a long text of bytes": b"\x00" * 10_000,
+    "lines": "a\nb\r\nc\x00",
+    "a long list": list(range(100_000)),
+    "a long dict": {i: str(i) * 50 for i in range(10_000)},
+    "a long set": set(range(10_000)),
+    "deep": functools.reduce(lambda inner, _: (inner,), range(5000), ()),
+    "in itself": ENDLESS,
+    "a NumPy array": np.arange(100_000.0),
+    "refuses": Refuses(),
+    "refuses inside": [Refuses(), {"a": (Refuses(),)}],
+    "lies": Lies(),
+    "moves": Moves(),
+    "a partial": functools.partial(double, array(2), key=Refuses()),
+    "a long name": type("N" * 500, (), {}),
+    "an object of it": type("N" * 500, (), {})(),
+    "an array's type": jnp.float32,
+    "a default dict": collections.defaultdict(list, {i: i for i in range(5000)}),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("longest", [20, 60])
+def test_any_value_has_a_text_of_one_line(name: str, longest: int) -> None:
+    assert is_one_short_line(short_text(VALUES[name], longest), longest)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1"),
+        (-0.0, "-0.0"),
+        ("a'b", '"a\'b"'),
+        (None, "None"),
+        ((1,), "(1,)"),
+        ((), "()"),
+        ([], "[]"),
+        ({}, "{}"),
+        (set(), "set()"),
+        (frozenset(), "frozenset()"),
+        ({1}, "{1}"),
+        (frozenset({1}), "frozenset({1})"),
+        ({"a": [1, (2.5, None)]}, "{'a': [1, (2.5, None)]}"),
+        (Pair(1, "x"), "Pair(left=1, right='x')"),
+        (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, ...]"),
+        ([[[[[[1]]]]]], "[[[[[[1]]]]]]"),
+        ([[[[[[[1]]]]]]], "[[[[[[[...]]]]]]]"),
+        (np.ones((3, 4), np.float16), "float16[3,4]"),
+        ([np.ones(3), {"a": jnp.ones((), jnp.int32)}], "[float64[3], {'a': int32[]}]"),
+        (functools.partial(divmod, 7, np.ones(2)), "partial(<built-in function divmod>, 7, float64[2])"),
+        (Refuses(), "<Refuses>"),
+        (Lies(), "<Lies>"),
+        (Moves(), r"a\x1b[2J \u202ereversed b\ud800"),
+    ],
+    ids=lambda it: ascii(it) if isinstance(it, str) else "",  # others are not asked
+)
+def test_a_short_value_has_its_repr_and_an_array_its_type(value: Any, text: str) -> None:
+    assert short_text(value) == text
+
+
+def test_no_array_data_is_read() -> None:
+    with pytest.raises(RuntimeError):
+        repr(gone())
+    assert short_text(gone()) == "float32[3,4]"
+    assert short_text([1, {"a": gone()}]) == "[1, {'a': float32[3,4]}]"
+    assert "float32[3,4]" in short_text(functools.partial(double, gone()))
+    assert "float32[3,4]" in repr(any_of(functools.partial(isinstance, gone()), int))
+    jax.jit(lambda x: [repr(Static("x")), short_text(x)].clear())(1.0)
+
+
+def test_of_a_long_container_few_are_asked() -> None:
+    Counts.asked = 0
+    short_text([Counts() for _ in range(10_000)])
+    assert 0 < Counts.asked < 20
+    Counts.asked = 0
+    spec = flat_partition({"a": [Counts() for _ in range(10_000)], "b": jnp.ones(2)}, is_array, rest="static")[0]
+    assert Counts.asked == 0
+    assert "counts, counts" in repr(spec) and Counts.asked < 40
+
+
+def test_one_line_is_cut_at_the_end() -> None:
+    assert one_line("ab\n  cd", 10) == "ab cd"
+    assert one_line("a" * 30, 10) == "aaaaaaa..."
+    assert one_line("a" * 10, 10) == "a" * 10
+    assert one_line(" \n" * 10_000 + "end", 10) in ("...", "end")
+
+
+def test_memory_errors_are_told() -> None:
+    class Large:
+        def __repr__(self) -> str:
+            raise MemoryError
+
+    for ask in (lambda: short_text(Large()), lambda: repr(Static(Large())), lambda: short_text([Large()])):
+        with pytest.raises(MemoryError):
+            ask()
+
+
+# --- structures
+
+
+@over_samples
+def test_the_structure_of_any_tree_is_one_line(make: Any) -> None:
+    for spec in (tree.structure(make()), *flat_partition(make(), is_array)[:1]):
+        assert is_one_short_line(repr(spec)) and str(spec) == repr(spec)
+        assert repr(spec).startswith(f"{type(spec).__name__}(") and repr(spec).endswith(")")
+
+
+@pytest.mark.parametrize(
+    ("pytree", "text"),
+    [
+        ([], "[]"),
+        ((), "()"),
+        ({}, "{}"),
+        (None, "None"),
+        ((1,), "(*,)"),
+        ([1, (), {}, None, [2]], "[*, (), {}, None, [*]]"),
+        (collections.OrderedDict(a=1, b=[2]), "OrderedDict({'a': *, 'b': [*]})"),
+        (collections.defaultdict(list, a=1), "defaultdict(list, {'a': *})"),
+        (Pair(1, {2: 3}), "Pair(left=*, right={2: *})"),
+        (Cell(1, mode="x"), "Cell(weight=*, bias=None, mode='x')"),
+        (Cell(1, mode=double), "Cell(weight=*, bias=None, mode=double)"),
+        (Bag(1), "Bag['bag'](*)"),
+        ({"layers": [{"w": 1, "b": 2}] * 2, "n": 3}, "{'layers': [{'b': *, 'w': *}, {'b': *, 'w': *}], 'n': *}"),
+    ],
+)
+def test_a_small_structure_is_told_in_full(pytree: Any, text: str) -> None:
+    assert repr(tree.structure(pytree)) == f"Structure({text})"
+
+
+def test_of_a_large_structure_the_outer_parts_are_told() -> None:
+    layers = [make_model(3) for _ in range(20)]
+    text = repr(tree.structure({"encoder": layers, "head": Pair(1, 2), "name": None}))
+    assert text == (
+        "Structure({'encoder': [Model(...), Model(...), Model(...), ...], 'head': Pair(left=*, right=*), 'name': None})"
+    )
+    text = repr(tree.structure({"a": layers, "b": layers}))
+    assert (
+        re.fullmatch(r"Structure\({'a': \[(Model\(\.\.\.\), )+\.\.\.\], 'b': \[\.\.\.\]}\)", text) and len(text) > 100
+    )
+
+
+@pytest.mark.parametrize(
+    "pytree",
+    [
+        list(range(100_000)),
+        {f"key {i}": i for i in range(50_000)},
+        {"k" * 1000: {"l" * 1000: 1}},
+        {(i, "x" * 30): [i] for i in range(100)},
+        functools.reduce(lambda inner, _: [inner], range(1500), 1),
+        [Bag([Bag(i)]) for i in range(1000)],
+    ],
+    ids=["wide", "many keys", "long keys", "keys that are tuples", "deep", "nodes"],
+)
+def test_a_huge_structure_is_one_line(pytree: Any) -> None:
+    for spec in (tree.structure(pytree), flat_partition(pytree, is_array, rest="static")[0]):
+        assert is_one_short_line(repr(spec)) and "..." in repr(spec)
+
+
+class Named:
+    def __init__(self, *children: Any) -> None:
+        self.children = children
+
+
+Named.__qualname__ = Named.__name__ = "N\x1b[31m" * 50
+jax.tree_util.register_pytree_node(
+    Named, lambda node: (node.children, Refuses()), lambda aux, children: Named(*children)
+)
+
+
+def test_a_structure_of_hostile_parts_is_one_line() -> None:
+    made = tree.structure([Named(1, Named()), Named()])
+    assert is_one_short_line(repr(made)) and "<Refuses>" in repr(tree.structure(Bag(1, label=Refuses())))
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_static_values_are_one_line(name: str) -> None:
+    if name in ("a NumPy array", "deep", "in itself", "a partial"):
+        return  # which cannot be static, or not for a test's sake
+    spec = flat_partition({"a": [VALUES[name]], "b": 1.0}, float, rest="static")[0]
+    assert isinstance(spec, FlatSpec) and is_one_short_line(repr(spec))
+    if name not in ("a long list", "a long dict", "a long set", "a default dict", "refuses inside"):
+        assert is_one_short_line(repr(Static(VALUES[name])))
+
+
+def test_statics_that_cannot_be_hashed_are_told_by_their_type() -> None:
+    """Arrays of all kinds among the static leaves: none is brought from its device for a text."""
+    spec = flat_partition({"a": gone(), "b": np.ones(3), "c": "x"}, str, rest="static")[0]
+    assert repr(spec) == "FlatSpec({'a': float32[3,4], 'b': float64[3], 'c': *})"
+
+
+# --- filters
+
+
+def test_filters_are_one_line() -> None:
+    for made in (
+        by_path("a/" * 60 + "*"),
+        by_path(regex="a\n" * 500),
+        any_of(*[by_path(f"layers/{i}/**") for i in range(1000)]),
+        not_(Refuses.__repr__),
+        any_of(Config(1).__eq__, functools.partial(double, "x" * 10_000)),
+    ):
+        assert is_one_short_line(repr(made))
+    assert (
+        repr(any_of(by_path("a/*"), not_(is_array), (int, float)))
+        == "any_of(by_path('a/*'), not_(is_array), (int, float))"
+    )
+
+
+def test_filters_that_print_alike_are_not_equal() -> None:
+    one, other = (any_of(*[by_path(f"{i}/{last}") for i in range(500)]) for last in "ab")
+    assert one != other and one == any_of(*[by_path(f"{i}/a") for i in range(500)])

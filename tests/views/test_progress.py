@@ -1,0 +1,219 @@
+"""Guards the promise that long work shows how far it is on a terminal, by tqdm or rich, and nothing anywhere else,
+and that a terminal which fails never stops the work."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from partax._views import progress as module
+from partax._views.progress import progress
+from terminals import Terminal, terminal
+
+LIBRARIES = {"tqdm": ("rich", "rich.progress", "rich.console"), "rich": ("tqdm",), "both": ()}
+
+
+def take_away(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AFTER", 0)
+    monkeypatch.setattr(module, "_EVERY", 0.01)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("TQDM_DISABLE", raising=False)
+    with terminal(100) as made:
+        show_on(monkeypatch, made.file)
+        yield made
+
+
+def show_on(monkeypatch: pytest.MonkeyPatch, file: Any) -> None:
+    """Has it for the standard error, which pytest sets anew before a test is called."""
+    monkeypatch.setattr(module, "sys", types.SimpleNamespace(stderr=file))
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "partax progress"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_bar_follows_the_work_and_goes(
+    at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    take_away(monkeypatch, *LIBRARIES[library])
+    with progress("counting sheep", 4) as work:
+        assert seen.wait_for("counting sheep") and seen.wait_for("0/4")
+        work.done = 3
+        assert seen.wait_for("3/4")
+        work.title = "counting goats"
+        assert seen.wait_for("counting goats")
+        assert threads() != []
+    assert threads() == []
+    assert seen.wait_for(lambda _: is_gone(seen.raw))
+
+
+def is_gone(written: str) -> bool:
+    """Whether nothing is on the line, and the cursor is there."""
+    cursor = "\x1b[?25l" not in written or "\x1b[?25h" in written.rpartition("\x1b[?25l")[2]
+    return cursor and (written.endswith("\r") or "\x1b[2K" in written[-40:])
+
+
+def test_bytes_are_in_their_unit(at_once: None, seen: Terminal) -> None:
+    with progress("reading", 3 << 20, unit="B") as work:
+        work.done = 1 << 20
+        assert seen.wait_for("33%") and seen.wait_for("M/3.00M")
+
+
+def test_work_that_measures_itself_is_asked(at_once: None, seen: Terminal) -> None:
+    asked: list[str] = []
+
+    def measure() -> int:
+        asked.append(threading.current_thread().name)
+        return 1000  # never more than there is
+
+    with progress("writing", 8) as work:
+        work.measure = measure
+        assert seen.wait_for("8/8")
+    assert set(asked) == {"partax progress"}
+
+
+def test_stages_end_one_another(at_once: None, seen: Terminal) -> None:
+    with progress("first", 3) as work:
+        assert seen.wait_for("first") and work.done == 0
+        work.begin("second")
+        assert work.done == 1 and seen.wait_for("second")
+        work.begin("third")
+        assert seen.wait_for("2/3")
+    with progress("", 2) as work:
+        work.begin("the first after none")
+        assert work.done == 0
+
+
+def test_a_title_is_one_short_line(at_once: None, seen: Terminal) -> None:
+    with progress("saving a\n\x1b[31m" + "b" * 500, 2) as work:
+        assert seen.wait_for("0/2")
+        work.done = 1
+    assert seen.wait_for(lambda _: is_gone(seen.raw))
+    assert "\x1b[31m" not in seen.raw and "b" * 60 not in seen.text and r"saving a \x1b[31mbbb" in seen.text
+
+
+def test_what_is_done_within_a_second_shows_nothing(seen: Terminal) -> None:
+    with progress("short", 2) as work:
+        work.done = 1
+        time.sleep(0.05)
+    assert seen.raw == "" and threads() == []
+
+
+def test_work_that_is_not_long_starts_no_thread(at_once: None, seen: Terminal) -> None:
+    with progress("short", 2, is_long=False):
+        assert threads() == []
+        time.sleep(0.05)
+    assert seen.raw == ""
+
+
+def test_a_pipe_gets_nothing_and_no_thread(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    with open(write, "w") as pipe, open(read) as other:
+        for file in (pipe, io.StringIO(), None):
+            show_on(monkeypatch, file)
+            with progress("long", 2):
+                assert threads() == []
+                time.sleep(0.05)
+            if isinstance(file, io.StringIO):
+                assert file.getvalue() == ""
+        pipe.close()
+        assert other.read() == ""
+
+
+def test_without_tqdm_and_rich_there_is_nothing(at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_away(monkeypatch, "tqdm", "rich", "rich.console", "rich.progress")
+    with progress("long", 2):
+        time.sleep(0.1)
+    assert seen.raw == "" and threads() == []
+
+
+class Broken(io.StringIO):
+    """A terminal that is gone when something is written."""
+
+    asked = 0
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        Broken.asked += 1
+        raise OSError(5, "Input/output error")
+
+
+def test_a_terminal_that_fails_does_not_stop_the_work(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    show_on(monkeypatch, Broken())
+    Broken.asked = 0
+    with progress("long", 2) as work:
+        end = time.monotonic() + 10
+        while not Broken.asked and time.monotonic() < end:
+            time.sleep(0.005)
+        work.done = 1
+    assert Broken.asked > 0 and threads() == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_work_that_ends_in_an_error_leaves_no_thread(at_once: None, seen: Terminal, error: Any) -> None:
+    def work() -> None:
+        with progress("long", 2):
+            assert seen.wait_for("long")
+            raise error
+
+    with pytest.raises(error):
+        work()
+    assert threads() == []
+
+
+def test_where_no_thread_can_be_started_the_work_goes_on(
+    at_once: None, seen: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with progress("long", 2) as work:
+        work.done = 2
+    assert seen.raw == ""
+
+
+@pytest.mark.parametrize(("kind", "told"), [(module._TqdmBar, "01:30"), (module._RichBar, "0:01:30")])
+@pytest.mark.parametrize("unit", ["", "B"])
+def test_the_time_is_that_of_the_work_and_not_of_the_bar(
+    seen: Terminal, monkeypatch: pytest.MonkeyPatch, kind: Any, told: str, unit: str
+) -> None:
+    monkeypatch.setattr(module, "_AFTER", 90.0)
+    bar = kind("long", 100, unit, seen.file)
+    bar.draw("long", 50)
+    assert seen.wait_for(told)
+    bar.close()
+
+
+def test_tqdm_can_be_turned_off() -> None:
+    code = "import sys; sys.path[:0] = sys.argv[1:]; from partax._views import progress as it; it._AFTER = 0\n"
+    code += "import time\nwith it.progress('long', 2): time.sleep(0.5)\nprint('done')"
+    for value in ("1", ""):
+        with terminal() as other:
+            environment = os.environ | {"TERM": "xterm", "TQDM_DISABLE": value}
+            command = [sys.executable, "-c", code, *sys.path]
+            done = subprocess.run(command, stderr=other.file, stdout=subprocess.PIPE, env=environment, check=True)
+            assert done.stdout == b"done\n" and other.wait_for("long", 0.2 if value else 10) == (not value)
