@@ -133,7 +133,7 @@ readme_command() {
   grep -m 1 -E "^python3 -m venv .* -m $1( |\$)" "$ROOT/README.md"
 }
 
-# dev_tools PYTHON NAME...: installs these of the project's extras `dev` and `release`, in the versions that they name.
+# dev_tools PYTHON NAME...: installs these of the project's extras `dev`, `release` and `docs`, in the versions that they name.
 dev_tools() {
   local python=$1 requirements
   shift
@@ -142,7 +142,7 @@ import re, sys, tomllib
 
 with open(sys.argv[1], "rb") as file:
     extras = tomllib.load(file)["project"]["optional-dependencies"]
-print(*(entry for entry in extras["dev"] + extras["release"] if re.split(r"[\[<>=]", entry)[0] in sys.argv[2:]), sep="\n")
+print(*(entry for entry in extras["dev"] + extras["release"] + extras["docs"] if re.split(r"[\[<>=]", entry)[0] in sys.argv[2:]), sep="\n")
 PY
   )
   xargs "$python" -m pip install --quiet <<<"$requirements"

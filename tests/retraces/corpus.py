@@ -1,4 +1,4 @@
-"""Guards the promise that the corpus is one list, whose differences the README shows as a table.
+"""Guards the promise that the corpus is one list, whose differences docs/guides/retraces.md shows as a table.
 
 `python tests/retraces/corpus.py --table` prints that table.
 """
@@ -48,5 +48,5 @@ def table() -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="The corpus of changes that should or should not retrace.")
-    parser.add_argument("--table", action="store_true", help="print the table of the README")
+    parser.add_argument("--table", action="store_true", help="print the table of docs/guides/retraces.md")
     print(table() if parser.parse_args().table else f"{len(CASES)} cases")

@@ -16,7 +16,7 @@ import partax
 
 
 class Outcome(StrEnum):
-    """What becomes of the last call of a play, in the words of the README's table."""
+    """What becomes of the last call of a play, in the words of the table in docs/guides/retraces.md."""
 
     HIT = "same trace"
     TRACES = "retraces"
@@ -89,7 +89,7 @@ class Case:
     """One change between two calls.
 
     Attributes:
-      name: what changes, as a row of the README's table.
+      name: what changes, as a row of that table.
       play: yields the calls, in order; each is made twice, and the last one is what the case is about.
       line: what partax must say of the last call, without the place and with `FILE:LINE` for that of a function; None
         if it must say nothing.

@@ -1,0 +1,59 @@
+"""Guards the promise that README and site are true: every Python block of a page runs, in order, and gives the output
+that it shows; every link to a file, a page or a heading leads somewhere."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import pytest
+from shown_code import FENCE, run_blocks
+
+from flax_trees import HAS_FLAX
+
+pytestmark = pytest.mark.rounds
+
+ROOT = pathlib.Path(__file__).parents[2]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_PYTHON = [page for page in TEXTS if "```python" in page.read_text(encoding="utf-8")]
+LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
+
+
+def name_of(page: pathlib.Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_every_block_runs_and_gives_what_it_shows(page: pathlib.Path, names: dict[str, Any]) -> None:
+    if not HAS_FLAX and "flax" in page.stem:
+        pytest.skip("a page about Flax, which is not for this Python")
+    assert run_blocks(page.read_text(encoding="utf-8"), names, str(page)) > 0
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_every_fence_is_closed_and_python_is_spelt_so(page: pathlib.Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(FENCE.findall(text))
+    languages = {fence[1] for fence in FENCE.finditer(text)}
+    assert languages.isdisjoint({"py", "Python", "python3", "pycon", "ipython"})
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The names that headings of a page have in links, as GitHub and MyST make them."""
+    without_code = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", without_code, re.MULTILINE)
+    targets = re.findall(r"^\(([\w-]+)\)=$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings} | {*targets}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_every_link_inside_leads_somewhere(page: pathlib.Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{name_of(page)}: {link} leads nowhere"
+        if anchor:
+            assert anchor in anchors(target), f"{name_of(page)}: {link}, but {name_of(target)} has no such heading"
