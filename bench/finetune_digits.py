@@ -119,7 +119,7 @@ def run(
 ) -> State:
     """Train up to that step, on the batches that the steps before it have not had."""
     done = int(state.step)
-    with tqdm(islice(batches, done, steps), initial=done, total=steps, unit="step", desc=title) as bar:
+    with tqdm(islice(batches, done, steps), initial=done, total=steps, unit="step", desc=title, disable=None) as bar:
         for x, y in bar:
             state, loss = step(state, x, y)
             after(state)

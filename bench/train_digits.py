@@ -109,7 +109,7 @@ def train(
     steps: int,
 ) -> tuple[eqx.nn.MLP, list[float]]:
     losses = []
-    with tqdm(batches, total=steps, unit="step", desc="training") as bar:
+    with tqdm(batches, total=steps, unit="step", desc="training", disable=None) as bar:
         for x, y in bar:
             model, opt_state, loss = step(model, opt_state, x, y)
             losses.append(loss)

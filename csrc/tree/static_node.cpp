@@ -170,6 +170,13 @@ PyObject* node_repr(PyObject* self) noexcept {
   });
 }
 
+PyObject* spec_html(PyObject* self, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    return call_python("partax._tree.texts", "spec_html", spec_data(part_of(self).tree, root_of(""))).release();
+  });
+}
+
 PyObject* node_copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }
 
 // ---- FlatSpec.
@@ -208,7 +215,10 @@ PyMethodDef static_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | 
                                 {"__copy__", node_copy, METH_NOARGS, nullptr},
                                 {"__deepcopy__", node_copy, METH_O, nullptr},
                                 {nullptr, nullptr, 0, nullptr}};
-PyMethodDef* const spec_methods = static_methods + 1;  // FlatSpec is not generic
+PyMethodDef spec_methods[] = {{"_repr_html_", spec_html, METH_NOARGS, nullptr},
+                              {"__copy__", node_copy, METH_NOARGS, nullptr},
+                              {"__deepcopy__", node_copy, METH_O, nullptr},
+                              {nullptr, nullptr, 0, nullptr}};
 PyMemberDef node_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(StaticNode, weakrefs), READONLY, nullptr},
                               {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef spec_getset[] = {

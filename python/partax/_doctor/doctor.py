@@ -58,7 +58,8 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated.
+    Nothing is run, and no array is allocated. On a terminal with tqdm or rich installed, its stages are shown once
+    they have taken a second.
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any

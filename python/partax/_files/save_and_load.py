@@ -98,6 +98,8 @@ def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> 
     https://github.com/huggingface/safetensors; the metadata entry `partax` is JSON with the version of its own format
     and the implementations of PRNG keys. A float4 array is stored as two values in a byte, which needs an even last
     dimension.
+
+    On a terminal with tqdm or rich installed, a save that takes longer than a second shows how far it is.
     """
     safetensors_library()  # before any work
     leaves, _ = _by_path(tree_or_dict, separator, is_array)
@@ -142,7 +144,8 @@ def load(path: _Path, like: PyTree = None, *, separator: str | None = None, stri
       TypeError: `like` has a traced array.
       OSError: the file cannot be read.
 
-    The file is read into memory, not mapped: it may be replaced or cut off at any time, before and after.
+    The file is read into memory, not mapped: it may be replaced or cut off at any time, before and after. As `save`, it
+    shows on a terminal how far it is.
     """
     safetensors_library()  # before any work
     name = os.fsdecode(path)
