@@ -1,10 +1,13 @@
-"""Guards the README's table of what partax does otherwise than Equinox: each line is code that runs with both."""
+"""Guards the table of what partax does otherwise than Equinox, on its page: each line is code that runs with both.
+
+`python tests/accelerate/test_equinox_differences.py --write` writes it into the page.
+"""
 
 from __future__ import annotations
 
-import pathlib
-import re
-import textwrap
+import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +15,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import partax.equinox
+sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
-WIDEST = 60
+import partax.equinox
+from page_tables import DOCS, outcome, read_table, table, write_table
+
+PAGE = DOCS / "coming_from" / "equinox.md"
 
 
 class Unhashable:
@@ -90,28 +95,26 @@ CASES: dict[str, str] = {
 
 
 def shown(code: str, library: Any) -> str:
-    """What the last line of the code gives, or the error; of Equinox's and jax's own errors, which vary, the type."""
-    *before, last = textwrap.dedent(code).strip().splitlines()
-    names = {**NAMES, "eqx": library}
-    try:
-        exec("\n".join(before), names)
-        return f"`{eval(last, names)!r}`"
-    except Exception as error:
-        if library is eqx:
-            return f"`{type(error).__name__}`"
-        message = " ".join(str(error).split()).replace("|", "¦")
-        cut = message if len(message) <= WIDEST else message[: WIDEST - 3].rstrip() + "..."
-        return f"`{type(error).__name__}`: {cut}"
+    """Of Equinox's and jax's own errors, which vary, only the type."""
+    return outcome(code, {**NAMES, "eqx": library}, with_message=library is not eqx)
 
 
-def line(name: str, code: str) -> str:
-    return f"| {name} | {shown(code, eqx)} | {shown(code, partax.equinox)} |"
+def differences() -> str:
+    rows = [(name, shown(code, eqx), shown(code, partax.equinox)) for name, code in CASES.items()]
+    return table(["code", "Equinox", "partax"], rows)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_table_of_the_readme_is_what_both_do() -> None:
-    rows = [line(name, code) for name, code in CASES.items()]
-    table = "\n".join(["", "| code | Equinox | partax |", "|---|---|---|", *rows, "", ""])
-    found = re.search(r"<!-- equinox begin -->\n(.*?)<!-- equinox end -->", README.read_text(encoding="utf-8"), re.S)
-    assert found is not None, "README.md has no table between <!-- equinox begin --> and <!-- equinox end -->"
-    assert found[1] == table, f"the table is now:\n{table}"
+def test_the_table_of_the_page_is_what_both_do() -> None:
+    assert read_table(PAGE, "equinox") == differences(), (
+        "write it by `python tests/accelerate/test_equinox_differences.py --write`"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="The table of what partax does otherwise than Equinox.")
+    parser.add_argument("--write", action="store_true", help="write it into the page; without it, it is printed")
+    if parser.parse_args().write:
+        write_table(PAGE, "equinox", differences())
+    else:
+        print(differences())

@@ -1,0 +1,181 @@
+"""Guards the tables of what `filter_jit` does otherwise than `jax.jit`, and `partax.nnx.jit` otherwise than
+`flax.nnx.jit`, on their pages: each line is code that runs with both.
+
+`python tests/docs/test_jit_differences.py --write` writes them into the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
+
+import partax
+from conftest import TraceCounter
+from flax_trees import HAS_FLAX
+from page_tables import DOCS, outcome, read_table, table, write_table
+
+JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
+FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
+
+# What a line shows, and the code: all but its last line is run, that is shown. `jit` is one of the two.
+JAX_CASES: dict[str, str] = {
+    "a model with functions in it: `jit(lambda model, x: model(x))(mlp, x).shape`": """
+        jit(lambda model, x: model(x))(mlp, x).shape
+    """,
+    '`jit(lambda x, name: x * len(name))(x, "ab")`': """
+        jit(lambda x, name: x * len(name))(x, "ab").tolist()
+    """,
+    "`jit(lambda x, n: x[:n])(x, 1)`": """
+        jit(lambda x, n: x[:n])(x, 1).tolist()
+    """,
+    '`jit(lambda x: (x.shape[0], "text"))(x)`': """
+        jit(lambda x: (x.shape[0], "text"))(x)
+    """,
+    "`jit(lambda x: x.shape[0])(x)`": """
+        jit(lambda x: x.shape[0])(x)
+    """,
+    "traces of `f(x, 0.1)`, `f(x, 0.2)`, `f(x, 0.3)`": """
+        traces = []
+        f = jit(lambda x, rate: traces.append(rate) or x * rate)
+        f(x, 0.1), f(x, 0.2), f(x, 0.3)
+        len(traces)
+    """,
+    "traces of `f(x, y)`, `f(x, y=y)`, `f(y=y, x=x)`": """
+        traces = []
+        f = jit(lambda x, y: traces.append(x) or x + y)
+        f(x, x), f(x, y=x), f(y=x, x=x)
+        len(traces)
+    """,
+    "traces of three lambdas in a loop, `jit(lambda x: x + 1)(x)`": """
+        for _ in range(3): jit(lambda x: counter.tick() or x + 1)(x)
+        counter.count
+    """,
+    "a list in the closure of `f` is changed from `[2]` to `[3]`; `f(x)`, which is `x * closure[0]`": """
+        def scaled(by): return jit(lambda x: x * by[0])
+        closure = [2]
+        f = scaled(closure)
+        f(x)
+        closure[0] = 3
+        f(x).tolist()
+    """,
+    "`jit(lambda x: x)(x) is x`": """
+        jit(lambda x: x)(x) is x
+    """,
+    "`jit(lambda x, y: x + y, in_shardings=(sharding, sharding))(x=x, y=x)`": """
+        sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        jit(lambda x, y: x + y, in_shardings=(sharding, sharding))(x=x, y=x).tolist()
+    """,
+}
+
+NNX_CASES: dict[str, str] = {
+    '`jit(lambda net, x, name: net(x) * len(name))(net, x, "ab").shape`': """
+        jit(lambda net, x, name: net(x) * len(name))(net, x, "ab").shape
+    """,
+    '`jit(lambda net: (3, "text"))(net)`': """
+        jit(lambda net: (3, "text"))(net)
+    """,
+    "`jit(lambda net: 3)(net)`": """
+        jit(lambda net: 3)(net)
+    """,
+    "traces of `f(net, 0.1)`, `f(net, 0.2)`, `f(net, 0.3)`": """
+        traces = []
+        f = jit(lambda net, rate: traces.append(rate) or net.kernel * rate)
+        f(net, 0.1), f(net, 0.2), f(net, 0.3)
+        len(traces)
+    """,
+    "dtype of `jit(lambda holder: holder.mode * ints)(holder)` for a static `mode` of 1, then of 1.0": """
+        ints = jnp.arange(2)
+        f = jit(lambda holder: holder.mode * ints)
+        [f(Holder(mode=mode)).dtype.name for mode in (1, 1.0)]
+    """,
+    "what a Variable with a Python number holds after a call that does not change it": """
+        holder = Holder(count=nnx.Variable(3))
+        jit(lambda holder: None)(holder)
+        type(holder.count.get_value()).__name__
+    """,
+    "whether a list of arrays that is not changed is the same list afterwards": """
+        holder = Holder(arrays=nnx.data([x, x]))
+        arrays = holder.arrays
+        jit(lambda holder: None)(holder)
+        holder.arrays is arrays
+    """,
+    "`holder.total = x.sum()` inside; `holder.total + 1` after it": """
+        holder = Holder(mode=1)
+        def total(holder, x): holder.total = x.sum()
+        jit(total)(holder, x)
+        float(holder.total + 1)
+    """,
+    '`holder.count.set_metadata("seen", True)` inside; whether it is set after it': """
+        holder = Holder(count=nnx.Variable(x))
+        jit(lambda holder: holder.count.set_metadata("seen", True))(holder)
+        holder.count.has_metadata("seen")
+    """,
+    "`f = jit(net)`, then `net.bias[...] = 1`: whether `f(zeros)` has it": """
+        net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+        f = jit(net)
+        f(jnp.zeros(2))
+        net.bias[...] = jnp.ones(1)
+        f(jnp.zeros(2)).tolist() == [1.0]
+    """,
+}
+
+
+def jax_differences() -> str:
+    mlp = eqx.nn.MLP(2, 2, 4, 1, key=jax.random.key(0))
+    names = {"jax": jax, "jnp": jnp, "x": jnp.arange(2.0), "mlp": mlp}
+
+    def shown(code: str, jit: Any) -> str:
+        # A list that is appended to is a change of what the function holds; what counts here is none.
+        return outcome(code, {**names, "jit": jit, "counter": TraceCounter()}, with_message=jit is not jax.jit)
+
+    rows = [(name, shown(code, jax.jit), shown(code, partax.filter_jit)) for name, code in JAX_CASES.items()]
+    return table(["code", "`jax.jit`", "`partax.filter_jit`"], rows)
+
+
+def nnx_differences() -> str:
+    nnx, ours = importlib.import_module("flax.nnx"), importlib.import_module("partax.nnx")
+
+    class Holder(nnx.Module):
+        def __init__(self, **attributes: Any) -> None:
+            for name, value in attributes.items():
+                setattr(self, name, value)
+
+    def shown(code: str, jit: Any) -> str:
+        net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+        names = {"jnp": jnp, "nnx": nnx, "Holder": Holder, "x": jnp.arange(2.0), "net": net, "jit": jit}
+        return outcome(code, names, with_message=jit is not nnx.jit)
+
+    rows = [(name, shown(code, nnx.jit), shown(code, ours.jit)) for name, code in NNX_CASES.items()]
+    return table(["code", "`nnx.jit`", "`partax.nnx.jit`"], rows)
+
+
+TABLES = {JAX_JIT: jax_differences, FLAX_NNX: nnx_differences}
+
+
+@pytest.mark.parametrize("page", TABLES, ids=lambda page: page.stem)
+def test_a_page_shows_what_both_do(page: Path) -> None:
+    if page == FLAX_NNX and not HAS_FLAX:
+        pytest.skip("Flax is not here")
+    text = TABLES[page]()
+    assert read_table(page, "differences") == text, "write it by `python tests/docs/test_jit_differences.py --write`"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="The tables of what is otherwise than in jax.jit and in nnx.jit.")
+    parser.add_argument("--write", action="store_true", help="write them into the pages; without it, they are printed")
+    writes = parser.parse_args().write
+    for page, make in TABLES.items():
+        if writes:
+            write_table(page, "differences", make())
+        else:
+            print(f"{page.name}:\n\n{make()}\n")

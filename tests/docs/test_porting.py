@@ -1,0 +1,260 @@
+"""Guards the promise that the train scripts of the site's "coming from" pages train alike before and after: the one
+after runs by partax, traces each program once, and differs from the one before only in what its page tells and shows.
+
+`python tests/docs/test_porting.py --write` writes the differences into the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import importlib.util
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # when this file is run by itself
+
+import partax.equinox
+from flax_trees import HAS_FLAX
+from page_tables import DOCS, read_table, write_table
+from partax._core import JitFunction
+from trees import assert_close, bits
+
+OPTIONS = {
+    "equinox": ["--steps", "6"],
+    "jax_jit": ["--steps", "6", "--depth", "2"],
+    "flax_nnx": ["--steps", "4", "--epochs", "2"],
+}
+# How often each compiled function of the script is called with something that has not been traced.
+TRACES = {
+    "equinox": {"train_step": 2, "accuracy": 1},  # all of the model is trained, then its last layer
+    "jax_jit": {"train_step": 1, "accuracy": 1},
+    "flax_nnx": {"train_step": 1, "eval_step": 1},
+}
+SCRIPTS = [
+    pytest.param(name, marks=pytest.mark.skipif(name == "flax_nnx" and not HAS_FLAX, reason="Flax is not here"))
+    for name in OPTIONS
+]
+
+Load = Callable[[pathlib.Path, str], ModuleType]
+Outcome = dict[str, Any]
+
+
+def path_of(name: str, which: str) -> pathlib.Path:
+    return DOCS / "porting" / f"{name}_{which}.py"
+
+
+def source_of(name: str, which: str) -> str:
+    return path_of(name, which).read_text(encoding="utf-8")
+
+
+def page_of(name: str) -> pathlib.Path:
+    return DOCS / "coming_from" / f"{name}.md"
+
+
+def difference(name: str) -> str:
+    """What a page shows of the two scripts: not by Sphinx, which would put the directories of this machine into it."""
+    texts = (source_of(name, which).splitlines() for which in ("before", "after"))
+    lines = difflib.unified_diff(*texts, f"{name}_before.py", f"{name}_after.py", lineterm="")
+    return "\n".join(["```diff", *(line.rstrip() for line in lines), "```"])
+
+
+@pytest.fixture(scope="module")
+def load() -> Iterator[Load]:
+    """Imports a file under a name of its own, with the given text in it."""
+    made: list[str] = []
+
+    def load(path: pathlib.Path, text: str) -> ModuleType:
+        made.append(f"porting_{len(made)}_{path.stem}")
+        spec = importlib.util.spec_from_file_location(made[-1], path)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[made[-1]] = module  # where dataclasses look for it
+        exec(compile(text, str(path), "exec"), module.__dict__)
+        return module
+
+    yield load
+    for name in made:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def train(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, ModuleType], Outcome]:
+    """What a few steps of a script return; the files that it writes are in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return lambda name, module: module.main(OPTIONS[name])
+
+
+@pytest.fixture(scope="module")
+def outcomes_before() -> dict[str, Outcome]:
+    return {}
+
+
+@pytest.fixture
+def before(
+    load: Load, train: Callable[[str, ModuleType], Outcome], outcomes_before: dict[str, Outcome]
+) -> Callable[[str], Outcome]:
+    """What the script before returns, which runs once."""
+
+    def run(name: str) -> Outcome:
+        if name not in outcomes_before:
+            module = load(path_of(name, "before"), source_of(name, "before"))
+            assert not wrappers(module)
+            outcomes_before[name] = train(name, module)
+        return outcomes_before[name]
+
+    return run
+
+
+def wrappers(module: ModuleType) -> dict[str, JitFunction[..., Any]]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, JitFunction)}
+
+
+def numbers(outcome: Outcome) -> list[Any]:
+    """All numbers that a script returns, in an order of their own."""
+    return [jnp.asarray(leaf) for leaf in jax.tree.leaves(outcome)]
+
+
+def assert_alike(found: Outcome, expected: Outcome) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for a, b in zip(numbers(found), numbers(expected), strict=True):
+        if jnp.issubdtype(b.dtype, jnp.floating):
+            assert_close(a, b, terms=4096)  # one of the weights is off by what all steps before it have rounded
+        else:
+            assert bits(a) == bits(b)
+
+
+def assert_one_trace_each(module: ModuleType, name: str) -> None:
+    assert {key: wrapper.cache_info().misses for key, wrapper in wrappers(module).items()} == TRACES[name]
+    assert all(wrapper.cache_info().hits > 0 for key, wrapper in wrappers(module).items() if key == "train_step")
+
+
+def test_equinox_after(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
+    expected, module = before("equinox"), load(path_of("equinox", "after"), source_of("equinox", "after"))
+    # Equinox returns frozen leaves from its program and partax does not: XLA may fuse the two programs otherwise.
+    assert_alike(train("equinox", module), expected)
+    assert_one_trace_each(module, "equinox")
+
+
+def test_equinox_with_another_import_alone(
+    load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]
+) -> None:
+    text = source_of("equinox", "before")
+    assert text.count("import equinox as eqx\n") == 1
+    expected = before("equinox")
+    module = load(
+        path_of("equinox", "before"), text.replace("import equinox as eqx\n", "import partax.equinox as eqx\n")
+    )
+    assert_alike(train("equinox", module), expected)  # not by bits, for the same reason
+    assert_one_trace_each(module, "equinox")
+
+
+def test_equinox_accelerated(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
+    expected, module = before("equinox"), load(path_of("equinox", "before"), source_of("equinox", "before"))
+    with partax.equinox.accelerate():
+        assert_alike(train("equinox", module), expected)  # not by bits, for the same reason
+        ours = partax.filter_jit(module.accuracy.__wrapped__)
+        assert ours.cache_info().traces == 1
+
+
+def without_labels(program: str) -> str:
+    """A lowered program without the names that jax gives to what comes out, which XLA does not read."""
+    return re.sub(r' \{jax\.result_info = "[^"]*"\}', "", program)
+
+
+def test_jax_jit_after(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
+    expected, module = before("jax_jit"), load(path_of("jax_jit", "after"), source_of("jax_jit", "after"))
+    found = train("jax_jit", module)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    assert [bits(a) for a in numbers(found)] == [bits(b) for b in numbers(expected)]
+    assert_one_trace_each(module, "jax_jit")
+
+
+def test_the_programs_of_jax_jit_are_the_same_before_and_after(load: Load) -> None:
+    def lowered(which: str) -> str:
+        script = load(path_of("jax_jit", which), source_of("jax_jit", which))
+        config, optimizer = script.Config(depth=2), script.make_optimizer(1e-3, 4)
+        params = script.init(config, jax.random.key(0))
+        arguments = (params, optimizer.init(params), next(script.batches(script.load()[0], 8, 0)), jax.random.key(1))
+        return script.train_step.lower(*arguments, 0.1, config=config, optimizer=optimizer).as_text()
+
+    assert "tf.aliasing_output" in lowered("before")  # what is donated is part of it
+    assert without_labels(lowered("after")) == without_labels(lowered("before"))
+
+
+@pytest.mark.skipif(not HAS_FLAX, reason="Flax is not here")
+def test_flax_nnx_after(load: Load, train: Callable[..., Outcome], before: Callable[[str], Outcome]) -> None:
+    expected, module = before("flax_nnx"), load(path_of("flax_nnx", "after"), source_of("flax_nnx", "after"))
+    # nnx.jit returns all state from its program and partax only what has changed: XLA may fuse the two otherwise.
+    assert_alike(train("flax_nnx", module), expected)
+    assert_one_trace_each(module, "flax_nnx")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("which", ["before", "after"])
+def test_a_script_is_real_and_fits_on_a_page(name: str, which: str) -> None:
+    text = source_of(name, which)
+    assert 60 <= len(text.splitlines()) <= 140
+    assert ("partax" in text) == (which == "after")
+
+
+def identifiers(text: str) -> set[str]:
+    """The keywords that code gives, and the names, attributes and modules that it uses and does not define itself."""
+    keywords: set[str] = set()
+    used: set[str] = set()
+    defined: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.keyword(arg=str(name)):
+                keywords.add(name)
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                used.add(name)
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name):
+                defined.add(name)
+            case ast.ImportFrom(module=str(name)) | ast.alias(name=name):
+                used.update(name.split("."))
+            case _:
+                pass
+    return keywords | used - defined
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_page_shows_the_difference(name: str) -> None:
+    text = difference(name)
+    assert read_table(page_of(name), "diff") == text, "write it by `python tests/docs/test_porting.py --write`"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_page_tells_each_difference(name: str) -> None:
+    page = page_of(name).read_text(encoding="utf-8")
+    assert f"{{literalinclude}} ../porting/{name}_after.py\n" in page
+    differing = identifiers(source_of(name, "before")) ^ identifiers(source_of(name, "after"))
+    assert "partax" in differing
+    code = " ".join(re.findall(r"`[^`\n]+`|^```python\n.*?^```", page, re.MULTILINE | re.DOTALL))
+    assert [word for word in sorted(differing) if not re.search(rf"\b{word}\b", code)] == []
+
+
+@pytest.mark.parametrize(("name", "most"), [("equinox", 36), ("jax_jit", 10), ("flax_nnx", 8)])
+def test_a_port_is_small(name: str, most: int) -> None:
+    lines = difflib.ndiff(source_of(name, "before").splitlines(), source_of(name, "after").splitlines())
+    assert 0 < sum(line.startswith(("+ ", "- ")) for line in lines) <= most
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="The differences of the scripts that the site ports.")
+    parser.add_argument("--write", action="store_true", help="write them into the pages; without it, they are printed")
+    writes = parser.parse_args().write
+    for name in OPTIONS:
+        if writes:
+            write_table(page_of(name), "diff", difference(name))
+        else:
+            print(difference(name))

@@ -1,0 +1,50 @@
+"""Tables that tests make and pages show, each between `<!-- NAME begin -->` and `<!-- NAME end -->`."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parents[1] / "docs"
+WIDEST = 60
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+def outcome(code: str, names: dict[str, Any], *, with_message: bool) -> str:
+    """What the last line of some code gives, or the error; without its message, where that is another library's."""
+    *before, last = textwrap.dedent(code).strip().splitlines()
+    try:
+        exec("\n".join(before), names)
+        return f"`{eval(last, names)!r}`"
+    except Exception as error:
+        name = f"`{type(error).__name__}`"
+        if not with_message:
+            return name
+        message = " ".join(str(error).split()).replace("|", "¦")
+        cut = message if len(message) <= WIDEST else message[: WIDEST - 3].rstrip() + "..."
+        return f"{name}: {cut}"
+
+
+def _place(page: Path, name: str) -> re.Match[str]:
+    found = re.search(rf"(<!-- {name} begin -->\n\n)(.*?)(\n\n<!-- {name} end -->)", page.read_text("utf-8"), re.DOTALL)
+    assert found is not None, f"{page.name} has nothing between <!-- {name} begin --> and <!-- {name} end -->"
+    return found
+
+
+def read_table(page: Path, name: str) -> str:
+    """The table of that name in a page."""
+    return _place(page, name)[2]
+
+
+def write_table(page: Path, name: str, text: str) -> None:
+    """Puts the table of that name into a page, where it has another one."""
+    found = _place(page, name)
+    page.write_text(found.string[: found.start(2)] + text + found.string[found.end(2) :], "utf-8")
