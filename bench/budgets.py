@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.metadata
 import json
 import platform
 import sys
@@ -21,6 +19,7 @@ try:
     import rich.table
     import tqdm
 
+    import provenance
     from interleave import Effort, Timing
     from workloads import PARTAX
 except ImportError as error:
@@ -105,20 +104,11 @@ def readable(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def versions(libraries: Sequence[str]) -> dict[str, str]:
-    """Of jax and of those that are installed."""
-    found = {"jax": jax.__version__}
-    for library in libraries:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[library] = importlib.metadata.version(library)
-    return found
-
-
 def as_table(
     rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str], libraries: Sequence[str]
 ) -> rich.table.Table:
     """The rows; the forms of `ratios_of` also as multiples of what a row's budget is a multiple of."""
-    title = [f"{library} {version}" for library, version in versions(libraries).items()]
+    title = [f"{library} {version}" for library, version in provenance.versions(("jax", *libraries)).items()]
     title += [f"Python {platform.python_version()}", jax.devices()[0].platform]
     table = rich.table.Table(title=", ".join(title), box=rich.box.SIMPLE)
     table.add_column("work", min_width=24)
@@ -146,11 +136,8 @@ def as_table(
 
 
 def as_json(rows: Sequence[Row], quick: bool, libraries: Sequence[str]) -> dict[str, Any]:
-    return versions(libraries) | {
-        "python": platform.python_version(),
-        "device": jax.devices()[0].platform,
-        "machine": platform.platform(),
-        "quick": quick,
+    return {
+        **provenance.of(libraries, quick=quick),
         "rows": [asdict(row) | {"met": row.met, "held": row.held} for row in rows],
     }
 

@@ -42,11 +42,17 @@ class Timing:
         return min(self.samples)
 
     @property
+    def quartiles(self) -> tuple[float, float, float]:
+        """A quarter of the rounds is below the first, half of them below the second, which is the median."""
+        if len(self.samples) < 2:
+            return self.median, self.median, self.median
+        low, middle, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return low, middle, high
+
+    @property
     def spread(self) -> float:
         """Distance between the quartiles over the median: how noisy this run was."""
-        if len(self.samples) < 2:
-            return 0.0
-        low, middle, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        low, middle, high = self.quartiles
         return (high - low) / abs(middle) if middle else 0.0
 
     def over(self, floor: Timing) -> float:

@@ -26,6 +26,7 @@ try:
     import rich.table
 
     import partax
+    import provenance
     from interleave import Effort, Loop, Timing
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
@@ -247,7 +248,8 @@ def main() -> int:
         console = rich.console.Console(width=160)
     console.print(as_table(measured))
     if options.json:
-        result = {"jax": jax.__version__, "quick": options.quick, "rows": [asdict(row) for row in measured]}
+        head = provenance.of((), quick=options.quick)
+        result = {**head, "rows": [asdict(row) | {"met": row.met} for row in measured]}
         options.json.write_text(json.dumps(result, indent=2) + "\n")
     missed = [row.work for row in measured if not row.met]
     if missed:

@@ -1,9 +1,11 @@
-"""Guards the promise that the benchmarks of other libraries' trees measure what they say, and notice a difference."""
+"""Guards the promise that benchmarks and sweeps measure what they say, name where they did, and notice a difference."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
+import platform
 import runpy
 import subprocess
 import sys
@@ -19,7 +21,9 @@ BENCH = Path(__file__).parents[1] / "bench"
 sys.path.append(str(BENCH))
 for needed in ("equinox", "optax", "rich", "sklearn", "tqdm"):
     pytest.importorskip(needed)
-family_trees = importlib.import_module("family_trees")
+family_trees, interleave, points, provenance, record, sweeps = map(
+    importlib.import_module, ("family_trees", "interleave", "points", "provenance", "record", "sweeps")
+)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -105,3 +109,129 @@ def test_training_digits_with_flax_notices_one_bit_and_one_path(path: str) -> No
         agree, verdict = compare({"one": bits, "two": dict(bits), "three": wrong})
         assert not agree
         assert "three" in verdict and repr(path)[1:-1] in verdict
+
+
+def rounds_of(*seconds: float) -> Any:
+    return interleave.Timing(seconds)
+
+
+def test_what_is_compared_with_the_floor_is_compared_round_by_round() -> None:
+    timings = {"floor": rounds_of(1.0, 10.0, 2.0), "one": rounds_of(2.0, 40.0, 6.0)}
+    (ratio,) = points.ratios("work", 7, timings, "floor")
+    assert (ratio.form, ratio.at, ratio.quantity, ratio.samples) == ("one", 7, "ratio", 3)
+    assert (ratio.low, ratio.median, ratio.high) == (2.5, 3.0, 3.5)  # the quartiles of 2, 3 and 4
+    (share,) = points.shares("work", 7, timings, "floor")
+    assert (share.low, share.median, share.high) == pytest.approx((7 / 12, 2 / 3, 17 / 24))  # of 1/2, 2/3 and 3/4
+    floor, one = points.seconds("work", 7, timings)
+    assert (floor.median, one.low, one.median, one.high) == (2.0, 4.0, 6.0, 23.0)
+
+
+# Where each sweep is small, and the forms that it measures there.
+JITS = {"floor", "jax.jit", "equinox", "partax"}
+NNX = {"floor", "split, merge", "nnx.jit", "tree mode", "cached_partial", "jit_partial", "partax"}
+SMALL: dict[str, tuple[int, set[str]]] = {
+    "arrays": (10, JITS),
+    "nodes": (2, {"dict", "NamedTuple", "equinox.Module", "own class, register_pytree_node"}),
+    "work": (8, JITS),
+    "leaves": (10, {"partax", "equinox", "inox", "jax.tree", "optree"}),
+    "retraces": (2, JITS - {"floor"}),
+    "devices": (1, JITS),
+    "nnx": (1, NNX),
+}
+
+
+def test_there_is_a_small_place_for_each_sweep() -> None:
+    assert SMALL.keys() == sweeps.SWEEPS.keys()
+    assert {f"sweep_{name}" for name in SMALL} <= record.COMMANDS.keys()
+    assert all((BENCH / command[0]).exists() for command in record.COMMANDS.values())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_sweep_is_measured_written_and_drawn(name: str, tmp_path: Path) -> None:
+    at, forms = SMALL[name]
+    if name == "nnx":
+        pytest.importorskip("flax.nnx")
+    if name == "leaves":
+        pytest.importorskip("inox")
+        pytest.importorskip("optree")
+    file = tmp_path / f"sweep_{name}.json"
+    done = run("sweeps.py", "--quick", "--only", name, "--at", str(at), "--json", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(file.read_text())
+    measured = found["points"]
+    assert {(point["sweep"], point["at"]) for point in measured} == {(name, at)}
+    assert {point["form"] for point in measured} >= forms
+    for point in measured:
+        assert point["low"] <= point["median"] <= point["high"] and math.isfinite(point["high"])
+        assert point["quantity"] == "share" or point["low"] > 0
+        assert point["samples"] > 1
+    for panel in {point["panel"] for point in measured}:
+        lines = [(point["form"], point["quantity"]) for point in measured if point["panel"] == panel]
+        assert len(lines) == len(set(lines))
+
+    pytest.importorskip("matplotlib")
+    sys.path.append(str(BENCH.parent / "docs"))
+    figures, charts, results = map(importlib.import_module, ("plot_figures", "plot_charts", "plot_results"))
+    drawn = figures.FIGURES[name].draw(results.read(tmp_path, file.stem), charts.LIGHT, name)
+    assert "<svg" in drawn and figures.FIGURES[name].reading(results.read(tmp_path, file.stem))
+
+
+def test_a_sweep_whose_library_is_missing_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "points.json"
+    code = f"import sys; sys.modules['inox'] = None; sys.argv = ['', '--only', 'leaves', '--json', {str(file)!r}]\n"
+    done = run("-c", code + "import sweeps; sys.exit(sweeps.main())")
+    assert done.returncode == 1
+    assert "leaves is left out" in done.stdout and "inox" in done.stdout and not file.exists()
+
+
+def test_results_name_where_they_were_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = provenance.of(("equinox", "a-library-that-is-not-here"), quick=True)
+    assert found["versions"]["jax"] == jax.__version__ and "equinox" in found["versions"]
+    assert "a-library-that-is-not-here" not in found["versions"]
+    assert found["machine"].keys() == {"system", "cpu", "cores"} and found["machine"]["system"].startswith(
+        platform.system()
+    )
+    assert platform.release() not in json.dumps(found)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.commit() == {"commit": "unknown", "changed": None}
+
+
+def test_results_say_whether_the_code_was_that_of_the_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    for name in ("python/a.py", "bench/results/a.json", "docs/a.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "a")
+    clean = {"commit": git("rev-parse", "HEAD"), "changed": False}
+    assert provenance.commit() == clean
+    (tmp_path / "bench/results/a.json").write_text("2")
+    (tmp_path / "docs/a.md").write_text("2")
+    assert provenance.commit() == clean
+    (tmp_path / "python/a.py").write_text("2")
+    assert provenance.commit() == {**clean, "changed": True}
+
+
+def test_one_result_is_recorded_and_an_earlier_one_outlives_a_failure(tmp_path: Path) -> None:
+    pytest.importorskip("diffrax")
+    pytest.importorskip("optimistix")
+    command = ("record.py", "--quick", "--only", "accelerate", "--into", str(tmp_path))
+    done = run(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = (tmp_path / "results").iterdir()
+    assert file.name == "accelerate.json" and len(json.loads(file.read_text())["rows"]) == 2
+    assert "Nothing is drawn" in done.stdout
+    before = file.read_bytes()
+    code = (
+        f"import sys, record; record.COMMANDS['accelerate'] = ['record.py', '--wrong']; sys.argv = {list(command)!r}\n"
+    )
+    done = run("-c", code + "sys.exit(record.main())")
+    assert done.returncode == 1 and "accelerate ended with 2" in done.stderr and "--wrong" in done.stderr
+    assert [file.read_bytes() for file in (tmp_path / "results").iterdir()] == [before]
