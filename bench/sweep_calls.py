@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import repeat
 from typing import Any
@@ -85,8 +86,8 @@ def against_nodes(effort: Effort, count: int) -> Sequence[Point]:
             EQUINOX: repeated(eqx.filter_jit(reader()), tree, wait_for=same_value),
             PARTAX: repeated(partax.filter_jit(reader()), tree, wait_for=same_value),
         }
-        for point in ratios("", count, effort.timings(loops), FLOOR):
-            found.append(Point(**{**vars(point), "panel": point.form, "form": family.name}))
+        of_forms = ratios("", count, effort.timings(loops), FLOOR)
+        found += [replace(point, panel=point.form, form=family.name) for point in of_forms]
     return found
 
 

@@ -85,7 +85,7 @@ def of_layers(effort: Effort, depth: int) -> Sequence[Point]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", partax.RetraceWarning)  # which says what is measured here
             for measure in measures.values():
-                for _ in range(3):  # The values that are known later, and what is loaded once per process.
+                for _ in range(2):  # The values that are known later, and what is loaded once per process.
                     measure()
             timings = take_turns(measures, effort.slow_rounds(15))
         found += seconds(case, depth, timings)

@@ -148,7 +148,7 @@ def dots_chart(rows: Sequence[str], lines: Sequence[Line], theme: Theme, title: 
         return _as_svg(canvas, title)
 
 
-def _settings(theme: Theme) -> dict[str, Any]:
+def _settings(theme: Theme) -> Any:
     return {
         **mpl.rcParamsDefault,
         "svg.hashsalt": "partax",
@@ -226,7 +226,7 @@ def _draw_line(axes: Axes, line: Line, theme: Theme, gid: str, rows: Sequence[fl
 
 def _label_lines(axes: Axes, lines: Sequence[Line], theme: Theme, number: int) -> None:
     """At the right of the axes, beside the last point of each line but not on each other."""
-    height = axes.get_position().height * axes.figure.get_figheight()
+    height = axes.bbox.height / axes.figure.dpi
     axes.set_xlim(axes.get_xlim())  # The labels change no limits, on which their places depend.
     axes.set_ylim(axes.get_ylim())
     to_axes = axes.transData + axes.transAxes.inverted()

@@ -322,6 +322,7 @@ def test_tables_have_the_multiples_that_the_rows_have(tmp_path: Path) -> None:
         row("b", 1.25),
         row("c", 0.024, unit="ms", budget=0.15, met=True),
         row("d", 1.0, unit="x tuples", seconds={"tuples": 1e-3, "equinox": 4e-3, "partax": 1e-3}),
+        row("e", 1.2, known={"limit": 1.3, "reason": "a cause"}),
     ]
     lines = cells(tables.dispatch(results_of(tmp_path, "dispatch", rows)))[2:]
     assert lines == [
@@ -329,6 +330,7 @@ def test_tables_have_the_multiples_that_the_rows_have(tmp_path: Path) -> None:
         ["b", "3.50", "31.0", "**1.25**", "≤ 1.1"],
         ["c", "7 µs", "62 µs", "24 µs", "≤ 0.15 ms"],
         ["d (over tuples)", "-", "4.00", "1.00", "≤ 1.1"],
+        ["e", "3.50", "31.0", "**1.20**", "≤ 1.1"],
     ]
     of_families = [row("t, in", 1.0), row("t, out", 1.2), row("o, in", 0.9, unit="x jax.jit"), row("o, out", 0.8)]
     lines = cells(tables.families(results_of(tmp_path, "families", of_families)))[2:]
