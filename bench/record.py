@@ -4,7 +4,7 @@
 
 Writes `bench/results/NAME.json`, and what `docs/plots.py` makes of all of them. `--into` writes both into another
 folder, and leaves what is recorded here as it is. For figures that mean something, leave the machine alone meanwhile:
-all of it takes about an hour, with `--quick` ten minutes.
+all of it takes about an hour, with `--quick` eleven minutes.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ COMMANDS = {name: [f"{name}.py"] for name in BENCHMARKS} | {
     f"sweep_{name}": ["sweeps.py", "--only", name] for name in SWEEPS
 }
 """Each in a process of its own, so that none finds the caches and the memory of another."""
+QUICK = {"distributed": ["--rows", "device"]}
+"""What a quick run measures of the slowest: no rows of several processes."""
 NEEDS_FLAX = ("nnx", "sweep_nnx")
 
 
@@ -46,7 +48,9 @@ def record(name: str, results: Path, quick: bool) -> None:
     unfinished = file.with_suffix(".unfinished")
     command = [sys.executable, str(BENCH / COMMANDS[name][0]), *COMMANDS[name][1:], "--json", str(unfinished)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # which the budgets are for
-    done = subprocess.run([*command, *["--quick"] * quick], capture_output=True, text=True, env=environment)
+    if quick:
+        command += ["--quick", *QUICK.get(name, [])]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode or not unfinished.exists():
         unfinished.unlink(missing_ok=True)
         sys.exit(f"{name} ended with {done.returncode}; its output:\n{done.stdout}{done.stderr}")
