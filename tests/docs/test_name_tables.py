@@ -158,11 +158,8 @@ NNX_OPTIONS: Rows = {
 }
 
 NNX_OPTIONS_OF_OURS: dict[str, str] = {
+    **JIT_OPTIONS_OF_OURS,
     "donate": "in the place of `donate_argnums` and `donate_argnames`, as of `filter_jit`",
-    "trace": "which Python numbers are traced: names of arguments, or a predicate",
-    "max_traces": "a limit, over which a call raises before it compiles",
-    "cache_size": "how many static parts are kept",
-    "callables": "when two functions are one static value",
     "compiler_options": "of XLA",
 }
 

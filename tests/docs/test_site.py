@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from browser import BROWSER, NO_BROWSER, command
+
 ROOT = Path(__file__).parents[2]
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 WIDTHS = (1280, 400)
 
 pytestmark = pytest.mark.skipif(
@@ -62,9 +61,9 @@ const one = (page, width) => new Promise(done => {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as the README says; a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     ran = subprocess.run(
-        [*command, "-d", str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")],
+        [*build, "-d", str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")],
         capture_output=True,
         text=True,
         check=False,
@@ -91,7 +90,7 @@ def test_each_page_is_there(site: Path) -> None:
 def seen(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a browser makes of each page at each width; the site is served from here, and no other host is known."""
     if BROWSER is None:
-        pytest.skip(f"needs a browser: none of {', '.join(NAMES)} is on the PATH")
+        pytest.skip(NO_BROWSER)
     script = MEASURE.replace("PAGES", json.dumps(pages_of(site))).replace("WIDTHS", json.dumps(WIDTHS))
     (site / "measure.html").write_text(script, encoding="utf-8")
     done = threading.Event()
@@ -119,13 +118,9 @@ def seen(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, console.open("w") as errors:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         answer["origin"] = f"http://127.0.0.1:{server.server_port}/"
-        command = [
-            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-            f"--user-data-dir={profile}", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            "--window-size=1400,1000", "--enable-logging=stderr", "--remote-debugging-port=0",
-            f"{answer['origin']}measure.html",
-        ]  # fmt: skip
-        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        logged = ("--enable-logging=stderr", "--remote-debugging-port=0")
+        shows = command(profile, ", EXCLUDE 127.0.0.1", *logged, f"{answer['origin']}measure.html")
+        browser = subprocess.Popen(shows, stdout=subprocess.DEVNULL, stderr=errors)
         try:
             assert done.wait(180), console.read_text()
         finally:

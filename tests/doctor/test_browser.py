@@ -7,7 +7,6 @@ import dataclasses
 import html
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ import jax.numpy as jnp
 import pytest
 
 import partax
+from browser import BROWSER, NO_BROWSER, command
 from doctor_pages import diagnosis
 from partax._doctor.page import page
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 WIDTHS = (1280, 400)
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"needs a browser: none of {', '.join(NAMES)} is on the PATH")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)
 
 # Puts the page into a frame of each width, and what it finds there into the outer page.
 MEASURE = """
@@ -77,19 +75,15 @@ found.textContent = JSON.stringify(told);
 
 def shown(folder: Path, text: str, dark: bool) -> list[dict[str, Any]]:
     """What a browser makes of a page, at each width."""
-    assert BROWSER is not None
     frames = [
         f'<iframe style="width:{w}px;height:900px;border:0" srcdoc="{html.escape(text)}"></iframe>' for w in WIDTHS
     ]
     outer = folder / "outer.html"
     script = f'<script>addEventListener("load", () => {{{MEASURE}}});</script>'
     outer.write_text(f'<!DOCTYPE html><meta charset="utf-8"><body>{"".join(frames)}{script}', encoding="utf-8")
-    command = [
-        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-        f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1400,1000",
-        f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", outer.as_uri(),
-    ]  # fmt: skip
-    ran = subprocess.run(command, capture_output=True, timeout=120, check=True)
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    shows = command(folder / "profile", "", scheme, "--dump-dom", outer.as_uri())
+    ran = subprocess.run(shows, capture_output=True, timeout=120, check=True)
     found = re.search(r'<pre id="found">(.*?)</pre>', ran.stdout.decode(), re.DOTALL)
     assert found is not None, ran.stderr.decode()
     return json.loads(html.unescape(found[1]))

@@ -15,6 +15,7 @@ from corpus import CASES, table
 from retrace_case import HIT, OTHERS, PARTAX, PLAIN, RAISES, TRACES, WRONG, Case, Counter, Library, Outcome
 
 import partax
+from page_tables import read_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "retraces.md"
 PLACE = re.compile(r"\S+\.py:\d+")
@@ -99,7 +100,4 @@ def test_the_corpus_is_large_and_its_names_are_its_own() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    shown = re.search(r"<!-- retraces begin -->\n(.*?)<!-- retraces end -->", page, re.DOTALL)
-    assert shown is not None, f"{PAGE} has no table between <!-- retraces begin --> and <!-- retraces end -->"
-    assert shown[1].strip() == table()
+    assert read_table(PAGE, "retraces") == table()

@@ -39,7 +39,7 @@ def rich_diagnosis(diagnosis: Diagnosis) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    head = Text(str(diagnosis).partition("\n")[0])
+    head = Text(diagnosis._head)
     if not diagnosis.findings:
         return head
     table = Table(show_lines=True, title_justify="left", title=head)
