@@ -20,7 +20,7 @@ import partax
 from without_private_names import private_names
 
 _PACKAGE = pathlib.Path(partax.__file__).parent
-_FILES = [_PACKAGE / "_compat" / f"{library}_private.py" for library in ("jax", "equinox", "lowering")]
+_FILES = [_PACKAGE / "_compat" / f"{library}_private.py" for library in ("jax", "equinox", "program")]
 _NAMES = private_names(*(file.read_text() for file in _FILES))
 
 _Ask = Callable[[list[str]], dict[str, Any]]

@@ -28,6 +28,7 @@ struct CallFrame {
   Ref record;   // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;
+  bool holds_errors = false;  // what it has traced may hold errors of Equinox's
   bool in_body = false;       // of its trace; it stays so where the body has failed
   bool in_user_code = false;  // what jax does now is not for this call's own target
 };

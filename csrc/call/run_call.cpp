@@ -38,7 +38,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     const Ref target = entry->value;
     returned = call_target(target.get(), *entry, leaves);
     frame.in_user_code = true;
-    if (frame.traced && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, leaves);
+    if (frame.holds_errors && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, leaves);
     if (entry->waits) call_python("partax._jit.runtime_errors", "wait_for", returned);
   } catch (const PythonError&) {
     frame.in_user_code = true;

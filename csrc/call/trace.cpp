@@ -181,6 +181,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
       known.stop_sharing("an object of its own that it returns");
     });
   }
+  frame->holds_errors = call_python("partax._jit.runtime_errors", "holds_errors").get() == Py_True;
   recorder.succeed(output ? output->calls : nullptr);
   return node;
 }

@@ -14,6 +14,7 @@ variable `PARTAX_EQUINOX=1` a program is accelerated from `import partax` on.
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 try:
     _equinox = _import_module("equinox")
@@ -22,6 +23,8 @@ except ImportError as _error:
 
 from partax._equinox.accelerate import Accelerated, accelerate
 from partax._equinox.names import OURS as _OURS
+from partax._jit.filter_shard import filter_shard as _filter_shard
+from partax._partition.partition import PyTree as _PyTree
 
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
@@ -42,7 +45,6 @@ if _TYPE_CHECKING:
     from partax import filter_jvp as filter_jvp
     from partax import filter_make_jaxpr as filter_make_jaxpr
     from partax import filter_pure_callback as filter_pure_callback
-    from partax import filter_shard as filter_shard
     from partax import filter_value_and_grad as filter_value_and_grad
     from partax import filter_vjp as filter_vjp
     from partax import filter_vmap as filter_vmap
@@ -60,6 +62,28 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
 ]
 
 Accelerated.__module__ = "partax.equinox"  # where users find it
+
+
+def filter_shard(x: _PyTree, device_or_shardings: _Any) -> _PyTree:
+    """`partax.filter_shard`, with its parameters called as Equinox calls them.
+
+    Example:
+      >>> import partax.equinox as eqx
+      >>> eqx.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]).device
+      CpuDevice(id=1)
+
+    Args:
+      x: any pytree, of which the arrays are placed.
+      device_or_shardings: one device or sharding for all arrays, or a pytree prefix of `x` with those as its leaves.
+
+    Returns:
+      A tree like it.
+
+    Raises:
+      ValueError: `device_or_shardings` is no prefix of `x`, or does not divide an array.
+      TypeError: a leaf of `device_or_shardings` is no sharding, or JAX cannot hold an array.
+    """
+    return _filter_shard(x, device_or_shardings)
 
 
 def __getattr__(name: str) -> object:

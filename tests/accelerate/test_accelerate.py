@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import pathlib
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import partax
 import partax.equinox
 import partax.tree
 from conftest import TraceCounter
+from partax._equinox.names import OURS
 from trees import assert_same
 
 
@@ -158,11 +161,34 @@ def test_every_name_of_equinox_is_there() -> None:
     assert set(names) <= set(dir(partax.equinox))
     ours = [name for name in names if getattr(partax.equinox, name) is not getattr(eqx, name)]
     assert {"filter_jit", "partition", "combine", "filter_grad"} <= set(ours)
-    for name in ours:
+    for name in {*ours} - {"filter_shard"}:  # whose parameters have other names in partax
         module = partax.tree if name.startswith("tree_") else partax
         assert getattr(partax.equinox, name) is getattr(module, name.removeprefix("tree_"))
     # What partax has of Equinox's names is not forgotten.
     assert set(ours) >= {name for name in names if name in partax.__all__}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_each_function_is_called_as_equinox_calls_it_also_by_name(name: str) -> None:
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    theirs, ours = (inspect.signature(getattr(module, name)).parameters for module in (eqx, partax.equinox))
+    expected = [parameter.name for parameter in theirs.values() if parameter.kind in by_name]
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in ours.values())
+    assert [parameter for parameter in expected if parameter not in ours and not takes_any] == []
+
+
+BY_NAME: dict[str, Callable[[Any], Any]] = {
+    "filter_jvp": lambda library: library.filter_jvp(fn=jnp.sin, primals=(jnp.ones(2),), tangents=(jnp.ones(2),)),
+    "filter_closure_convert": lambda library: library.filter_closure_convert(fn=lambda: jnp.ones(2))(),
+    "filter_shard": lambda library: library.filter_shard(x=jnp.ones(2), device_or_shardings=jax.devices()[1]),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_calls_by_name_give_the_same(name: str) -> None:
+    theirs, ours = BY_NAME[name](eqx), BY_NAME[name](partax.equinox)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    assert [leaf.devices() for leaf in jax.tree.leaves(ours)] == [leaf.devices() for leaf in jax.tree.leaves(theirs)]
 
 
 SCRIPT = """

@@ -25,12 +25,12 @@ def _name(name: str) -> Any:
         return None
 
 
-name_of = _name  # for the file of Equinox's names
-
-
 def _attribute(owner: Any, name: str) -> Any:
     """An attribute of an object of jax's, or None where it has none."""
     return getattr(owner, name, None)
+
+
+name_of, attribute_of = _name, _attribute  # for the other files of private names
 
 
 # --- nodes of trees

@@ -13,7 +13,7 @@ import jax
 
 from partax import _core
 from partax._compat.jax_private import stage_of
-from partax._compat.lowering_private import watch_lowering
+from partax._compat.program_private import watch_lowering
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.examined import Examined, Leaf

@@ -4,7 +4,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from partax._compat.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
 from partax._compat.jax_private import is_jaxpr, runs_without_jit
+from partax._compat.program_private import open_equations
 
 FRAME_ID = os.urandom(16)
 """What Equinox looks for in the frames above an error: those below it are the inside of the program."""
@@ -28,6 +29,17 @@ def silence_callbacks() -> None:
         _silence()
 
 
+def holds_errors() -> bool:
+    """Whether what this thread traces may hold errors of Equinox's. Called by the native wrapper at its end.
+
+    So that `may_raise`, which takes longer, is asked of few programs.
+    """
+    if _LIBRARY not in sys.modules:
+        return False
+    equations = open_equations()
+    return equations is None or any(map(_raises, _with_inner(equations)))
+
+
 def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
     """Whether the program that a target has just traced may raise an error of Equinox's. Called by the native wrapper.
 
@@ -36,9 +48,9 @@ def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
       leaves: what it was called with.
     """
     # Inside of another program that one is asked; with jit disabled there is no program.
-    if _LIBRARY not in sys.modules or runs_without_jit() or _holds_tracers(leaves):
+    if runs_without_jit() or _holds_tracers(leaves):
         return False
-    return any(_raises(equation) for equation in _equations(_traced_program(target, leaves)))
+    return any(map(_raises, _with_inner(_traced_program(target, leaves).eqns)))
 
 
 def wait_for(returned: Any) -> None:
@@ -103,21 +115,19 @@ def _raises(equation: Any) -> bool:
     return module.partition(".")[0] == _LIBRARY and name == _CALLBACK
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations of a program, those of programs in it included, each program once."""
+def _with_inner(equations: Iterable[Any]) -> Iterator[Any]:
+    """The equations, and those of programs in them, each program once."""
     seen: set[int] = set()
-    waiting = [jaxpr]
+    waiting = [equations]
     while waiting:
-        found = waiting.pop()
-        found = getattr(found, "jaxpr", found)
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        for equation in found.eqns:
+        for equation in waiting.pop():
             yield equation
             for value in equation.params.values():
-                items = value if isinstance(value, (tuple, list)) else (value,)
-                waiting += filter(is_jaxpr, items)
+                for inner in filter(is_jaxpr, value if isinstance(value, (tuple, list)) else (value,)):
+                    program = getattr(inner, "jaxpr", inner)
+                    if id(program) not in seen:
+                        seen.add(id(program))
+                        waiting.append(program.eqns)
 
 
 class _OfErrors(logging.Filter):

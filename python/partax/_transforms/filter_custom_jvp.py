@@ -37,10 +37,10 @@ class filter_custom_jvp(Transformed[_P, _R]):
     no tangent.
 
     Args:
-      fun: a function of any trees, with any result.
+      fn: a function of any trees, with any result.
 
     Raises:
-      TypeError: `fun` is not callable.
+      TypeError: `fn` is not callable.
       AttributeError: when called, there is no rule.
       ValueError: when called, an argument by name is differentiated, or a tangent that the rule returned does not fit;
         the message has the path.
@@ -50,9 +50,9 @@ class filter_custom_jvp(Transformed[_P, _R]):
     _is_called_as_wrapped = True
     _children = ("_jvp",)
 
-    def __init__(self, fun: Callable[_P, _R], _jvp: Callable[..., Any] | None = None) -> None:
+    def __init__(self, fn: Callable[_P, _R], _jvp: Callable[..., Any] | None = None) -> None:
         self._jvp = _jvp
-        super().__init__(fun)
+        super().__init__(fn)
 
     def def_jvp(self, rule: _Rule) -> _Rule:
         """Gives the rule; a decorator, which returns it.

@@ -43,10 +43,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
       likewise.
 
     Args:
-      fun: a function of any trees, with any result.
+      fn: a function of any trees, with any result.
 
     Raises:
-      TypeError: `fun` is not callable. When called: without a positional argument.
+      TypeError: `fn` is not callable. When called: without a positional argument.
       RuntimeError: when called, a rule is missing, another argument than the first is differentiated, or what `bwd`
         returned does not fit; the message has the path.
     """
@@ -57,12 +57,12 @@ class filter_custom_vjp(Transformed[_P, _R]):
 
     def __init__(
         self,
-        fun: Callable[_P, _R],
+        fn: Callable[_P, _R],
         _fwd: Callable[..., Any] | None = None,
         _bwd: Callable[..., Any] | None = None,
     ) -> None:
         self._fwd, self._bwd = _fwd, _bwd
-        super().__init__(fun)
+        super().__init__(fn)
 
     def def_fwd(self, rule: _Rule) -> _Rule:
         """Gives the rule for the way forward; a decorator, which returns it.

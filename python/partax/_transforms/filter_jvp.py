@@ -17,7 +17,7 @@ from partax._transforms.wrapper import check_callable
 _R = TypeVar("_R")
 
 
-def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
+def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence[Any], **kwargs: Any) -> tuple[_R, _R]:
     """The result of a function and its derivative along tangents: `jax.jvp` for any trees.
 
     Example:
@@ -27,7 +27,7 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
       (Array([3., 6.], dtype=float32), Array([3., 3.], dtype=float32))
 
     Args:
-      fun: a function of any trees, with any result.
+      fn: a function of any trees, with any result.
       primals: its arguments by position.
       tangents: for each argument a tree like it, with None for what has no tangent: for a leaf that is no floating or
         complex array or number, for one that is to stay, or for a whole part of the tree.
@@ -39,9 +39,9 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
 
     Raises:
       ValueError: `tangents` are not like `primals`; the message has the path.
-      TypeError: `fun` is not callable, or a tangent has another dtype than its primal, or stands for what has none.
+      TypeError: `fn` is not callable, or a tangent has another dtype than its primal, or stands for what has none.
     """
-    check_callable(fun, "filter_jvp")
+    check_callable(fn, "filter_jvp")
     for given in (primals, tangents):
         if not isinstance(given, (tuple, list)):
             raise TypeError(f"filter_jvp: found a `{type(given).__name__}`, expected tuples of primals and tangents")
@@ -49,7 +49,7 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
         raise ValueError(f"filter_jvp: found {len(tangents)} tangents and {len(primals)} primals, expected as many")
     leaves, structure = jax.tree.flatten(list(primals))
     directions: list[Any] = []
-    for name, primal, tangent in zip(names_of_arguments(fun, len(primals)), primals, tangents, strict=True):
+    for name, primal, tangent in zip(names_of_arguments(fn, len(primals)), primals, tangents, strict=True):
         directions += tangent_leaves(tangent, primal, name, "tangent", _check)
     moved = [i for i, tangent in enumerate(directions) if tangent is not None]
 
@@ -57,7 +57,7 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
         arguments = list(leaves)
         for i, value in zip(moved, values, strict=True):
             arguments[i] = value
-        out, out_structure = jax.tree.flatten(fun(*jax.tree.unflatten(structure, arguments), **kwargs))
+        out, out_structure = jax.tree.flatten(fn(*jax.tree.unflatten(structure, arguments), **kwargs))
         depends = _with_tangent(values, out)
         own = [leaf for leaf, depend in zip(out, depends, strict=True) if depend]
         others = [None if depend else leaf for leaf, depend in zip(out, depends, strict=True)]
@@ -65,7 +65,7 @@ def filter_jvp(fun: Callable[..., _R], primals: Sequence[Any], tangents: Sequenc
         return own, (arrays, Rest((static, depends, out_structure)))
 
     if not moved:
-        out = fun(*primals, **kwargs)
+        out = fn(*primals, **kwargs)
         return out, jax.tree.map(lambda _: None, out)
     values, slopes, (arrays, rest) = jax.jvp(
         on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True

@@ -180,7 +180,7 @@ class _Shown(str):
         return str(self)
 
 
-def filter_closure_convert(fun: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
+def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
     """A function with all arrays that it has closed over as its leaves: `jax.closure_convert` for any trees.
 
     Example:
@@ -196,7 +196,7 @@ def filter_closure_convert(fun: Callable[_P, _R], *args: Any, **kwargs: Any) -> 
     derivative.
 
     Args:
-      fun: a function of any trees, with any result.
+      fn: a function of any trees, with any result.
       *args: arguments like those that it will be called with; a `jax.ShapeDtypeStruct` stands for an array. It is
         traced for them, not run.
       **kwargs: its arguments by name, likewise.
@@ -207,15 +207,15 @@ def filter_closure_convert(fun: Callable[_P, _R], *args: Any, **kwargs: Any) -> 
       none; it is called as it is.
 
     Raises:
-      TypeError: `fun` is not callable.
+      TypeError: `fn` is not callable.
       ValueError: when called: the arguments are others; the message has the path.
     """
-    check_callable(fun, "filter_closure_convert")
+    check_callable(fn, "filter_closure_convert")
     arrays, static = partition((args, kwargs), _described)
     known = (structs_of(arrays), static)
-    name = getattr(fun, "__name__", type(fun).__name__)
-    if isinstance(fun, types.FunctionType) and not (fun.__closure__ or fun.__defaults__ or fun.__kwdefaults__):
-        return _TrivialClosureConvert(fun, [], Rest((name, known, None)))
-    make: Any = filter_make_jaxpr(fun)  # pyright: ignore[reportArgumentType] - it may be a function
+    name = getattr(fn, "__name__", type(fn).__name__)
+    if isinstance(fn, types.FunctionType) and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__):
+        return _TrivialClosureConvert(fn, [], Rest((name, known, None)))
+    make: Any = filter_make_jaxpr(fn)  # pyright: ignore[reportArgumentType] - it may be a function
     jaxpr, structs, rest = make(*args, **kwargs)
     return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, (structs, rest))))

@@ -1,9 +1,28 @@
-"""The only file that looks at what jax lowers, by a name of jax's that is not public."""
+"""The only file that looks at programs while jax makes them, by names of jax's that are not public."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from partax._compat.jax_private import attribute_of as _attribute
 from partax._compat.jax_private import name_of as _name
+
+_context = _name("jax._src.core.trace_ctx")
+
+
+def open_equations() -> list[Any] | None:
+    """The equations so far of the program that this thread traces, also those that no result needs.
+
+    None where this jax does not tell. The finished program has them too; to ask jax for it takes 3 microseconds for
+    each of its arguments.
+    """
+    noted = _attribute(_attribute(_attribute(_context, "trace"), "frame"), "tracing_eqns")
+    if not isinstance(noted, list):
+        return None
+    equations = [note() if isinstance(note, weakref.ref) else note for note in noted]
+    found = [equation for equation in equations if equation is not None]
+    return found if all(hasattr(equation, "params") for equation in found) else None
+
 
 _FUNCTION = "lower_sharding_computation"
 
