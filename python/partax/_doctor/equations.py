@@ -1,6 +1,7 @@
 """All equations of a program in order, those of inner programs included, each with how it is nested."""
 
 import functools
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -73,7 +74,7 @@ class Equations(Sequence[Equation]):
         self.parents: list[int] = []
         self.depths: list[int] = []
         self.times: list[int] = []
-        self._by_name: dict[str, list[int]] | None = None
+        self._by_name: defaultdict[str, list[int]] | None = None
         self._walk(jaxpr)
 
     def _walk(self, jaxpr: Any) -> None:
@@ -83,13 +84,12 @@ class Equations(Sequence[Equation]):
         holds_program: dict[tuple[Any, ...], bool] = {}
         while stack:
             equations, parent, depth, times = stack[-1]
+            begin = len(eqns)
+            inner: list[Any] = []
             for eqn in equations:
                 name, params = eqn.primitive.name, eqn.params
                 eqns.append(eqn)
                 names.append(name)
-                parents.append(parent)
-                depths.append(depth)
-                all_times.append(times)
                 if not params:
                     continue
                 key = (name, *map(type, params.values()))
@@ -100,43 +100,55 @@ class Equations(Sequence[Equation]):
                 if may_hold is None:
                     holds_program[key] = bool(inner)
                 if inner:
-                    length = int(params.get("length", 1)) if name == "scan" else 1
-                    at = len(eqns) - 1
-                    stack.extend((iter(it.eqns), at, depth + 1, times * length) for it in reversed(inner))
                     break
+            count = len(eqns) - begin
+            parents += [parent] * count
+            depths += [depth] * count
+            all_times += [times] * count
+            if inner:
+                length = int(eqns[-1].params.get("length", 1)) if names[-1] == "scan" else 1
+                at = len(eqns) - 1
+                stack.extend((iter(it.eqns), at, depth + 1, times * length) for it in reversed(inner))
             else:
                 stack.pop()
 
     def named(self, *names: str) -> list[int]:
         """The indices of all equations of these primitives, in order of the names."""
         if self._by_name is None:
-            self._by_name = {}
+            self._by_name = defaultdict(list)
             for i, name in enumerate(self.names):
-                self._by_name.setdefault(name, []).append(i)
+                self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
 
     @functools.cached_property
     def tokens(self) -> np.ndarray:
-        """A number for each equation, the same for those of one primitive, depth and type of results."""
-        numbers: dict[Hashable, int] = {}
+        """A number for each equation, the same for those of one primitive, depth and type of results; from 0 on."""
+        numbers: defaultdict[Hashable, int] = defaultdict()
+        numbers.default_factory = numbers.__len__
         tokens: list[int] = []
         for name, depth, eqn in zip(self.names, self.depths, self.eqns, strict=True):
             results = eqn.outvars
             if len(results) == 1:
                 aval = results[0].aval
-                key = (name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None))
+                tokens.append(numbers[name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None)])
             else:
                 avals = [var.aval for var in results]
-                key = (name, depth, *((getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals))
-            tokens.append(numbers.setdefault(key, len(numbers)))
+                types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
+                tokens.append(numbers[name, depth, *types])
         return np.asarray(tokens, dtype=np.int64)
+
+    @functools.cached_property
+    def first_of_tokens(self) -> list[int]:
+        """The index of the first equation of each token."""
+        first = np.empty(self.tokens.max(initial=-1) + 1, dtype=np.int64)
+        first[self.tokens[::-1]] = np.arange(len(self) - 1, -1, -1)  # the last that is written stays
+        return first.tolist()
 
     @functools.cached_property
     def result_bytes(self) -> int:
         """The bytes of all results together, as if none were ever let go."""
-        _, first, counts = np.unique(self.tokens, return_index=True, return_counts=True)
-        sizes = (sum(bytes_of(var.aval) for var in self.eqns[i].outvars) for i in first.tolist())
-        return sum(size * count for size, count in zip(sizes, counts.tolist(), strict=True))
+        sizes = (sum(bytes_of(var.aval) for var in self.eqns[i].outvars) for i in self.first_of_tokens)
+        return sum(size * count for size, count in zip(sizes, np.bincount(self.tokens).tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self.eqns)

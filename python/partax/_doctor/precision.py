@@ -54,7 +54,8 @@ def find(examined: Examined) -> Iterator[Finding]:
     if len(widths) != 1 or _DOUBLE in widths:
         return
     own = widths.pop()
-    dtypes = {getattr(var.aval, "dtype", None) for eqn in examined.equations.eqns for var in eqn.outvars}
+    eqns = examined.equations.eqns
+    dtypes = {getattr(var.aval, "dtype", None) for i in examined.equations.first_of_tokens for var in eqns[i].outvars}
     if all(_WIDTHS.get(getattr(dtype, "name", ""), 0) <= own for dtype in dtypes):
         return
     reader = _Reader(examined.equations, own)

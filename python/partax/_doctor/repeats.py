@@ -117,14 +117,13 @@ def repeats_of(equations: Equations) -> list[Repeat]:
 
 def _loose_tokens(equations: Equations, tokens: np.ndarray) -> np.ndarray:
     """The same, whatever the shapes are: each exact token is looked at once."""
-    kinds, first, inverse = np.unique(tokens, return_index=True, return_inverse=True)
     numbers: dict[Hashable, int] = {}
-    loose = np.empty(len(kinds), dtype=np.int64)
-    for at, i in enumerate(first.tolist()):
+    loose = np.empty(len(equations.first_of_tokens), dtype=np.int64)
+    for at, i in enumerate(equations.first_of_tokens):
         results = equations.eqns[i].outvars
         rank = len(getattr(results[0].aval, "shape", ())) if results else 0
         loose[at] = numbers.setdefault((equations.names[i], equations.depths[i], len(results), rank), len(numbers))
-    return loose[inverse]
+    return loose[tokens]
 
 
 def _hashes(tokens: np.ndarray, length: int) -> np.ndarray:
