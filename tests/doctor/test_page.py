@@ -86,7 +86,33 @@ def test_a_report_is_a_page_without_findings(tmp_path: Path) -> None:
     assert not read.those("article") and read.those("svg")
     words = " ".join(read.text.split())
     assert "Traces of often" in words and "x: float32[2] -> float32[3]" in words
+    assert "Pictures of often" in words and "Nothing was found" not in words
     assert report.functions[0].traces[1].reason in words
+
+
+def test_a_report_has_the_pictures_of_the_costliest_program_of_each_function() -> None:
+    @partax.filter_jit
+    def chain(x: Any, n: int) -> Any:
+        for _ in range(n):
+            x = jnp.sin(x)
+        return x
+
+    @partax.filter_jit
+    def of_many(xs: list[Any]) -> Any:
+        return xs[0] + 1
+
+    @partax.filter_jit
+    def other(x: Any) -> Any:
+        return x
+
+    chain(jnp.ones(3), 2)
+    chain(jnp.ones(3), 200)
+    of_many([jnp.ones(2)] * 1500)
+    other(jnp.ones(2))
+    text = page((), report_of("chain", "of_many"))
+    words = " ".join(Page(text).text.split())
+    assert "Pictures of chain" in words and "Pictures of of_many" in words and "Pictures of other" not in words
+    assert 'data-equations="200"' in text and 'data-equations="2"' not in text
 
 
 def test_the_traces_of_a_function_are_in_its_table() -> None:

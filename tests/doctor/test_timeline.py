@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 import pytest
 
@@ -37,7 +38,7 @@ def test_each_stage_of_each_trace_is_there() -> None:
     staged(jnp.ones(4), 1)  # a hit
     found = of("staged")
     assert [(it.trace, it.stage) for it in found] == [(n, stage) for n in (1, 2) for stage in STAGES]
-    assert all(it.begin < between for it in found[:3]) and all(it.begin > between for it in found[3:])
+    assert all(it.begin < between for it in found[:4]) and all(it.begin > between for it in found[4:])
     for one, other in itertools.pairwise(found):
         assert before - 0.01 <= one.begin and one.begin + one.seconds <= other.begin + 0.01
     assert found[0].seconds > 0.05 and all(it.seconds >= 0 for it in found)
@@ -45,7 +46,7 @@ def test_each_stage_of_each_trace_is_there() -> None:
         (it.number, it.reason, it.site) for it in staged.report().traces
     }
     for trace in staged.report().traces:
-        seconds = [it.seconds for it in found if it.trace == trace.number]
+        seconds = [it.seconds for it in found if it.trace == trace.number and it.stage != "run"]
         assert seconds == [trace.trace_seconds, trace.lower_seconds, trace.compile_seconds]
 
 
@@ -56,6 +57,26 @@ def test_a_hit_adds_nothing() -> None:
     for _ in range(5):
         f(jnp.ones(3))
     assert len(events()) == before
+
+
+def test_the_run_is_that_of_the_call_which_has_compiled() -> None:
+    def wait(x: Any) -> Any:
+        time.sleep(0.1)
+        return x
+
+    @filter_jit
+    def waits(x: Any) -> Any:
+        return jax.experimental.io_callback(wait, x, x, ordered=True) + 1
+
+    begin = time.perf_counter()
+    waits(jnp.ones(3)).block_until_ready()
+    end = time.perf_counter()
+    (run,) = [it for it in of("waits") if it.stage == "run"]
+    (compiled,) = [it for it in of("waits") if it.stage == "compile"]
+    assert run.begin == pytest.approx(compiled.begin + compiled.seconds)
+    assert begin < run.begin <= run.begin + run.seconds < end
+    waits.lower(jnp.ones(4)).compile()  # runs nothing
+    assert [it.stage for it in of("waits")].count("run") == 1
 
 
 def test_traces_inside_of_others_and_failed_ones() -> None:
@@ -92,7 +113,7 @@ def test_what_is_compiled_again_is_there_each_time(devices: list[Any]) -> None:
     for device in devices[:3]:
         placed(jax.device_put(jnp.ones(3), device))
     found = of("placed")
-    assert [it.stage for it in found].count("compile") == 3
+    assert [it.stage for it in found].count("compile") == [it.stage for it in found].count("run") == 3
     assert {it.trace for it in found} == {1}
 
 
@@ -131,13 +152,13 @@ def test_the_file_is_one_that_viewers_read(tmp_path: Path) -> None:
     assert name.startswith("traced (") and "test_timeline.py:" in name
     own = [it for it in found if it["ph"] == "X" and it["tid"] == track]
     expected = of("traced")
-    assert len(own) == len(expected) == 6
+    assert len(own) == len(expected) == 8
     for it, event in zip(own, expected, strict=True):
         assert it["cat"] == event.stage and it["name"] == f"{event.stage} traced"
         assert it["ts"] == pytest.approx(event.begin * 1e6) and it["dur"] == pytest.approx(event.seconds * 1e6)
         assert it["dur"] >= 0
         assert it["args"]["reason"] == event.reason and it["args"]["trace"] == event.trace
-    assert own[3]["args"]["reason"].startswith("x: float32[2] -> float32[3]")
+    assert own[4]["args"]["reason"].startswith("x: float32[2] -> float32[3]")
 
 
 def test_an_older_file_stays_where_it_cannot_be_written(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.diagnosis import Diagnosis, Finding
+from partax._doctor.examined import Examined
 from partax._doctor.figure_text import figure_name, figure_text, seconds_text
 from partax._doctor.liveness import live_bytes
 from partax._doctor.memory import told_limit
@@ -64,7 +66,7 @@ def page(diagnoses: Sequence[Diagnosis], report: Report | None = None) -> str:
     functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
-        sections=list(_sections(diagnoses)),
+        sections=list(_sections(diagnoses) if diagnoses else _sections_of(report)),
         timeline=timeline_picture(timeline) if timeline else None,
         functions=functions[:_FUNCTIONS],
         left_out=len(functions[_FUNCTIONS:]),
@@ -86,8 +88,25 @@ def _sections(diagnoses: Sequence[Diagnosis]) -> Iterator[Section]:
     examined = [(it, it.examined) for it in diagnoses if it.examined is not None and it.examined.equations][:_PICTURED]
     boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(examined), 1)))
     for diagnosis, program in examined:
-        memory = live_bytes_picture(live_bytes(program), told_limit(program))
-        yield Section(diagnosis.name, [icicle(program, diagnosis.findings, boxes), memory])
+        yield _section(program, diagnosis.findings, boxes)
+
+
+def _sections_of(report: Report) -> Iterator[Section]:
+    """Of the functions of a report: the program of each that took longest, as far as jax still holds it."""
+    functions = {(it.name, it.defined) for it in report.functions}
+    costliest: dict[tuple[str, str], Program] = {}
+    for program in sorted(traced_programs(), key=lambda it: -it.seconds):
+        key = (program.name, program.defined)
+        if key in functions and len(costliest) < _PICTURED:
+            costliest.setdefault(key, program)
+    boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(costliest), 1)))
+    for program in costliest.values():
+        yield _section(examined_program(program), (), boxes)
+
+
+def _section(program: Examined, findings: Sequence[Finding], boxes: int) -> Section:
+    memory = live_bytes_picture(live_bytes(program), told_limit(program))
+    return Section(program.name, [icicle(program, findings, boxes), memory])
 
 
 def _figures(figures: dict[str, int | float | str]) -> list[tuple[str, str]]:

@@ -1,26 +1,21 @@
 """The command `python -m partax doctor script.py`: every program that a script compiles, in the order of its cost."""
 
-import dataclasses
 import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 import jax
 
-from partax import _core
 from partax._compat.jax_private import stage_of
 from partax._compat.program_private import watch_lowering
+from partax._doctor.compiled_programs import Program, examined_program, paths_of, traced_programs
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
-from partax._doctor.examined import Examined, Leaf
 from partax._doctor.text import print_diagnosis
 from partax._doctor.whole_file import write_whole
-from partax._explain.function_reports import program_of
-from partax._explain.record import Record
 from partax._views.progress import progress
 
 _logger = logging.getLogger("partax")
@@ -28,33 +23,6 @@ _logger = logging.getLogger("partax")
 _MOST_PROGRAMS = 500  # that are kept, and with them their constants
 _SHOWN = 20
 _LEAST_SECONDS = 0.1  # a program that costs less is in the table alone
-
-
-@dataclasses.dataclass
-class Program:
-    """A program that was compiled while the script ran.
-
-    Attributes:
-      name: the function's name.
-      jaxpr: the program.
-      donated: for each input, whether it is donated.
-      paths: the path of each input.
-      times: how often it was lowered.
-      lower_seconds, compile_seconds: what that took, in all.
-    """
-
-    name: str
-    jaxpr: Any
-    donated: tuple[bool, ...]
-    paths: tuple[str, ...]
-    times: int = 0
-    lower_seconds: float = 0.0
-    compile_seconds: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """What lowering and compiling took."""
-        return self.lower_seconds + self.compile_seconds
 
 
 class Watch:
@@ -77,7 +45,7 @@ class Watch:
         key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns))
         program = self.programs.get(key)
         if program is None:
-            program = Program(name, jaxpr, tuple(donated), _paths(jaxpr))
+            program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr))
             if len(self.programs) < _MOST_PROGRAMS:
                 self.programs[key] = program
         program.times += 1
@@ -95,73 +63,8 @@ class Watch:
 
     def costliest(self) -> list[Program]:
         """All programs, what took longest first."""
-        programs = list(self.programs.values()) if self.is_told else list(_traced_programs())
+        programs = list(self.programs.values()) if self.is_told else list(traced_programs())
         return sorted(programs, key=lambda program: -program.seconds)
-
-
-def _traced_programs() -> Iterator[Program]:
-    """The programs of partax's own functions that live, where jax tells of no others."""
-    for cache in _core.caches():
-        records = {} if cache.history is None else {record.number: record for record in cache.history.records}
-        for _, target, log in cache.entries():
-            for record in (records[number] for number, _ in log if number in records):
-                jaxpr = program_of(target, record)
-                if jaxpr is not None:
-                    donated = (False,) * len(jaxpr.in_avals)
-                    seconds = record.seconds["lower"], record.seconds["compile"]
-                    name = "" if cache.history is None else cache.history.name
-                    yield Program(name, jaxpr, donated, _argument_paths(record), 1, *seconds)
-
-
-def _argument_paths(record: Record) -> tuple[str, ...]:
-    pairs = zip(record.snapshot.paths, record.snapshot.parts, strict=True)
-    return tuple(path for path, part in pairs if part.key[0] == "array")
-
-
-def _paths(jaxpr: Any) -> tuple[str, ...]:
-    """The path of each input: as partax knows it in a call of its own, else as jax does."""
-    inputs = len(jaxpr.in_avals)
-    under_way = _core.call_under_way()
-    record = under_way[1] if under_way is not None else None
-    if record is not None:
-        paths = _argument_paths(record)
-        if len(paths) == inputs:
-            return paths
-    names = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "arg_names", None) or ()
-    return tuple(str(name) for name in names) if len(names) == inputs else tuple(f"input {i}" for i in range(inputs))
-
-
-def examined_program(program: Program) -> Examined:
-    """A program that was compiled, as the doctor examines it."""
-    jaxpr = program.jaxpr
-    donated = program.donated if len(program.donated) == len(program.paths) else (False,) * len(program.paths)
-    info = getattr(jaxpr.jaxpr, "debug_info", None)
-    results = getattr(info, "result_paths", None) or ()
-    names = [str(it) for it in results] if len(results) == len(jaxpr.out_avals) else []
-    return Examined(
-        name=program.name,
-        defined=_defined(info),
-        function=None,
-        wrapper=None,
-        jaxpr=jaxpr,
-        arguments=tuple(
-            Leaf(path, aval, is_donated)
-            for path, aval, is_donated in zip(program.paths, jaxpr.in_avals, donated, strict=True)
-        ),
-        results=tuple(Leaf(names[i] if names else f"result[{i}]", aval) for i, aval in enumerate(jaxpr.out_avals)),
-        statics={},
-        out_info=None,
-        trace_seconds=0.0,
-        traced=None,
-        lower_seconds=program.lower_seconds,
-        compile_seconds=program.compile_seconds,
-    )
-
-
-def _defined(info: Any) -> str:
-    """`train.py:12` of jax's `step at /home/me/train.py:12`."""
-    place = str(getattr(info, "func_src_info", "") or "").rpartition(" at ")[2]
-    return Path(place).name if place else ""
 
 
 def diagnoses(watch: Watch) -> list[Diagnosis]:

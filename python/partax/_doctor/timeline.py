@@ -1,4 +1,4 @@
-"""The timeline of this process: what partax's functions have been traced, lowered and compiled for, and when."""
+"""The timeline of this process: when partax's functions were traced, lowered, compiled, and run by that call."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from partax._explain.call_site import site_text
 from partax._explain.history import History, kept
 from partax._explain.record import Record
 
-STAGES = ("trace", "lower", "compile")
+STAGES = ("trace", "lower", "compile", "run")
 
 
 class Event(NamedTuple):
@@ -44,7 +44,9 @@ class Event(NamedTuple):
 
 
 def events() -> list[Event]:
-    """What every filter_jit function has been traced, lowered and compiled for in this process, by time.
+    """What every filter_jit function was traced, lowered and compiled for in this process, by time.
+
+    A `run` is that of the call which has compiled: it ends when that call returns, maybe before the program does.
 
     Functions that are gone are left out, unless `partax explain` or `partax doctor` keeps all.
     """

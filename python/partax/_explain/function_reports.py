@@ -40,10 +40,12 @@ def program_of(target: Any, record: Record) -> Any:
     avals = [part.aval for part in record.snapshot.parts if part.key[0] == "array"]
     if target is None or record.failed or any(aval is None for aval in avals):
         return None
-    try:
-        return target.trace(*avals).jaxpr
-    except Exception:  # not cached: the target refuses to run outside of a call
-        return None
+    for arguments in (avals, [tuple(avals)]):  # of many arrays it takes one tuple
+        try:
+            return target.trace(*arguments).jaxpr
+        except Exception:  # not cached: the target refuses to run outside of a call
+            continue
+    return None
 
 
 def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> TraceReport:

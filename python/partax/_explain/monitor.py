@@ -113,6 +113,16 @@ def _record_of_call() -> "Record | None":
     return record
 
 
+def note_run(record: "Record") -> None:
+    """Notes that a call which has compiled now returns. Called by the native wrapper.
+
+    jax may return before the program has ended.
+    """
+    if record.stages and record.stages[-1][0] == "compile":
+        _, begin, seconds = record.stages[-1]
+        record.stages.append(("run", begin + seconds, time.perf_counter() - begin - seconds))
+
+
 def listen() -> None:
     """Listens to jax from now on."""
     jax.monitoring.register_event_duration_secs_listener(_on_duration)

@@ -22,6 +22,7 @@ class Record:
       failed: whether it raised; `error` has the type of the exception's name then.
       seconds: by stage: `trace`, `lower`, `compile`.
       stages: what jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds.
+        After `compile` comes `run`, until the call returned.
       compiled: how often it was compiled.
       measured: whether jax has told how long the trace took.
     """

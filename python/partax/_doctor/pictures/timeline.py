@@ -1,4 +1,4 @@
-"""The timeline of the process: what was traced, lowered and compiled, and why each trace was made."""
+"""The timeline of the process: what was traced, lowered, compiled and run, and why each trace was made."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -32,8 +32,8 @@ def timeline_picture(events: Sequence[Event]) -> Picture:
     chosen = set(costly)
     shown = [trace for trace in every if trace in chosen]
     caption = (
-        "A row for each trace: where it was called, why it was made, and how long jax traced, lowered and compiled. "
-        "Pauses, in which the program did other things, are cut short."
+        "A row for each trace: where it was called, why it was made, how long jax traced, lowered and compiled, and "
+        "how long that call then ran until it returned. Pauses, in which the program did other things, are cut short."
     )
     if len(shown) < len(every):
         caption += f" The {_ROWS} of {len(every):,} traces that took longest are shown."
