@@ -109,12 +109,6 @@ NNX_CASES: dict[str, str] = {
         jit(lambda holder: None)(holder)
         holder.arrays is arrays
     """,
-    "`holder.total = x.sum()` inside; `holder.total + 1` after it": """
-        holder = Holder(mode=1)
-        def total(holder, x): holder.total = x.sum()
-        jit(total)(holder, x)
-        float(holder.total + 1)
-    """,
     '`holder.count.set_metadata("seen", True)` inside; whether it is set after it': """
         holder = Holder(count=nnx.Variable(x))
         jit(lambda holder: holder.count.set_metadata("seen", True))(holder)
