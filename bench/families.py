@@ -68,8 +68,8 @@ def rows_of(family: Family) -> list[tuple[str, float, Measure]]:
 
 _READ = "each module or state has a dictionary of its own that is read, beside those of its two variables"
 _MADE = (
-    "it makes and frees 400 variables, each with a dictionary, and 200 modules or states with theirs, which the flat "
-    "form does not; CPython alone takes 0.13 x the floor for these"
+    "it makes and frees 400 variables, each with a dictionary, and in all but a flat state 200 objects with theirs, "
+    "which the flat form does not; CPython alone takes 0.13 x the floor for these"
 )
 _WITH_DICTIONARIES = ("nnx.Module", "nnx.List", "nnx.Dict", "nnx.State", "nnx FlatState")
 KNOWN = {f"{family}, in": Known(1.25, _READ) for family in _WITH_DICTIONARIES}

@@ -27,7 +27,7 @@ def name_of(page: pathlib.Path) -> str:
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
 def test_every_block_runs_and_gives_what_it_shows(page: pathlib.Path, names: dict[str, Any]) -> None:
     if not HAS_FLAX and "flax" in page.stem:
-        pytest.skip("a page about Flax, which is not for this Python")
+        pytest.skip("a page about Flax, which is not here")
     assert run_blocks(page.read_text(encoding="utf-8"), names, str(page)) > 0
 
 

@@ -67,7 +67,7 @@ def test_nothing_is_there_twice() -> None:
 def test_what_is_there_is_of_its_kind(kind: str, name: str) -> None:
     assert kind in KINDS
     if name.startswith("partax.nnx") and not HAS_FLAX:
-        pytest.skip("flax is not for this Python")
+        pytest.skip("flax is not here")
     value = resolved(name)
     is_exception = isinstance(value, type) and issubclass(value, BaseException)
     assert isinstance(value, type) == (kind in ("class", "exception")) and is_exception == (kind == "exception")

@@ -79,7 +79,7 @@ def test_every_kind_of_function_has_its_arguments_by_path(kind: str) -> None:
 
 
 def test_flax_functions() -> None:
-    nnx = pytest.importorskip("flax.nnx", reason="Flax is not for this Python")
+    nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
     model = nnx.Linear(8, 8, rngs=nnx.Rngs(0))
     for jit in (nnx.jit, partax.nnx.jit):
         diagnosis = partax.doctor(jit(lambda model, x: model(x)), model, X)

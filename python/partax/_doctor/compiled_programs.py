@@ -85,7 +85,7 @@ def examined_program(program: Program) -> Examined:
     names = [str(it) for it in results] if len(results) == len(jaxpr.out_avals) else []
     return Examined(
         name=program.name,
-        defined=_defined(info),
+        defined=program.defined or _defined(info),
         function=None,
         wrapper=None,
         jaxpr=jaxpr,

@@ -32,6 +32,10 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page m
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
 
 
+Pictured = tuple[Examined, Sequence[Finding]]
+"""A program and what was found of it."""
+
+
 class Section(NamedTuple):
     """The pictures of one program."""
 
@@ -66,7 +70,7 @@ def page(diagnoses: Sequence[Diagnosis], report: Report | None = None) -> str:
     functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
-        sections=list(_sections(diagnoses) if diagnoses else _sections_of(report)),
+        sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
         timeline=timeline_picture(timeline) if timeline else None,
         functions=functions[:_FUNCTIONS],
         left_out=len(functions[_FUNCTIONS:]),
@@ -84,29 +88,27 @@ def _jinja2() -> Any:
     return jinja2
 
 
-def _sections(diagnoses: Sequence[Diagnosis]) -> Iterator[Section]:
-    examined = [(it, it.examined) for it in diagnoses if it.examined is not None and it.examined.equations][:_PICTURED]
-    boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(examined), 1)))
-    for diagnosis, program in examined:
-        yield _section(program, diagnosis.findings, boxes)
+def _examined(diagnoses: Sequence[Diagnosis]) -> list[Pictured]:
+    """The programs of diagnoses, with what was found of each."""
+    return [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
 
 
-def _sections_of(report: Report) -> Iterator[Section]:
-    """Of the functions of a report: the program of each that took longest, as far as jax still holds it."""
+def _costliest(report: Report) -> list[Pictured]:
+    """Of each function of a report the program that took longest, as far as jax still holds it."""
     functions = {(it.name, it.defined) for it in report.functions}
-    costliest: dict[tuple[str, str], Program] = {}
+    found: dict[tuple[str, str], Program] = {}
     for program in sorted(traced_programs(), key=lambda it: -it.seconds):
-        key = (program.name, program.defined)
-        if key in functions and len(costliest) < _PICTURED:
-            costliest.setdefault(key, program)
-    boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(costliest), 1)))
-    for program in costliest.values():
-        yield _section(examined_program(program), (), boxes)
+        if (program.name, program.defined) in functions:
+            found.setdefault((program.name, program.defined), program)
+    return [(examined_program(program), ()) for program in found.values()]
 
 
-def _section(program: Examined, findings: Sequence[Finding], boxes: int) -> Section:
-    memory = live_bytes_picture(live_bytes(program), told_limit(program))
-    return Section(program.name, [icicle(program, findings, boxes), memory])
+def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
+    programs = programs[:_PICTURED]
+    boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(programs), 1)))
+    for program, findings in programs:
+        memory = live_bytes_picture(live_bytes(program), told_limit(program))
+        yield Section(program.name, [icicle(program, findings, boxes), memory])
 
 
 def _figures(figures: dict[str, int | float | str]) -> list[tuple[str, str]]:
