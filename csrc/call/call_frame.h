@@ -24,8 +24,9 @@ struct CallFrame {
   Entry* entry = nullptr;
   GraphObjects* objects = nullptr;  // null but for a function with the option `graph`
   CallFrame* outer;
-  Ref on_exit;  // called without arguments when the call ends
-  Ref record;   // of the trace that this call has made or is compiled for, if any
+  Ref on_exit;    // called without arguments when the call ends
+  Ref described;  // its values, by `describe_call`, for the trace that begins next
+  Ref record;     // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;
   bool holds_errors = false;  // what it has traced may hold errors of Equinox's

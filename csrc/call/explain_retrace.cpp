@@ -25,7 +25,9 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
-  record_ = call_python("partax._explain.history", "begin_trace", history, spec_data(spec, names_of(frame)),
+  Ref described = std::move(frame.described);
+  if (!described) described = spec_data(spec, names_of(frame));
+  record_ = call_python("partax._explain.history", "begin_trace", history, described,
                         tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
                         truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
                         exact_unicode(frame.entry->difference));
@@ -74,13 +76,14 @@ void set_record(PyObject* record) noexcept {
 }
 
 Ref describe_call() {
-  const CallFrame* frame = CallFrame::innermost();
+  CallFrame* frame = CallFrame::innermost();
   if (frame == nullptr) {
     PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
     throw PythonError{};
   }
   LeafBuffer leaves;
   const Ref data = call_data(frame->cache, frame->call, frame->abstract, leaves);
+  frame->described = data;
   return Ref::checked(PyTuple_Pack(2, data.get(), leaves.tuple().get()));
 }
 

@@ -34,17 +34,19 @@ std::vector<Ref> field_names(const TreeSpec& spec, const Node& node) {
 
 // What nodes of one kind and type have in common, so that a model of thousands of modules makes it once.
 struct Family {
+  Ref kind, type_name;
   Ref children, fields;
   Ref segments;  // of the paths of its children, as far as they have names
   Ref latest;    // the data of the latest node, for all that have its arity and its first static value
   std::uint32_t arity = 0, first_static = 0;
 };
 
-Ref node_data(const Node& node, const Family& family, const char* kind) {
+Ref node_data(const Node& node, const Family& family, const Ref& kind) {
   PyObject* type = node.info == nullptr ? Py_None : reinterpret_cast<PyObject*>(node.info->type);
-  return Ref::checked(Py_BuildValue("(sOsnnOO)", kind, type, node.info == nullptr ? "None" : node.info->type->tp_name,
-                                    static_cast<Py_ssize_t>(node.arity), static_cast<Py_ssize_t>(node.first_static),
-                                    family.children.get(), family.fields.get()));
+  const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
+  const Ref first = Ref::checked(PyLong_FromSize_t(node.first_static));
+  return Ref::checked(PyTuple_Pack(7, kind.get(), type, family.type_name.get(), arity.get(), first.get(),
+                                   family.children.get(), family.fields.get()));
 }
 
 // () where the field is absent, None where the value is gone.
@@ -101,7 +103,7 @@ class Describer {
     Family& family = family_of(node);
     const bool same_statics = family.first_static == node.first_static || node.kind == Kind::kDynamicLeaf;
     if (!family.latest || family.arity != node.arity || !same_statics) {
-      family.latest = node_data(node, family, kind_name(node.kind));
+      family.latest = node_data(node, family, family.kind);
       family.arity = node.arity;
       family.first_static = node.first_static;
     }
@@ -117,7 +119,7 @@ class Describer {
     const Level level = std::move(levels_.back());
     levels_.pop_back();
     if (PyTuple_GET_SIZE(level.family->fields.get()) == 0) return;
-    nodes_.push_back(node_data(*level.node, *level.family, "end"));
+    nodes_.push_back(node_data(*level.node, *level.family, end_));
     paths_.push_back(level.path);
   }
 
@@ -132,6 +134,8 @@ class Describer {
     std::vector<Ref> segments;
     segments.reserve(names.size());
     for (const Ref& name : names) segments.push_back(Ref::checked(PyUnicode_FromFormat(".%U", name.get())));
+    family.kind = unicode(kind_name(node.kind));
+    family.type_name = unicode(node.info == nullptr ? "None" : node.info->type->tp_name);
     family.children = tuple_of(names);
     family.fields = tuple_of(field_names(spec_, node));
     family.segments = tuple_of(std::move(segments));
@@ -186,6 +190,7 @@ class Describer {
 
   const TreeSpec& spec_;
   const Ref& roots_;
+  const Ref end_ = unicode("end");  // the kind of what stands after a node's children
   std::vector<Ref> nodes_, paths_;
   std::vector<Level> levels_;
   std::map<std::tuple<Kind, const TypeInfo*, bool>, Family> families_;

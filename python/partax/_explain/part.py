@@ -2,6 +2,7 @@
 
 import struct
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -89,21 +90,27 @@ class ArrayParts:
     def part(self, value: Any, traced: Any) -> Part:
         """Of a leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
         kind = type(value)
-        if kind not in self._concrete:
-            self._concrete[kind] = isinstance(value, jax.Array) and not isinstance(value, Tracer)
-        if self._concrete[kind]:
+        concrete = self._concrete.get(kind)
+        if concrete is None:
+            concrete = self._concrete[kind] = isinstance(value, jax.Array) and not isinstance(value, Tracer)
+        if concrete:
             sharding = value.sharding if value.committed else ""
         else:
             sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
         try:
             aval = jax.typeof(traced)
         except Exception:  # jax cannot trace it, and will say so
-            text = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+            text = f"{getattr(value, 'dtype', kind.__name__)}{list(getattr(value, 'shape', ()))}"
             return _array_part(text, None, sharding)
-        known = self._known.get((aval, sharding))
+        key = aval, sharding
+        known = self._known.get(key)
         if known is None:
-            known = self._known[aval, sharding] = _array_part(_aval_text(aval), aval, sharding)
+            known = self._known[key] = _array_part(_aval_text(aval), aval, sharding)
         return known
+
+    def parts(self, values: Sequence[Any], traced: Sequence[Any]) -> list[Part]:
+        """Of all leaves of a call."""
+        return [self.part(value, seen) for value, seen in zip(values, traced, strict=True)]
 
 
 def atom_key(value: Any) -> tuple[type, Any]:

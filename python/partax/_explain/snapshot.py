@@ -62,14 +62,13 @@ def take_snapshot(
     Returns:
       The snapshot.
     """
-    arrays = iter(zip(values, traced, strict=True))
-    array_part = ArrayParts().part
+    arrays = iter(ArrayParts().parts(values, traced))
     nodes: dict[Any, Part] = {}
     paths: list[str] = []
     parts: list[Part] = []
     for path, kind, value in described:
         if kind == ARRAY:
-            parts.append(array_part(*next(arrays)))
+            parts.append(next(arrays))
         elif kind in (VALUE, FIELD):
             parts.append(statics.value(value))
             if type(value) not in ATOMS:

@@ -1,6 +1,5 @@
 """All that a static key tells apart, in order, each with its path."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from partax._tree.spec_data import SpecData, leaf_paths_of, node_of
@@ -15,35 +14,39 @@ of an OrderedDict))."""
 _LONG_RUN = 16
 
 
-def details(data: SpecData) -> Iterator[Detail]:
+def details(data: SpecData) -> list[Detail]:
     """All that a static key tells apart, in order."""
-    statics = data[1]
+    nodes, statics, all_paths = data
+    found: list[Detail] = []
+    add = found.append
 
     def value(index: int) -> Any:
         held = statics[index]
         return held[0] if held else None
 
-    for node, path in zip(map(node_of, data[0]), data[2], strict=True):
-        kind = node.kind
+    # There may be many thousands of nodes in a first call: they are read as the plain tuples that they are.
+    for node, path in zip(nodes, all_paths, strict=True):
+        kind, cls, _, arity, first, _, fields = node
         if kind == "dynamic_leaf":
-            yield path, ARRAY, None
+            add((path, ARRAY, None))
         elif kind == "end":
-            for i, name in enumerate(node.fields, node.first):
+            for i, name in enumerate(fields, first):
                 if statics[i] != ():
-                    yield f"{path}.{name}", FIELD, value(i)
+                    add((f"{path}.{name}", FIELD, value(i)))
         elif kind == "static_leaf":
-            if node.arity < _LONG_RUN or path[2]:
-                paths = leaf_paths_of(node, path)
-                yield from ((of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, node.first))
+            if arity < _LONG_RUN or path[2]:
+                paths = leaf_paths_of(node_of(node), path)
+                found += [(of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, first)]
             else:
-                yield path[0], RUN, (path[1], tuple(map(value, range(node.first, node.first + node.arity))))
+                add((path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))))
         elif kind == "static":
-            yield path, VALUE, value(node.first)
+            add((path, VALUE, value(first)))
+        elif kind == "ordered_dict":
+            add((path, NODE, (kind, cls, tuple(map(value, range(first, first + arity))))))
         elif kind != "call":
-            ordered = kind == "ordered_dict"
-            keys = tuple(value(node.first_key + i) for i in range(node.arity)) if ordered else node.arity
-            yield path, NODE, (kind, node.cls, keys)
+            add((path, NODE, (kind, cls, arity)))
             if kind == "default_dict":
-                yield f"{path}.default_factory", FIELD, value(node.first)
+                add((f"{path}.default_factory", FIELD, value(first)))
             elif kind == "registered":
-                yield f"{path}.<aux data>", FIELD, value(node.first)
+                add((f"{path}.<aux data>", FIELD, value(first)))
+    return found
