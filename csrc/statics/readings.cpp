@@ -47,8 +47,10 @@ void open(PyObject* it, Readings::Parts parts, PyObject* argument, std::vector<R
       return each_item(told.get(), PyTuple_Check(told.get()) ? Form::kTuple : Form::kAtom, add);
     }
     case Readings::kClass: {
-      if (!PyType_Check(it)) return;
+      if (!PyType_Check(it) || PyType_HasFeature(reinterpret_cast<PyTypeObject*>(it), Py_TPFLAGS_HEAPTYPE) == 0) return;
       add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
+      add(Ref::borrow(reinterpret_cast<PyHeapTypeObject*>(it)->ht_name));
+      add(Ref::borrow(reinterpret_cast<PyHeapTypeObject*>(it)->ht_qualname));
       const Ref mro = Ref::borrow(reinterpret_cast<PyTypeObject*>(it)->tp_mro);
       for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(mro.get()); ++i) add(Ref::borrow(PyTuple_GET_ITEM(mro.get(), i)));
       return each_item(reinterpret_cast<PyTypeObject*>(it)->tp_dict, Form::kDict, add);

@@ -30,7 +30,7 @@ class Readings {
     kItems,     // the type and the items of a container, or the function and the object of a method
     kState,     // the type, the built-in content, and names and values of attributes
     kFunction,  // code, cells, defaults, attributes, names, and the globals that are named, or the dictionary of them
-    kClass,     // the metaclass, the bases in their order, and names and values of entries
+    kClass,     // the metaclass, both names, the bases in their order, and names and values of entries
     kAsked,     // the type, and what a function of Python finds in an instance of it, as a tuple
   };
 

@@ -1432,6 +1432,92 @@ make = lambda: lambda x: tick(x) * (1.0 + len(Config.__annotations__))
 def change():
     Config.__annotations__["decay"] = float
 """,
+    "function that gives the annotations of a class": """
+class Config: pass
+Config.__annotate__ = lambda format: {"lr": float}
+make = lambda: lambda x: tick(x) * (1.0 + len(Config.__annotate__(1)))
+def change():
+    Config.__annotate__ = lambda format: {"lr": float, "decay": float}
+""",
+    "annotations of a class by getattr": """
+class Config:
+    lr: float
+make = lambda: lambda x: tick(x) * (1.0 + len(getattr(Config, "__annotations__")))
+def change():
+    Config.__annotations__ = {}
+""",
+    "annotations of a class by typing": """
+import typing
+class Config:
+    lr: float
+make = lambda: lambda x: tick(x) * (1.0 + len(typing.get_type_hints(Config)))
+def change():
+    Config.__annotations__["decay"] = float
+""",
+    "documentation of a class by its dictionary": """
+class Config: "2"
+make = lambda: lambda x: tick(x) * float(Config.__dict__["__doc__"])
+def change():
+    Config.__doc__ = "3"
+""",
+    "name of a class": """
+class Config: pass
+make = lambda: lambda x: tick(x) * len(Config.__name__)
+def change():
+    Config.__name__ = "Settings"
+""",
+    "qualified name of an instance's class": """
+class Config: pass
+CONFIG = Config()
+make = lambda: lambda x: tick(x) * len(type(CONFIG).__qualname__)
+def change():
+    Config.__qualname__ = "Settings"
+""",
+    "positions that a class matches by": """
+class Config:
+    __match_args__ = ("lr", "decay")
+    lr, decay = 2.0, 3.0
+CONFIG = Config()
+def rate():
+    match CONFIG:
+        case Config(first):
+            return first
+make = lambda: lambda x: tick(x) * rate()
+def change():
+    Config.__match_args__ = ("decay", "lr")
+""",
+    "slots that a class names": """
+class Config:
+    __slots__ = ("lr",)
+make = lambda: lambda x: tick(x) * (1.0 + len(Config.__slots__))
+def change():
+    Config.__slots__ = ("lr", "decay")
+""",
+    "abstract methods of a class": """
+import abc
+class Config(abc.ABC):
+    @abc.abstractmethod
+    def lr(self): ...
+make = lambda: lambda x: tick(x) * (1.0 + len(Config.__abstractmethods__))
+def change():
+    Config.__abstractmethods__ = frozenset()
+""",
+    "bases that a class was written with": """
+class Config: pass
+Config.__orig_bases__ = (object,)
+make = lambda: lambda x: tick(x) * len(Config.__orig_bases__)
+def change():
+    Config.__orig_bases__ = (object, object)
+""",
+    "fields of a dataclass": """
+import dataclasses
+@dataclasses.dataclass(frozen=True)
+class Config:
+    lr: float = 2.0
+make = lambda: lambda x: tick(x) * (1.0 + len(Config.__dataclass_fields__))
+def change():
+    Config.__dataclass_fields__ = {}
+""",
     "globals of a function": """
 LR = 2.0
 def helper(): pass

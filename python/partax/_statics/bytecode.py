@@ -10,9 +10,15 @@ from partax._statics.user_objects import asked_once, read
 
 _CLOCKS = {"now", "utcnow", "today"}  # of datetime's classes
 _READERS = {"open", "read_text", "read_bytes"}  # of paths, and of what else opens files
+ABOUT_CLASS = {
+    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
+    *("__abstractclassvars__", "__dataclass_fields__", "__dataclass_params__"),
+}
+"""Entries of a class that its statement, and decorators of libraries, write about it: these are not written down."""
 # What is written down of no function and no class, though it may be changed.
-_REFLECTIONS = {
-    *("__annotations__", "__doc__", "__globals__", "__module__", "__subclasses__", "__type_params__"),
+_REFLECTIONS = (ABOUT_CLASS - {"__dict__", "__weakref__"}) | {
+    *("__doc__", "__module__", "__globals__", "__subclasses__"),
     *("f_back", "f_globals", "f_locals", "gi_frame", "tb_frame"),
 }
 
@@ -46,7 +52,9 @@ def global_names(code: types.CodeType) -> tuple[tuple[tuple[str, ...], ...], str
             is_attribute = step.opname in ("LOAD_ATTR", "LOAD_METHOD")
             if is_attribute and step.argval in _READERS:
                 unknown = f"a file by '.{step.argval}'"
-            elif is_attribute and step.argval in _REFLECTIONS:
+            elif (is_attribute or (step.opname == "LOAD_CONST" and type(step.argval) is str)) and (
+                step.argval in _REFLECTIONS  # by its name, or for `getattr`
+            ):
                 unknown = f"what '.{step.argval}' gives"
             if chain and is_attribute:
                 chain += (step.argval,)

@@ -28,7 +28,9 @@ _OUTSIDE = {
     "decimal": "getcontext localcontext",
     "_decimal": "getcontext localcontext",
     "importlib": "import_module reload",
-    "inspect": "currentframe stack",
+    "inspect": "currentframe stack getdoc get_annotations",
+    "annotationlib": "get_annotations",
+    "typing": "get_type_hints",
     "sys": "_getframe",
 }
 # What is handed to these reads what it holds when the program runs. Found as what they are, wherever they are defined.

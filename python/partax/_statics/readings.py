@@ -15,7 +15,7 @@ from jax.core import Tracer
 from partax import _core
 from partax._compat.jax_private import concrete_array_type
 from partax._statics.asked_parts import ASKED_PARTS
-from partax._statics.bytecode import global_names, leads_outside, written_cells
+from partax._statics.bytecode import ABOUT_CLASS, global_names, leads_outside, written_cells
 from partax._statics.constants import COMPARING, PLAIN, compares_as, is_constant, is_immutable, is_plain_member
 from partax._statics.libraries import is_installed, is_of_installed_module, is_of_library, reads_outside
 from partax._statics.reading_places import attribute, followed, place
@@ -36,13 +36,6 @@ _DESCRIPTORS = {
     id(type(vars(Facts)["enum"])),  # of named tuples,
 }
 _CONTAINERS = (tuple, list, dict, set, frozenset, int, bytearray, float, complex, str, bytes)
-# Entries of a class that its statement, and decorators of libraries, write about it.
-_ABOUT_CLASS = """
-    __dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__
-    __annotations_cache__ __orig_bases__ __parameters__ __type_params__ __abstractmethods__ _abc_impl __abstractvars__
-    __abstractclassvars__ __dataclass_fields__ __dataclass_params__ __match_args__ __slots__ __static_attributes__
-    __firstlineno__
-"""
 _HEAP_TYPE = 1 << 9
 # Past the attributes that a metaclass makes up.
 _flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
@@ -286,17 +279,18 @@ class _Walk:
         if is_installed(_entries_of(it).get("__module__")):
             return self._object(it)
         found = self._open(it, _OBJECT, _CLASS)
-        entries, about = 2 * len(_entries_of(it)), _ABOUT_CLASS.split()
+        entries = 2 * len(_entries_of(it))
         is_enum = type(it) is not type and read(it, "_member_map_", _NOTHING) is not _NOTHING
         steps: list[Any] = [(_Walk._value, found[0], ".__class__")]
-        steps += [(_Walk._value, base, ".__mro__") for base in found[1:-entries]]
+        steps += [(_Walk._constant, name, ".__name__") for name in found[1:3]]
+        steps += [(_Walk._value, base, ".__mro__") for base in found[3:-entries]]
         for name, entry in zip(found[-entries::2], found[1 - entries :: 2], strict=True):
             if type(name) is not str:
                 raise _UnprovenError
             is_about_enum = is_enum and type(entry) is not types.FunctionType
             if name == "_abc_impl":
                 steps += [(_Walk._anything, None, ""), (_Walk._registrations, entry, ".register")]
-            elif name in about or (is_about_enum and (type(entry) is not it or is_plain_member(entry))):
+            elif name in ABOUT_CLASS or (is_about_enum and (type(entry) is not it or is_plain_member(entry))):
                 steps += [(_Walk._anything, None, ""), (_Walk._anything, None, "")]
             else:
                 steps += [(_Walk._constant, name, ""), (_Walk._value, entry, f".{name}")]
