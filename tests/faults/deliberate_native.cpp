@@ -54,7 +54,8 @@ PyObject* leaks(PyObject*, PyObject*) {
 }
 
 PyObject* leaks_new(PyObject*, PyObject*) {
-  auto* numbers = new (std::nothrow) std::vector<int>();
+  // Volatile, as a compiler may leave an allocation out that nobody looks at.
+  std::vector<int>* volatile numbers = new (std::nothrow) std::vector<int>();
   if (numbers == nullptr) return PyErr_NoMemory();
   PyObject* list = PyList_New(1);
   if (list == nullptr) return nullptr;  // the bug
