@@ -303,6 +303,7 @@ def test_missing_keys_are_listed() -> None:
     for key in (".layers[0].weight", ".layers[1].bias", ".layers[1].rate"):
         assert key in str(caught.value)
     assert ".layers[0].bias" not in str(caught.value) and "missing" in str(caught.value).lower()
+    assert type(caught.value) is KeyError and "\n" in str(caught.value), "it is printed in lines, not as a repr"
 
 
 def test_unexpected_keys_are_listed_with_the_nearest_path() -> None:

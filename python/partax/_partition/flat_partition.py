@@ -97,11 +97,13 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     return _core.flat_combine(spec, tuple(plain))
 
 
-class _KeysError(KeyError):
-    """A KeyError whose message is printed as it is."""
+class _Message(str):
+    """The message of a KeyError, which prints the `repr` of what it is given."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def told_apart(keys: tuple[str, ...]) -> list[str]:
@@ -132,7 +134,7 @@ def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> Key
     suggested = [_with_nearest(key, missing or paths) for key in unexpected[:_SHOWN_NEAREST]]
     lines += _listed("unexpected", [*suggested, *map(repr, unexpected[_SHOWN_NEAREST:])], len(unexpected))
     lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
-    return _KeysError("\n".join(lines))
+    return KeyError(_Message("\n".join(lines)))
 
 
 def _with_nearest(key: Any, paths: Sequence[str]) -> str:
