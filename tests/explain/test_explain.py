@@ -497,6 +497,37 @@ def test_a_function_that_is_made_anew(lines: Callable[[], list[str]]) -> None:
     assert inner.startswith("<lambda>: trace 1, the first of function 2 of this code: <lambda> at ")
 
 
+NOISE, TABLE, HELD = np.ones(()), [np.ones(())], jnp.ones(())
+MADE_ANEW: dict[str, tuple[Callable[[], Any], str]] = {
+    "a NumPy array": (lambda: lambda x: x + NOISE, r"\(reads global 'NOISE', which cannot be proven unchanged\)"),
+    "a NumPy array in a list": (
+        lambda: lambda x: x + TABLE[0],
+        r"\(reads TABLE\[0\] through global 'TABLE', which cannot be proven unchanged\)",
+    ),
+    "an array of jax": (
+        lambda: lambda x: x + HELD,
+        r"\(same code, but the trace of the earlier one went with it, as it holds arrays\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("reads", MADE_ANEW)
+def test_a_function_made_anew_that_reads_what_is_not_proven(lines: Callable[[], list[str]], reads: str) -> None:
+    make, reason = MADE_ANEW[reads]
+    filter_jit(make())(X)
+    filter_jit(make())(X)
+    first, second = lines()
+    assert first == "<lambda>: trace 1, the first"
+    assert re.search(r"trace 1, the first of function 2 of this code: <lambda> at \S+ is new " + reason, second)
+
+
+def test_a_function_that_is_wrapped_with_other_options_is_not_new(lines: Callable[[], list[str]]) -> None:
+    function = MADE_ANEW["a NumPy array"][0]()
+    filter_jit(function)(X)
+    filter_jit(function, inline=True)(X)
+    assert lines()[-1] == "<lambda>: trace 1, the first"
+
+
 def test_a_function_that_calls_itself_is_no_cause(lines: Callable[[], list[str]]) -> None:
     def repeating(step: Any) -> Callable[[Any, int], Any]:
         def repeat(x: Any, times: int) -> Any:

@@ -14,6 +14,7 @@ from partax._explain.part import Part
 from partax._explain.record import Record
 from partax._explain.snapshot import Snapshot
 from partax._explain.value_parts import ValueParts
+from partax._statics.readings import written_down
 from partax._statics.user_objects import read, unwrapped
 
 _DIGESTS = 1 << 16
@@ -182,9 +183,9 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     form = (type(fun), read(fun, "__code__"))
     count, *latest = known.get(form, (0,))
     if latest and latest[1].same(outer):
-        if not difference:
+        if not difference and replaced is not None:  # the very function, with other options
             return "the first"
-        change = unproven_function(part, difference)
+        change = unproven_function(part, difference) if difference else _not_found(fun, part)
         known[form] = (count + 1, part, outer)
         return f"the first of function {count + 1} of this code: {change}"
     known[form] = (count + 1, part, outer)
@@ -192,3 +193,12 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
         return "the first"
     change = changed_callable(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
     return f"the first of function {count + 1} of this code: {change}"
+
+
+def _not_found(fun: Any, part: Part) -> str:
+    """Why a function made anew has not found the trace of an earlier one, of which nothing is left to compare."""
+    _, _, holds_arrays, unproven = written_down(fun, True)
+    if unproven:
+        return unproven_function(part, unproven)
+    held = ", as it holds arrays" if holds_arrays else ""
+    return f"{part.text} is new (same code, but the trace of the earlier one went with it{held})"
