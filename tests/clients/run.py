@@ -1,11 +1,11 @@
-"""Runs the suites of Equinox, lineax, optimistix and diffrax without and with `partax.equinox.accelerate()`.
+"""Runs the suites of Equinox and of libraries that stand on it with `accelerate()`, and that of Flax with our nnx.jit.
 
     python -m pip install -r tests/clients/requirements.txt
     python tests/clients/run.py [--only NAME] [--files TEXT] [--jobs N] [--seconds S] [--from URL] [--into DIR]
 
 The suites are fetched, in the versions of requirements.txt, and each of their files runs in a process of its own: first
-accelerated, then, where a test failed, that file once more without, and the tests that pass only there once more with:
-some measure speed. It ends with 1 if a test fails that passes without.
+with partax, then, where a test failed, that file once more without, and the tests that pass only there once more with:
+some measure speed. It ends with 1 if a test fails that passes without, but for those of what differs on purpose.
 """
 
 from __future__ import annotations
@@ -23,10 +23,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SUITES = {"equinox": "tests", "lineax": "tests", "optimistix": "tests", "diffrax": "test"}
-"""The folder of each one's tests."""
 ENDS = ("failure", "error", "skipped")
-ORIGIN = "https://github.com/patrick-kidger/{}"
+ORIGIN = "https://github.com/{owner}/{name}"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Where the tests of a library are, and the pytest plugin by which they run on partax."""
+
+    owner: str
+    tests: str
+    files: str = "test_*.py"
+    plugin: str = "accelerated"
+    differs: tuple[str, ...] = ()
+    """Tests of what differs on purpose."""
+
+
+_STAYS_WHERE_IT_IS = ("TestJIT::test_apply_shardings", "TestVmap::test_equivalent_state_sharding_mapping")
+_FLAX = Suite(
+    "google",
+    "tests/nnx",
+    "**/*_test.py",
+    "nnx_replaced",
+    # What does not change is not touched, and hijax Variables are refused.
+    (*_STAYS_WHERE_IT_IS, "HijaxTransformCoverageTest::test_hijax_variable_in_jit_graph_updates_false"),
+)
+SUITES = {
+    "equinox": Suite("patrick-kidger", "tests"),
+    "lineax": Suite("patrick-kidger", "tests"),
+    "optimistix": Suite("patrick-kidger", "tests"),
+    "diffrax": Suite("patrick-kidger", "test"),
+    "flax": _FLAX,
+}
 
 
 @dataclass
@@ -47,19 +75,19 @@ def fetch(name: str, origin: str, directory: Path) -> Path:
     if not checkout.exists():
         tag = f"v{importlib.metadata.version(name)}"
         clone = ["git", "clone", "--quiet", "--no-checkout", "--depth", "1", "--branch", tag]
-        subprocess.run([*clone, origin.format(name), checkout], check=True)
+        subprocess.run([*clone, origin.format(owner=SUITES[name].owner, name=name), checkout], check=True)
         subprocess.run(
-            ["git", "checkout", "--quiet", tag, "--", SUITES[name], "pyproject.toml"], check=True, cwd=checkout
+            ["git", "checkout", "--quiet", tag, "--", SUITES[name].tests, "pyproject.toml"], check=True, cwd=checkout
         )
     return checkout
 
 
-def run_file(checkout: Path, file: Path, accelerated: bool, seconds: float, tests: Sequence[str] = ()) -> Outcome:
-    """Runs a test file, or some tests of it by name."""
+def run_file(checkout: Path, file: Path, plugin: str, seconds: float, tests: Sequence[str] = ()) -> Outcome:
+    """Runs a test file, or some tests of it by name, with a plugin or none."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command += ["-p", "accelerated"] if accelerated else []
+        command += ["-p", plugin] if plugin else []
         path = str(file.relative_to(checkout))
         command += ["--tb=short", *([f"{path}::{name}" for name in tests] or [path])]
         env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=os.pathsep.join(path_with(HERE)))
@@ -89,15 +117,17 @@ def name_of(case: ElementTree.Element, module: str) -> str:
     return "::".join([*filter(None, classes.split(".")), str(case.get("name"))])
 
 
-def compared(checkout: Path, file: Path, seconds: float) -> tuple[Path, Outcome, Outcome | None, set[str]]:
-    """The outcome with `accelerate`; that without, where something failed with it; and what passes only without."""
-    ours = run_file(checkout, file, True, seconds)
+def compared(
+    checkout: Path, file: Path, suite: Suite, seconds: float
+) -> tuple[Path, Outcome, Outcome | None, set[str]]:
+    """The outcome with partax; that without, where something failed with it; and what passes only without."""
+    ours = run_file(checkout, file, suite.plugin, seconds)
     if ours.ended and not ours.failed():
         return file, ours, None, set()
-    theirs = run_file(checkout, file, False, seconds)
-    lost = lost_in(ours, theirs)
+    theirs = run_file(checkout, file, "", seconds)
+    lost = lost_in(ours, theirs) - {*suite.differs}
     if ours.ended and lost:
-        lost &= run_file(checkout, file, True, seconds, sorted(lost)).failed()
+        lost &= run_file(checkout, file, suite.plugin, seconds, sorted(lost)).failed()
     return file, ours, theirs, lost
 
 
@@ -115,7 +145,7 @@ def main() -> int:
     parser.add_argument("--files", metavar="TEXT", default="", help="only test files whose names hold it")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
     parser.add_argument("--seconds", metavar="S", type=float, default=3600, help="for each file, then it is ended")
-    parser.add_argument("--from", dest="origin", metavar="URL", default=ORIGIN, help="{} stands for a name")
+    parser.add_argument("--from", dest="origin", metavar="URL", default=ORIGIN, help="has {owner} and {name}")
     parser.add_argument("--into", metavar="DIR", type=Path, help="where checkouts are kept; by default none is")
     options = parser.parse_args()
 
@@ -124,9 +154,10 @@ def main() -> int:
         running = []
         for name in options.only or SUITES:
             checkout = fetch(name, options.origin, options.into or Path(temporary))
-            files = sorted((checkout / SUITES[name]).glob("test_*.py"))
+            suite = SUITES[name]
+            files = sorted((checkout / suite.tests).glob(suite.files))
             files = [file for file in files if options.files in file.name]
-            running += [pool.submit(compared, checkout, file, options.seconds) for file in files]
+            running += [pool.submit(compared, checkout, file, suite, options.seconds) for file in files]
         if not running:
             sys.exit(f"no test file holds {options.files!r}")
         for done in concurrent.futures.as_completed(running):
