@@ -1,5 +1,5 @@
-"""Guards the promise that importing partax is silent, that its version is the project's, and that wheels are built for
-every Python that it declares."""
+"""Guards the promise that importing partax is silent and starts no backend, that its version is the project's, and that
+wheels are built for every Python that it declares."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def test_import_is_silent() -> None:
     command = [sys.executable, "-W", "error", "-c", "import partax"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_no_module_starts_jax_when_it_is_imported() -> None:
+    """Until a backend starts, a program may still say which devices there are, and join others."""
+    program = """
+import importlib, pkgutil, jax, partax
+names = [module.name for module in pkgutil.walk_packages(partax.__path__, "partax.") if "__main__" not in module.name]
+for name in names:
+    importlib.import_module(name)
+jax.config.update("jax_num_cpu_devices", 3)
+print(len(names) > 50, len(jax.devices("cpu")))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert ran.stdout.split() == ["True", "3"], ran.stderr
 
 
 def test_the_version_is_the_project_s(project: dict[str, Any]) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 from flax.nnx import graphlib, tracers, variablelib
 from flax.nnx.pytreelib import Pytree
 
+from partax._compat.jax_private import concrete_array_type
+
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
 REGISTERED: dict[type, Any] = graphlib.GRAPH_REGISTRY
@@ -66,8 +68,8 @@ class NewReference:
 
 STAND_INS = (Seen, Unregistered, NewReference)
 
-_ARRAY = type(jax.numpy.zeros(()))
-PLAIN = frozenset({_ARRAY, np.ndarray, type(None), bool, int, float, complex, str, bytes})
+_ARRAYS = (*filter(None, (concrete_array_type(),)), np.ndarray)
+PLAIN = frozenset({*_ARRAYS, type(None), bool, int, float, complex, str, bytes})
 """Classes whose instances are no graph node and contain none."""
 NUMBERS = (bool, int, float, complex)
 
