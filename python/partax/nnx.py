@@ -16,7 +16,8 @@ In what it differs from `nnx.jit`, in all of which a program stays what plain Py
   `static_argnames`, and a returned string or number comes back as it is. Numbers in Variables and in attributes that
   are `nnx.data` are traced, as in `nnx.jit`, so that a counter does not retrace; numbers in a plain list there are not.
 - What the function has not changed is not touched: a Variable that holds a Python number or a NumPy array still holds
-  it, and an attribute that holds a plain list still holds that very list. `nnx.jit` writes all of them anew.
+  it, an attribute that holds a plain list still holds that very list, and an array keeps the sharding that it came
+  with. `nnx.jit` writes all of them anew, with the shardings of `in_shardings`.
 - Changes of a Variable's metadata are done to the caller's. `nnx.jit` loses them, but in tree mode.
 - An array that becomes a new attribute is data, as without jit. `nnx.jit` takes a traced one for static, and leaves the
   tracer behind. An array in an attribute that is static is the error that it is without jit.
@@ -28,7 +29,7 @@ In what it differs from `nnx.jit`, in all of which a program stays what plain Py
   caller's and all others are not, and what `nnx.jit` refuses there is refused.
 
 What `nnx.jit` has and this has not: hijax Variables, an experiment of Flax that `nnx.jit` takes outside of graph mode
-and that is refused here; a `StateSharding` that is not the whole entry of an argument.
+and that is refused here.
 """
 
 import enum
@@ -137,8 +138,8 @@ def jit(
 
     Args:
       fun: what to compile: a function, a method as its class has it, or a callable nnx object. Without it, a decorator.
-      in_shardings: as of `filter_jit`, or an `nnx.StateSharding` for an argument. A Variable that the function changes
-        keeps its sharding.
+      in_shardings: as of `filter_jit`, with `nnx.StateSharding` and what `nnx.prefix` gives where nnx.jit takes them.
+        A Variable that the function changes keeps its sharding.
       out_shardings: a pytree prefix of the result.
       static_argnums: accepted, as all that is no array is static.
       static_argnames: likewise.

@@ -147,7 +147,7 @@ NNX_OPTIONS: Rows = {
     "static_argnames": ("static_argnames", "accepted, and not needed"),
     "donate_argnums": ("donate_argnums", "what the function does not change stays alive"),
     "donate_argnames": ("donate_argnames", "likewise"),
-    "in_shardings": ("in_shardings", "an `nnx.StateSharding` has to be the whole entry of an argument"),
+    "in_shardings": ("in_shardings", "a Variable that the function does not change keeps the sharding that it has"),
     "out_shardings": ("out_shardings", ""),
     "graph": ("graph", ""),
     "graph_updates": ("graph_updates", ""),

@@ -57,12 +57,37 @@ class PrefixOfValue:
         raise NotImplementedError
 
 
+def prefix_for(prefix: Any, tree: Any) -> Any:
+    """A prefix without the parts that are made from the value that they are for, which are made here.
+
+    Args:
+      prefix: of `tree`. Where it is none, its other parts are left, by which `broadcast_prefix` says so.
+      tree: what it is for.
+
+    Returns:
+      A prefix of shardings alone.
+    """
+    leaves, structure = jax.tree.flatten(prefix, is_leaf=lambda it: is_sharding_leaf(it) or _is_made(it))
+    if not any(map(_is_made, leaves)):
+        return prefix
+    try:
+        values = structure.flatten_up_to(tree)
+    except ValueError:
+        return structure.unflatten([None if _is_made(leaf) else leaf for leaf in leaves])
+    return structure.unflatten(
+        [leaf.of(value) if _is_made(leaf) else leaf for leaf, value in zip(leaves, values, strict=True)]
+    )
+
+
+def _is_made(leaf: Any) -> bool:
+    return isinstance(leaf, PrefixOfValue)
+
+
 def array_shardings(
     prefix: Any, tree: Any, option: str, root: str, is_traced: Callable[[Any], bool] = is_traced_array
 ) -> list[Any]:
     """The sharding for each traced leaf of `tree`, from a prefix of it; None where there is none."""
-    prefix = prefix.of(tree) if isinstance(prefix, PrefixOfValue) else prefix
-    pairs = _core.broadcast_prefix(prefix, tree, is_sharding_leaf, option, root)
+    pairs = _core.broadcast_prefix(prefix_for(prefix, tree), tree, is_sharding_leaf, option, root)
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 

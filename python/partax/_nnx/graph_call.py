@@ -16,7 +16,7 @@ from partax._nnx.errors import note_argument, note_held
 from partax._nnx.find_changes import DELETED, WHOLE_NODE, Change, Snapshot
 from partax._nnx.graph import VARIABLE_SLOTS, Variable
 from partax._nnx.read_graph import GraphReader
-from partax._nnx.shardings import as_before, shardings_by_leaf
+from partax._nnx.shardings import as_before, refuse_unlike, shardings_by_leaf
 
 GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
 """All changes are done to the caller's objects; only those of Variables; and nothing may be in two places."""
@@ -76,19 +76,22 @@ def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -
     """
     builder = GraphBuilder()
     shardings: dict[int, Any] = {}
+    first = 1 if _core.call_shape()[-1] else 0  # the callable
     if options.in_shardings is not None:
-        has_callable = _core.call_shape()[-1]
-        shardings = shardings_by_leaf(options.in_shardings, values[1:] if has_callable else values)
+        shardings = shardings_by_leaf(options.in_shardings, values[first:])
     built = tuple([builder.build(value) for value in values])
     before = Snapshot(builder.objects)
     try:
+        if options.in_shardings is not None and options.graph != TREE:
+            refuse_unlike(options.in_shardings, dict(list(_named(built).items())[first:]))
         if options.graph == TREE:
             extract.check_no_aliases("jit", args=built)
         result = _core.call_body(fun, built)
         changes = before.changes()
         if options.graph != GRAPH:
             variables = [it for it in before.objects if issubclass(type(it), Variable)]
-            extract.check_no_aliases("jit", args=variables, out=result, check=["out"])
+            out = result if options.graph == TREE else extract.to_tree2(result)  # a graph may have a Variable twice
+            extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
             changes = [it for it in changes if issubclass(type(it.owner), Variable)]
         return _outcome(result, changes, before, options.donate != "none", shardings)
     except (errors.TraceContextError, ValueError) as error:

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from flax.nnx import Module, graphlib
+from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapping
@@ -56,6 +56,9 @@ def made_jit(
     names = _names(function, "donate", *donated)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
         in_shardings = _by_position(function, static_names, list(in_shardings))
+    mode = _mode(graph, graph_updates)
+    for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        extract.check_prefix(shardings, option, "jit", mode != TREE, mode == GRAPH)
     in_shardings = prefix_of(in_shardings)
     if out_shardings is not None:
         out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
@@ -63,7 +66,7 @@ def made_jit(
         donate=names or donate,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
-        graph=_mode(graph, graph_updates),
+        graph=mode,
         **options,
     )
     return wrap(fun)
