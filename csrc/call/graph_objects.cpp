@@ -33,6 +33,11 @@ struct VariableSlots {
   PyObject* name = nullptr;  // of the value
 } slots;
 
+struct StaticCache {
+  PyObject* owner = nullptr;  // lives as long as the process
+  PyObject* name = nullptr;
+} static_cache;
+
 void set(ClassSlot& slot, PyObject* descriptor) {
   if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return;
   const PyMemberDef& member = *reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member;
@@ -213,6 +218,17 @@ void note_objects(Entry& entry) {
     node.comes_back = true;
   }
   entry.objects = std::move(objects);
+}
+
+void take_static_cache() {
+  if (static_cache.owner == nullptr) return;
+  const Ref left = Ref::checked(PyObject_GetAttr(static_cache.owner, static_cache.name));
+  if (left.get() != Py_None) checked_int(PyObject_SetAttr(static_cache.owner, static_cache.name, Py_None));
+}
+
+void set_static_cache(PyObject* owner, PyObject* name) {
+  static_cache.owner = Py_NewRef(owner);
+  static_cache.name = Py_NewRef(name);
 }
 
 void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace) {

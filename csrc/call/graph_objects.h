@@ -33,6 +33,11 @@ class GraphObjects {
 
 // Has the nodes of a new key kept in a match that are such objects.
 void note_objects(Entry& entry);
+// What `nnx.cached_partial` leaves for the nnx.jit that it calls, which is the next one: a call takes it, so that
+// nobody else does.
+void take_static_cache();
+// Where `nnx.cached_partial` leaves it: an attribute that is None otherwise.
+void set_static_cache(PyObject* owner, PyObject* name);
 // Where an object has its value: the descriptors of a variable's value, of its state, and of the trace in a state.
 void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace);
 

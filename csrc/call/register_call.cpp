@@ -116,6 +116,10 @@ void register_call_under_way(py::module_& module) {
         set_variable_slots(value.ptr(), state.ptr(), trace.ptr());
       },
       py::arg("value"), py::arg("state"), py::arg("trace"));
+  module.def(
+      "set_static_cache",
+      [](const py::object& owner, const py::str& name) { set_static_cache(owner.ptr(), name.ptr()); }, py::arg("owner"),
+      py::arg("name"));
   module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
   module.def(
       "describe_call", [] { return give(describe_call()); },

@@ -27,7 +27,10 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   LeafBuffer leaves;
   CallFrame frame(jit.function, cache, call, false);
   GraphObjects objects(call);
-  if (cache.graph) frame.objects = &objects;
+  if (cache.graph) {
+    take_static_cache();
+    frame.objects = &objects;
+  }
   bool is_new = false;
   EntryPtr entry;
   Ref returned;

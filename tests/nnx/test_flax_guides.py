@@ -307,3 +307,21 @@ def test_eager_sharding_and_functional_style() -> None:
 
     graphdef, state = nnx.split(a_model())
     both(step, graphdef, state, a_batch()[0], traces=1)
+
+
+@pytest.mark.skipif(not hasattr(nnx, "cached_partial"), reason="this Flax has it elsewhere")
+def test_performance_considerations_cached_partial() -> None:
+    results: list[Any] = []
+    for jit in (nnx.jit, partax.nnx.jit):
+        model = a_model()
+        optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+        kernel = model.first.kernel
+        cached = nnx.cached_partial(jit(train_step), model, optimizer)
+        losses = [cached(*a_batch()) for _ in range(3)]
+        assert model.first.kernel is kernel
+        results.append((losses, described((model, optimizer))))
+        with pytest.raises(TypeError, match="dot_general"):
+            cached(jnp.ones((4, 5)), a_batch()[1])
+        assert jnp.isfinite(cached(*a_batch())), "a call that fails leaves nothing behind"
+    theirs, ours = results
+    assert theirs == ours

@@ -18,6 +18,9 @@ REGISTERED: dict[type, Any] = graphlib.GRAPH_REGISTRY
 VARIABLE_SLOTS = (Variable._raw_value, Variable._trace_state, tracers.TraceState._jax_trace)
 """Where a Variable has its value and its state, and that the trace that it was made in."""
 
+STATIC_CACHE = (getattr(graphlib, "GRAPH_CONTEXT", None), "tmp_static_cache")
+"""Where `nnx.cached_partial` leaves what it has cached, for each thread."""
+
 STATE = "_pytree__state"
 """Where an nnx object has the trace that it was made in."""
 

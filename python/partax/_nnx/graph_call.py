@@ -14,7 +14,7 @@ from partax._nnx.apply_changes import Outcome, apply_changes
 from partax._nnx.build_graph import GraphBuilder
 from partax._nnx.errors import note_argument, note_held
 from partax._nnx.find_changes import DELETED, WHOLE_NODE, Change, Snapshot
-from partax._nnx.graph import VARIABLE_SLOTS, Variable
+from partax._nnx.graph import STATIC_CACHE, VARIABLE_SLOTS, Variable
 from partax._nnx.read_graph import GraphReader
 from partax._nnx.shardings import as_before, refuse_unlike, shardings_by_leaf
 
@@ -26,6 +26,8 @@ _ERRORS: Any = (errors.TraceContextError, TypeError, ValueError)
 current_trace = tracers.current_jax_trace
 
 _core.set_variable_slots(*VARIABLE_SLOTS)
+if hasattr(*STATIC_CACHE):
+    _core.set_static_cache(*STATIC_CACHE)
 
 
 def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
