@@ -311,10 +311,11 @@ def test_eager_sharding_and_functional_style() -> None:
 
 @pytest.mark.skipif(not hasattr(nnx, "cached_partial"), reason="this Flax has it elsewhere")
 def test_performance_considerations_cached_partial() -> None:
+    adam = optax.adam(1e-2)
     results: list[Any] = []
     for jit in (nnx.jit, partax.nnx.jit):
         model = a_model()
-        optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+        optimizer = nnx.Optimizer(model, adam, wrt=nnx.Param)
         kernel = model.first.kernel
         cached = nnx.cached_partial(jit(train_step), model, optimizer)
         losses = [cached(*a_batch()) for _ in range(3)]
