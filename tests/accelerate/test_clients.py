@@ -40,7 +40,7 @@ def test_only_what_fails_by_partax_counts(tmp_path: Path) -> None:
     git("add", ".")
     git("commit", "-m", "suite")
     git("tag", f"v{importlib.metadata.version('equinox')}")
-    command = [sys.executable, str(RUN), "--only", "equinox", "--from", str(tmp_path / "{}")]
+    command = [sys.executable, str(RUN), "--only", "equinox", "--from", str(tmp_path / "{name}")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 passed,   2 failed (1 without), 1 by partax" in done.stdout
