@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "call/explain_failure.h"
+#include "call/trace.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {
@@ -25,12 +27,17 @@ bool forwards_any(const Entry& entry, const Flags& flags) {
 
 // The function that jax traces, with the options of its jax.jit. The first thread's counts: jax traces a function once
 // for all threads, and each function anew.
-Ref traced_function(const CallFrame& frame, Entry& entry, const Ref& leaves) {
+Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   if (entry.function) return entry.function;
+  TreeSpec spec;
+  LeafBuffer arrays;
+  flatten_unchanged(frame, entry.key, spec, arrays);
+  const Ref described = spec_data(spec, names_of(frame));
+  frame.described = described;
   const Ref values = tuple_of(frame.call.values(), frame.call.size());
   auto [function, sharded] =
       with_flags(call_python("partax._jit.build_target", "traced_function", frame.cache.options, frame.function, values,
-                             leaves, frame.call.has_callable() ? Py_True : Py_False));
+                             leaves, described, frame.call.has_callable() ? Py_True : Py_False));
   if (!entry.function) {
     entry.function = function;
     entry.through_xla = std::move(sharded);

@@ -25,7 +25,7 @@ struct CallFrame {
   GraphObjects* objects = nullptr;  // null but for a function with the option `graph`
   CallFrame* outer;
   Ref on_exit;    // called without arguments when the call ends
-  Ref described;  // its values, by `describe_call`, for the trace that begins next
+  Ref described;  // its values, as its key has them, for the trace that begins next
   Ref record;     // of the trace that this call has made or is compiled for, if any
   bool abstract;
   bool traced = false;

@@ -76,14 +76,13 @@ void set_record(PyObject* record) noexcept {
 }
 
 Ref describe_call() {
-  CallFrame* frame = CallFrame::innermost();
+  const CallFrame* frame = CallFrame::innermost();
   if (frame == nullptr) {
     PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
     throw PythonError{};
   }
   LeafBuffer leaves;
   const Ref data = call_data(frame->cache, frame->call, frame->abstract, leaves);
-  frame->described = data;
   return Ref::checked(PyTuple_Pack(2, data.get(), leaves.tuple().get()));
 }
 

@@ -99,11 +99,10 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
 // Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
 // call, and of the static nodes in it. An argument that has changed meanwhile may have fewer of them.
 template <typename Visit>
-void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit) {
+void each_static_part(const CallFrame& frame, const TreeSpec& key, const TreeSpec& now, Visit&& visit) {
   if (const EntryPtr root = frame.cache.root.lock(); root && root->key.holds_callables()) {
     visit(root->key, root_spec(frame.function, frame.cache.options.get(), frame.cache.callables));
   }
-  const TreeSpec& key = frame.entry->key;
   visit(key, now);
   if (key.statics.size() != now.statics.size()) return;
   for (std::size_t i = 0; i < key.statics.size(); ++i) {
@@ -112,6 +111,8 @@ void each_static_part(const CallFrame& frame, const TreeSpec& now, Visit&& visit
     visit(sealed_tree(known), loose_tree(value));
   }
 }
+
+void observe(const TreeSpec& known, const TreeSpec& now) { known.observe(now); }
 
 // What the user's function gives for these values of the call under way.
 Ref user_call(const CallFrame& frame, PyObject* callable, const std::vector<Ref>& values) {
@@ -135,6 +136,26 @@ Ref call_body(PyObject* callable, const std::vector<Ref>& values) {
   return call_with(frame->cache.parameters, frame->call.shape(), callable, values, first);
 }
 
+void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& spec, LeafBuffer& arrays) {
+  FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
+  options.rebuildable = true;
+  options.keyed = true;
+  const auto names = [&] { return names_of(frame); };
+  flatten_call(spec, arrays, options, frame.call.values(), frame.call.size(), names);
+  each_static_part(frame, key, spec, observe);
+  bool unchanged = false;
+  try {
+    unchanged = key.equals(spec);
+  } catch (const WalkError& error) {
+    raise_at_static(error, spec, names());
+  }
+  if (unchanged) return;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "an argument changed while its call was being traced, expected arguments to stay as they are for "
+                  "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
+  throw PythonError{};
+}
+
 Ref run_trace(PyObject* const* leaves, std::size_t count) {
   CallFrame* frame = CallFrame::innermost();
   if (frame == nullptr || frame->entry == nullptr || frame->in_user_code) {
@@ -144,25 +165,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   // The trace sees the values of this very call; the key must still describe them.
   TreeSpec spec;
   LeafBuffer arrays;
-  FlattenOptions options = flatten_options(frame->cache, frame->call, frame->abstract);
-  options.rebuildable = true;
-  options.keyed = true;
-  const auto names = [frame] { return names_of(*frame); };
-  flatten_call(spec, arrays, options, frame->call.values(), frame->call.size(), names);
-  const auto observe = [](const TreeSpec& known, const TreeSpec& now) { known.observe(now); };
-  each_static_part(*frame, spec, observe);
-  bool unchanged = false;
-  try {
-    unchanged = frame->entry->key.equals(spec);
-  } catch (const WalkError& error) {
-    raise_at_static(error, spec, names());
-  }
-  if (!unchanged) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "an argument changed while its call was being traced, expected arguments to stay as they are for "
-                    "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
-    throw PythonError{};
-  }
+  flatten_unchanged(*frame, frame->entry->key, spec, arrays);
   frame->traced = true;
   TraceRecorder recorder(*frame, spec, arrays, leaves, count);
   Tracers tracers(leaves, count);
@@ -171,13 +174,13 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame->in_body = true;
   const Ref result = user_call(*frame, callable, values);
   frame->in_body = false;
-  each_static_part(*frame, spec, observe);
+  each_static_part(*frame, frame->entry->key, spec, observe);
   Ref node;
   std::shared_ptr<const TraceOutput> output;
   while (!node)
     node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
   if (output && output->holds_user_objects()) {
-    each_static_part(*frame, spec, [](const TreeSpec& known, const TreeSpec&) {
+    each_static_part(*frame, frame->entry->key, spec, [](const TreeSpec& known, const TreeSpec&) {
       known.stop_sharing("an object of its own that it returns");
     });
   }

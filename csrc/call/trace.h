@@ -1,10 +1,13 @@
 // The body of a target under tracing.
 #pragma once
 
-#include "base/python_api.h"
+#include "call/call_frame.h"
+#include "tree/leaf_buffer.h"
 
 namespace partax {
 
+// Flattens the values of a call again, which `key` must still describe: RuntimeError where they have changed meanwhile.
+void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& spec, LeafBuffer& arrays);
 // Rebuilds the arguments of the innermost call from tracers, calls the user's function, and returns its arrays as an
 // output node.
 Ref run_trace(PyObject* const* leaves, std::size_t count);

@@ -372,6 +372,46 @@ def test_a_tree_that_has_lost_its_statics_when_it_is_traced() -> None:
     assert "refused" in outcomes and {*outcomes} <= {"refused", "1 leaves", "1001 leaves"}, outcomes
 
 
+class Flickering:
+    """A node of two arrays, or of as many as a test says in one of the walks over it."""
+
+    walks = 0
+    at = 0
+    count = 2
+
+    def __init__(self) -> None:
+        self.arrays = [array(2), array(2, start=1), array(2, start=2)]
+
+    def children(self) -> tuple[Any, ...]:
+        type(self).walks += 1
+        return tuple(self.arrays[: self.count if self.walks == self.at else 2])
+
+
+jax.tree_util.register_pytree_node(Flickering, lambda node: (node.children(), None), lambda _, children: list(children))
+
+
+@pytest.mark.parametrize("donate", ["none", ("last",)])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_tree_that_is_another_one_in_a_single_walk(count: int, donate: Any) -> None:
+    outcomes: list[str] = []
+    for at in range(1, 9):
+        f = filter_jit(lambda node, last: (node, last + 1), donate=donate, callables="identity")
+        Flickering.walks, Flickering.at, Flickering.count = 0, at, count
+        node, last = Flickering(), array(2)
+        try:
+            got = f(node, last)
+        except RuntimeError as error:
+            assert "changed" in text_of(error)
+            outcomes.append("refused")
+        else:
+            outcomes.append(f"{len(got[0])} arrays")
+            assert_same(got[1], array(2) + 1)
+        Flickering.at = 0
+        assert not any(it.is_deleted() for it in node.arrays), "only what is named may be donated"
+        assert_same(f(node, array(2)), (node.arrays[:2], array(2) + 1))
+    assert {"refused", "2 arrays"} <= {*outcomes} <= {"refused", "2 arrays", f"{count} arrays"}, outcomes
+
+
 def test_a_prepared_call_that_was_let_go_of_says_so() -> None:
     """Guards that the interpreter lives, whatever is asked of it."""
     call = _core.PreparedCall(filter_jit(lambda x: x + 1), (jnp.ones(3),), {}, True)

@@ -17,6 +17,7 @@ from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._statics.user_objects import read, unwrapped
 from partax._tree.paths import leaf_owners, leaf_paths
+from partax._tree.spec_data import SpecData
 
 
 def _silence_donation_warnings() -> None:
@@ -120,7 +121,12 @@ class TracedFunction(NamedTuple):
 
 
 def traced_function(
-    options: Options, fun: Any, values: tuple[Any, ...], leaves: tuple[Any, ...], has_callable: bool
+    options: Options,
+    fun: Any,
+    values: tuple[Any, ...],
+    leaves: tuple[Any, ...],
+    described: SpecData,
+    has_callable: bool,
 ) -> tuple[TracedFunction, bytes]:
     """Makes the function that jax traces for a new static key. Called by the native wrapper, in the first call.
 
@@ -129,6 +135,7 @@ def traced_function(
       fun: the wrapped callable.
       values: of the call; the first is the callable itself if `has_callable`.
       leaves: the array leaves.
+      described: what the values are flattened to.
       has_callable: whether the callable is a tree whose arrays are traced.
 
     Returns:
@@ -136,7 +143,6 @@ def traced_function(
     """
     of_values = option_names(_core.call_shape())
     _check_names(options, fun, of_values)
-    described, _ = _core.describe_call()
     donated_values = options.donated_values(of_values, has_callable)
     # Nothing is asked of single leaves then.
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
