@@ -1,6 +1,7 @@
 """Guards every promise: eight CPU devices, warnings as errors, one way to count traces, and which tests round.
 
-Most of a test's time is XLA's compiler, which takes half as long here; `PARTAX_OPTIMIZED=1` leaves it as users have it.
+Most of a test's time is lowering and XLA's compiler, which take half as long here; `PARTAX_OPTIMIZED=1` leaves both as
+users have them.
 """
 
 from __future__ import annotations
@@ -48,12 +49,31 @@ from typing import Any
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
 
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
 # What a file names that has threads.
 THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio"}
+
+
+def _share_contexts() -> None:
+    """Ten lowerings in a thread have one context of MLIR, as newer jax has it: to make one takes as long as a test."""
+    make, own = mlir.make_ir_context, threading.local()
+
+    def make_ir_context() -> Any:
+        left = getattr(own, "left", 0)
+        if left == 0:
+            own.context, left = make(), 10
+        own.left = left - 1
+        return own.context
+
+    mlir.make_ir_context = make_ir_context
+
+
+if os.environ.get("PARTAX_OPTIMIZED") != "1" and not hasattr(mlir, "_thread_local_context"):
+    _share_contexts()
 
 
 def pytest_configure(config: pytest.Config) -> None:
