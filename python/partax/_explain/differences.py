@@ -1,6 +1,5 @@
 """What differs between two calls, leaf by leaf, in words."""
 
-import operator
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -49,6 +48,8 @@ def distance(old: Snapshot, new: Snapshot) -> int:
     configuration = 0
     if old.configuration is not new.configuration:
         configuration = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
+    if old.parts is new.parts:
+        return configuration
     if old.paths is new.paths or old.paths == new.paths:
         pairs = zip(old.parts, new.parts, strict=True)
         return configuration + sum(_cost(a, b) for a, b in pairs if a is not b and not a.same(b))
@@ -65,7 +66,7 @@ def distance(old: Snapshot, new: Snapshot) -> int:
 
 def differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     """What differs between an earlier call and this one, outermost places only, in the order of the arguments."""
-    if old.paths is not new.paths or not all(map(operator.is_, old.parts, new.parts)):
+    if old.parts is not new.parts:
         yield from _differences(old, new)
     yield from _configuration(old, new)
 

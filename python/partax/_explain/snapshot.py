@@ -90,21 +90,22 @@ def take_snapshot(
             _run(path, first, run, statics, paths, parts)
             continue
         paths.append(path)
-    known_paths = tuple(paths)
+    known_paths, known_parts = tuple(paths), tuple(parts)
     if like is not None and like.paths == known_paths:
-        known_paths = like.paths
-        _use_again(like.parts, parts)
-    return Snapshot(known_paths, tuple(parts), configuration(), context_text())
+        known_paths, known_parts = like.paths, _used_again(like.parts, parts)
+    return Snapshot(known_paths, known_parts, configuration(), context_text())
 
 
-def _use_again(known: tuple[Part, ...], parts: list[Part]) -> None:
-    """Puts known parts in the place of equal new ones."""
+def _used_again(known: tuple[Part, ...], parts: list[Part]) -> tuple[Part, ...]:
+    """The parts, with known ones in the place of equal new ones; the known tuple itself where all are equal."""
     equal: dict[Part, Part] = {}  # most parts are one object many times
     for i, (new, old) in enumerate(zip(parts, known, strict=True)):
         if equal.get(new) is old:
             parts[i] = old
         elif old.place == new.place and old.text == new.text and old.same(new):
             parts[i] = equal[new] = old
+    used = tuple(parts)
+    return known if used == known else used
 
 
 def _run(

@@ -1,5 +1,6 @@
 """All that a static key tells apart, in order, each with its path."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from partax._tree.spec_data import SpecData, leaf_paths_of, node_of
@@ -14,39 +15,42 @@ of an OrderedDict))."""
 _LONG_RUN = 16
 
 
-def details(data: SpecData) -> list[Detail]:
+def details(data: SpecData) -> Iterator[Detail]:
     """All that a static key tells apart, in order."""
     nodes, statics, all_paths = data
-    found: list[Detail] = []
-    add = found.append
 
     def value(index: int) -> Any:
         held = statics[index]
         return held[0] if held else None
 
-    # There may be many thousands of nodes in a first call: they are read as the plain tuples that they are.
+    # There may be many thousands of nodes in a first call: they are read as the plain tuples that they are, and what
+    # they tell is not kept.
+    array = None  # the one tuple that stands for all single arrays
     for node, path in zip(nodes, all_paths, strict=True):
+        if node is array:
+            yield path, ARRAY, None
+            continue
         kind, cls, _, arity, first, _, fields = node
         if kind == "dynamic_leaf":
-            add((path, ARRAY, None))
+            array = node
+            yield path, ARRAY, None
         elif kind == "end":
             for i, name in enumerate(fields, first):
                 if statics[i] != ():
-                    add((f"{path}.{name}", FIELD, value(i)))
+                    yield f"{path}.{name}", FIELD, value(i)
         elif kind == "static_leaf":
             if arity < _LONG_RUN or path[2]:
                 paths = leaf_paths_of(node_of(node), path)
-                found += [(of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, first)]
+                yield from ((of_leaf, VALUE, value(i)) for i, of_leaf in enumerate(paths, first))
             else:
-                add((path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))))
+                yield path[0], RUN, (path[1], tuple(map(value, range(first, first + arity))))
         elif kind == "static":
-            add((path, VALUE, value(first)))
+            yield path, VALUE, value(first)
         elif kind == "ordered_dict":
-            add((path, NODE, (kind, cls, tuple(map(value, range(first, first + arity))))))
+            yield path, NODE, (kind, cls, tuple(map(value, range(first, first + arity))))
         elif kind != "call":
-            add((path, NODE, (kind, cls, arity)))
+            yield path, NODE, (kind, cls, arity)
             if kind == "default_dict":
-                add((f"{path}.default_factory", FIELD, value(first)))
+                yield f"{path}.default_factory", FIELD, value(first)
             elif kind == "registered":
-                add((f"{path}.<aux data>", FIELD, value(first)))
-    return found
+                yield f"{path}.<aux data>", FIELD, value(first)
