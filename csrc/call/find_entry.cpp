@@ -31,11 +31,11 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   } catch (const WalkError& error) {
     raise_at_static(error, spec, names_of(frame));
   }
-  add_own_statics(entry->key, spec, leaves);
-  if (frame.objects != nullptr && !entry->objects) note_objects(*entry);
-  if (entry->value) return entry;
-  frame.entry = entry.get();
   try {
+    add_own_statics(entry->key, spec, leaves);
+    if (frame.objects != nullptr && !entry->objects) note_objects(*entry);
+    if (entry->value) return entry;
+    frame.entry = entry.get();
     if (const auto [index, reading] = cache.table.difference(spec, frame.call.shape()); !reading.empty()) {
       entry->difference = static_path(spec, names_of(frame), index) + ": a callable made anew (reads " + reading +
                           ", which cannot be proven unchanged)";
