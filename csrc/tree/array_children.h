@@ -1,6 +1,8 @@
 // Reads nodes that have nothing but arrays below them, as most of a model's have, beside a spec.
 #pragma once
 
+#include <algorithm>
+
 #include "base/instance_fields.h"
 #include "tree/dictionary_reader.h"
 
@@ -13,7 +15,7 @@ class ArrayChildren {
       : nodes_(spec.nodes.data()),
         num_nodes_(spec.nodes.size()),
         identity_(spec.identity.data()),
-        same_dictionaries_(spec.same_dictionaries),
+        known_(spec.known_dictionaries),
         leaves_(leaves),
         reader_(reader),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())) {}
@@ -61,7 +63,7 @@ class ArrayChildren {
     }
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
     PyObject* dict = layout.dictionary_slot[0].of(object);
-    return dict != nullptr && PyDict_CheckExact(dict) && same_dictionaries_.hold(index, dict);
+    return dict != nullptr && PyDict_CheckExact(dict) && known_.hold(index, dict, nullptr);
   }
 
   // Writes the children of a node with entries to `to`, borrowed, in one pass that runs no Python. `other(index,
@@ -84,9 +86,13 @@ class ArrayChildren {
     }
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
     if (dict == nullptr) return false;
-    const std::size_t index = static_cast<std::size_t>(&node - nodes_), children = node.arity - layout.children.size();
-    if (children == 0 && same_dictionaries_.hold(index, dict)) return true;
-    bool is_same = children == 0;
+    const std::size_t index = index_of(node), children = node.arity - layout.children.size();
+    PyObject* const owner = layout.dictionary == Layout::Dictionary::kOwn ? object : nullptr;
+    if (known_.hold(index, dict, owner)) {
+      std::copy_n(known_.children(index), children, to);
+      return true;
+    }
+    bool is_same = true;
     const auto put = [&, to](std::size_t place, PyObject* value) {
       if (place < children) {
         to[place] = value;
@@ -98,7 +104,7 @@ class ArrayChildren {
       return other(found, value);
     };
     if (!reader_.visit_identical(dict, first + node.entries - children, node.entries, put)) return false;
-    if (is_same) same_dictionaries_.remember(index, num_nodes_, dict);
+    if (is_same) known_.remember(index, num_nodes_, dict, owner, to, children);
     return true;
   }
 
@@ -123,15 +129,23 @@ class ArrayChildren {
   }
 
   bool fields_are_leaves(const Node& node, PyObject* object) {
-    const std::size_t children = node.arity;
+    const std::size_t children = node.arity, index = index_of(node);
     PyObject** const leaves = leaves_.end();
     PyObject* const* const statics = identity_ + node.first_static - children;
     PyTypeObject* const array_type = array_type_;
-    return FieldReader(object, *node.info).visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
+    const FieldReader reader(object, *node.info);
+    const bool is_in_dictionary = node.info->offsets.empty();
+    if (is_in_dictionary && known_.hold(index, reader.dict(), object)) {
+      std::copy_n(known_.children(index), children, leaves);
+      return are_leaves(children);
+    }
+    const bool is_read = reader.visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
       if (field >= children) return value == statics[field];
       leaves[field] = value;
       return Py_TYPE(value) == array_type;
     });
+    if (is_read && is_in_dictionary) known_.remember(index, num_nodes_, reader.dict(), object, leaves, children);
+    return is_read;
   }
 
   // Whether those that have been written to the end of the buffer are arrays.
@@ -143,12 +157,14 @@ class ArrayChildren {
     return true;
   }
 
+  std::size_t index_of(const Node& node) const noexcept { return static_cast<std::size_t>(&node - nodes_); }
+
   static constexpr auto kNoOther = [](std::size_t, PyObject*) { return false; };
 
   const Node* nodes_;
   std::size_t num_nodes_;
   PyObject* const* identity_;
-  SameDictionaries& same_dictionaries_;
+  KnownDictionaries& known_;
   LeafBuffer& leaves_;
   const DictionaryReader reader_;
   PyTypeObject* array_type_;

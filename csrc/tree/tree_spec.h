@@ -8,7 +8,7 @@
 #include "base/type_table.h"
 #include "statics/static_value.h"
 #include "tree/key_order.h"
-#include "tree/same_dictionaries.h"
+#include "tree/known_dictionaries.h"
 
 namespace partax {
 
@@ -35,7 +35,7 @@ struct TreeSpec {
   std::vector<StaticValue> statics;
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
   mutable KeyOrder key_order;       // if sealed: of its dictionaries
-  mutable SameDictionaries same_dictionaries;  // if sealed: by index of the node
+  mutable KnownDictionaries known_dictionaries;  // if sealed: by index of the node
   // If sealed and a callable stands in several places: for each of these the first of them, else kNoTwin.
   std::vector<std::uint32_t> twins;
   static constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
