@@ -56,16 +56,4 @@ PyObject* Layout::only_attribute(PyObject* dict) const {
   return value;
 }
 
-Ref Layout::new_entries(PyObject* object) const {
-  if (dictionary == Dictionary::kOwn) return Ref::checked(PyObject_GenericGetDict(object, nullptr));
-  Ref made_dict = Ref::checked(PyDict_New());
-  if (dictionary == Dictionary::kInSlot) {
-    dictionary_slot[0].place(object) = Ref(made_dict).release();
-  } else {
-    const Ref own = Ref::checked(PyObject_GenericGetDict(object, nullptr));
-    checked_int(PyDict_SetItem(own.get(), dictionary_name.get(), made_dict.get()));
-  }
-  return made_dict;
-}
-
 }  // namespace partax

@@ -58,8 +58,6 @@ struct Layout {
     }
     return found != nullptr && PyDict_CheckExact(found) ? found : nullptr;
   }
-  // Puts a new dictionary where it belongs in an instance without one, or gives the instance's own.
-  Ref new_entries(PyObject* object) const;
 
  private:
   PyObject* only_attribute(PyObject* dict) const;

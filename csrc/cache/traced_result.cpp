@@ -69,6 +69,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     keys_hold_all = keys_hold_all && is_held;
   }
   for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
+  spec.note_leaf_nodes();
   spec.weaken_types(key);
 }
 

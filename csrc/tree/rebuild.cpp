@@ -1,47 +1,22 @@
 #include "tree/rebuild.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/error_path.h"
 #include "base/stack_room.h"
 #include "tree/equinox.h"
+#include "tree/given_statics.h"
 #include "tree/held_values.h"
+#include "tree/made_entries.h"
+#include "tree/new_instance.h"
 #include "tree/plain_classes.h"
 #include "tree/registered_functions.h"
 
 namespace partax {
 namespace {
 
-// No garbage collection starts in here. A rebuilt model counts for hundreds of allocations, and most often replaces one
-// of the same size next, which takes them all back. Only around single allocations, which run nobody's code and keep
-// the GIL: so nobody can see the switch meanwhile, nor set it.
-class CollectionPause {
- public:
-  CollectionPause() noexcept : enabled_(PyGC_Disable() != 0) {}
-  CollectionPause(const CollectionPause&) = delete;
-  CollectionPause& operator=(const CollectionPause&) = delete;
-  ~CollectionPause() {
-    if (enabled_) PyGC_Enable();
-  }
-
- private:
-  bool enabled_;
-};
-
-// A result of `make()`, a new reference.
-template <typename Make>
-Ref allocated(Make&& make) {
-  const CollectionPause pause;
-  return Ref::checked(make());
-}
-
 class Rebuilder {
  public:
   Rebuilder(const TreeSpec& spec, LeafSource& leaves)
-      : spec_(spec),
-        leaves_(leaves),
-        stored_(!spec.identity.empty() && leaves.all_stored() ? spec.identity.data() : nullptr) {}
+      : spec_(spec), leaves_(leaves), statics_(spec, leaves), entries_(statics_, instances_) {}
 
   std::vector<Ref> call() {
     const std::uint32_t arity = spec_.nodes[at_++].arity;
@@ -112,17 +87,7 @@ class Rebuilder {
  private:
   static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
 
-  bool has_static(std::size_t index) const { return !spec_.statics[index].absent() || leaves_.gives_static(index); }
-
-  Ref static_value(std::size_t index) const {
-    if (stored_ != nullptr && stored_[index] != nullptr) return Ref::borrow(stored_[index]);
-    Ref value = leaves_.static_value(spec_, index);
-    if (!value) {
-      PyErr_SetString(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
-      throw PythonError{};
-    }
-    return value;
-  }
+  Ref static_value(std::size_t index) const { return statics_.at(index); }
 
   // Fills the (empty) places of a new sequence, which owns what is there if anything raises. The collector does not
   // know it until it is full, so that nobody finds it there before.
@@ -147,9 +112,18 @@ class Rebuilder {
         next_leaf_ += next.arity;
         i += next.arity;
       } else {
-        items[i++] = build().release();
+        items[i++] = child().release();
       }
     }
+  }
+
+  // `build`, and sooner for what most children are.
+  Ref child() {
+    const Node& next = spec_.nodes[at_];
+    if (next.in_slots && !next.comes_back) return in_slots(next);
+    if (next.kind != Kind::kDynamicLeaf) return build();
+    ++at_;
+    return leaves_.leaf(next_leaf_++);
   }
 
   Ref tuple(const Node& node) {
@@ -193,28 +167,25 @@ class Rebuilder {
   // As Equinox: no __init__, absent fields stay absent, the children set before the static fields.
   Ref module(const Node& node) {
     const TypeInfo& info = *node.info;
-    const Ref object = empty_instance(info);
-    // Filled in place, so that instances of one class share the keys of their dictionaries.
-    const Ref dict = allocated([&] { return PyObject_GenericGetDict(object.get(), nullptr); });
+    const Ref object = instances_.make(info);
+    const auto set = [&](PyObject* name, const Ref& value) { set_attribute(object, name, value.get()); };
     for (std::size_t i = 0; i < node.arity; ++i) {
       const Ref child = build();
-      if (child.get() == equinox().missing.get()) continue;
-      checked_int(PyDict_SetItem(dict.get(), info.child_names[i].get(), child.get()));
+      if (child.get() != equinox().missing.get()) set(info.child_names[i].get(), child);
     }
     const std::size_t statics = info.static_names.size();
     if (node.has_wrapper_fields) {
       PyObject* names = equinox().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
         const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
-        const Ref value = has_static(index) ? static_value(index) : Ref::borrow(equinox().missing.get());
-        checked_int(PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(names, i), value.get()));
+        set(PyTuple_GET_ITEM(names, i),
+            statics_.has(index) ? static_value(index) : Ref::borrow(equinox().missing.get()));
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
-      if (!has_static(node.first_static + i)) continue;
+      if (!statics_.has(node.first_static + i)) continue;
       const Ref value = static_value(node.first_static + i);
-      if (value.get() == equinox().missing.get()) continue;
-      checked_int(PyDict_SetItem(dict.get(), info.static_names[i].get(), value.get()));
+      if (value.get() != equinox().missing.get()) set(info.static_names[i].get(), value);
     }
     return object;
   }
@@ -226,73 +197,39 @@ class Rebuilder {
     build_fields(node, values);
     const std::vector<std::uint32_t>& order = order_of_call(info);
     if (!order.empty()) return with_fields(info, values, order);
-    const Ref keywords = Ref::checked(PyDict_New());
+    const Ref no_arguments = Ref::checked(PyTuple_New(0)), keywords = Ref::checked(PyDict_New());
     for (std::uint32_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
       checked_int(PyDict_SetItem(keywords.get(), field_name(info, i), values[i]));
     }
-    return Ref::checked(PyObject_Call(type(node), empty_.get(), keywords.get()));
+    return Ref::checked(PyObject_Call(type(node), no_arguments.get(), keywords.get()));
   }
 
-  // As the registered functions of such a class: an empty instance, in which the children are set before the rest.
+  Ref in_slots(const Node& node) {
+    at_ += node.extent;
+    return entries_.make_in_slots(node, [&] { return leaves_.leaf(next_leaf_++); });
+  }
+
   Ref entries(const Node& node) {
-    const Layout& layout = *node.info->layout;
-    const EntryPlaces at(node);
-    HeldValues children(layout.items.empty() ? node.arity : layout.items.size());
-    if (layout.items.empty()) {
-      fill(children.to_own(), node.arity);
-    } else {
-      children.keep(tuple(node));
+    if (node.in_slots) {
+      --at_;
+      return in_slots(node);
     }
-    const Ref object = allocated([&] { return PyBaseObject_Type.tp_new(node.info->type, empty_.get(), nullptr); });
-    std::size_t next = 0;
-    for (const Slot& slot : layout.items) set(slot, object, children.take(next++));
-    for (const Slot& slot : layout.children) set(slot, object, children.take(next++));
-    for (std::size_t i = node.first_static; i < at.statics; ++i) {
-      set(layout.statics[i - node.first_static], object, static_value(i));
-    }
-    for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
-    if (layout.dictionary == Layout::Dictionary::kNone) return object;
-    if (layout.dictionary == Layout::Dictionary::kInSlot && at.children == 0) {
-      set(layout.dictionary_slot[0], object, static_entries(at, node.entries));
-      return object;
-    }
-    const Ref dict = allocated([&] { return layout.new_entries(object.get()).release(); });
-    for (std::size_t i = 0; i < node.entries; ++i) {
-      const Ref value = i < at.children ? children.take(next++) : static_value(at.statics + i - at.children);
-      checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), value.get()));
-    }
-    return object;
+    if (!node.info->layout->items.empty()) return entries_.make(node, [&] { return tuple(node); });
+    std::size_t taken = 0;
+    return entries_.make(node, [&] { return child_or_of_run(taken); });
   }
 
-  // A dictionary with nothing but static values: a copy of the last one, where it has the same.
-  Ref static_entries(const EntryPlaces& at, std::size_t count) {
-    PyObject* const* const known =
-        stored_ == nullptr ? nullptr : stored_ + at.statics;  // the values, and then the keys
-    if (known != nullptr && last_entries_ && count == last_count_ &&
-        std::memcmp(known, last_statics_, 2 * count * sizeof(PyObject*)) == 0) {
-      return allocated([&] { return PyDict_Copy(last_entries_.get()); });
+  // A child that may be one of a run, of which so many have been taken.
+  Ref child_or_of_run(std::size_t& taken) {
+    const Node& next = spec_.nodes[at_];
+    const bool is_static = next.kind == Kind::kStaticRun;
+    if (!is_static && next.kind != Kind::kDynamicRun) return child();
+    Ref value = is_static ? static_value(next.first_static + taken) : leaves_.leaf(next_leaf_++);
+    if (++taken == next.arity) {
+      taken = 0;
+      ++at_;
     }
-    Ref dict = allocated([] { return PyDict_New(); });
-    for (std::size_t i = 0; i < count; ++i) {
-      checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), static_value(at.statics + i).get()));
-    }
-    if (known == nullptr || std::find(known, known + 2 * count, nullptr) != known + 2 * count) return dict;
-    last_entries_ = allocated([&] { return PyDict_Copy(dict.get()); });
-    last_statics_ = known;
-    last_count_ = count;
-    return dict;
-  }
-
-  // Nobody has the object yet, and its slot is empty.
-  static void set(const Slot& slot, const Ref& object, Ref value) { slot.place(object.get()) = value.release(); }
-
-  // What a maker gives, which all of one result share.
-  Ref made(PyObject* maker) {
-    for (const auto& [known, value] : made_) {
-      if (known == maker) return value;
-    }
-    made_.emplace_back(maker, Ref::checked(PyObject_CallNoArgs(maker)));
-    return made_.back().second;
+    return value;
   }
 
   Ref declared(const Node& node) {
@@ -338,23 +275,15 @@ class Rebuilder {
 
   // An instance of which nothing but these fields is set, in this order; runs nobody's code.
   Ref with_fields(const TypeInfo& info, const HeldValues& values, const std::vector<std::uint32_t>& order) const {
-    const Ref object = empty_instance(info);
+    const Ref object = instances_.make(info);
     if (!info.offsets.empty()) {
       for (const std::uint32_t i : order) {
         *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object.get()) + info.offsets[i]) = Py_NewRef(values[i]);
       }
       return object;
     }
-    const Ref dict = allocated([&] { return PyObject_GenericGetDict(object.get(), nullptr); });
-    for (const std::uint32_t i : order) checked_int(PyDict_SetItem(dict.get(), field_name(info, i), values[i]));
+    for (const std::uint32_t i : order) set_attribute(object, field_name(info, i), values[i]);
     return object;
-  }
-
-  Ref empty_instance(const TypeInfo& info) const {
-    const auto make = [&] { return PyBaseObject_Type.tp_new(info.type, empty_.get(), nullptr); };
-    // An abstract class raises, and runs Python to say why.
-    const bool is_abstract = (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0;
-    return is_abstract ? Ref::checked(make()) : allocated(make);
   }
 
   Ref registered(const Node& node) {
@@ -374,13 +303,10 @@ class Rebuilder {
 
   const TreeSpec& spec_;
   LeafSource& leaves_;
-  PyObject* const* const stored_;  // per static value, the object that it is in every result, or null; or null
+  const GivenStatics statics_;
+  const EmptyInstances instances_;
+  MadeEntries entries_;
   const StackReserve stack_ = stack_reserve();
-  const Ref empty_ = Ref::checked(PyTuple_New(0));
-  std::vector<std::pair<PyObject*, Ref>> made_;
-  Ref last_entries_;  // which nobody else has
-  PyObject* const* last_statics_ = nullptr;
-  std::size_t last_count_ = 0;
   std::size_t at_ = 0;
   std::size_t next_leaf_ = 0;
 };

@@ -36,16 +36,20 @@ std::vector<std::uint32_t> twins_of(const std::vector<StaticValue>& sealed, cons
 
 }  // namespace
 
+void TreeSpec::note_leaf_nodes() {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    Node& node = nodes[i];
+    node.only_leaves = node.info != nullptr && node.extent == node.arity + 1 &&
+                       std::all_of(first, first + node.arity, is_dynamic_leaf);
+    node.in_slots = node.only_leaves && is_in_slots(node);
+  }
+}
+
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   TreeSpec copy;
   copy.nodes = nodes;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-    const std::uint32_t arity = nodes[i].arity;
-    copy.nodes[i].only_leaves =
-        nodes[i].info != nullptr && nodes[i].extent == arity + 1 && std::all_of(first, first + arity, is_dynamic_leaf);
-    copy.nodes[i].in_slots = copy.nodes[i].only_leaves && is_in_slots(nodes[i]);
-  }
+  copy.note_leaf_nodes();
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;
   copy.callables = callables;

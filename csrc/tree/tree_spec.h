@@ -16,7 +16,7 @@ struct Node {
   Kind kind;
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
-  bool only_leaves : 1;         // if sealed: all its children are dynamic leaves
+  bool only_leaves : 1;         // if sealed or a result's: all its children are dynamic leaves
   bool in_slots : 1;            // and it is a kEntries node with nothing but static values in its dictionary, if any
   bool comes_back : 1;          // of a key: some trace gives this node back as it came; of a result: it is such a one
   std::uint16_t entries;        // kEntries: those of the dictionary
@@ -48,6 +48,8 @@ struct TreeSpec {
   std::vector<std::vector<std::string>>
       segments;  // if made keyed: of each node that is named by functions, the paths of its children
 
+  // Finds the nodes that are `only_leaves` and `in_slots`.
+  void note_leaf_nodes();
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
