@@ -103,6 +103,14 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _hypothesis_has_its_generator() -> None:
+    """Hypothesis looks for who holds its generator of random numbers, and would not find them among what is frozen."""
+    hypothesis: Any = sys.modules.get("hypothesis")
+    if hypothesis is not None:
+        hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
+
+
 _tests = itertools.count()
 
 
