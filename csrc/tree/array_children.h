@@ -63,7 +63,7 @@ class ArrayChildren {
     }
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
     PyObject* dict = layout.dictionary_slot[0].of(object);
-    return dict != nullptr && PyDict_CheckExact(dict) && known_.hold(index, dict, nullptr);
+    return dict != nullptr && known_.hold(index, dict, nullptr);
   }
 
   // Writes the children of a node with entries to `to`, borrowed, in one pass that runs no Python. `other(index,

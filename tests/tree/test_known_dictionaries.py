@@ -4,6 +4,8 @@ the change a call comes, the call sees what Python sees then."""
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -190,8 +192,10 @@ def test_a_call_in_the_midst_of_setting_an_attribute_sees_what_python_sees(famil
 def test_a_dictionary_at_the_place_of_another_is_read(family: str) -> None:
     make, _ = MADE[family]
     read = partax.filter_jit(lambda tree: [x * 1 for x in jax.tree.leaves(tree)])
+    arrays = [(jnp.full(1, float(n)), jnp.full(1, -float(n))) for n in range(20)]
     for n in range(20):
-        tree = make(jnp.full(1, float(n)), jnp.full(1, -float(n)))  # the last one is freed
+        tree = None  # it is freed
+        tree = make(*arrays[n])
         for _ in range(2):
             assert [float(x[0]) for x in read(tree)] == [n, -n]
     if family in ("dataclass", "declared"):
@@ -199,6 +203,19 @@ def test_a_dictionary_at_the_place_of_another_is_read(family: str) -> None:
             tree.__dict__ = {"a": jnp.full(1, float(n)), "b": jnp.full(1, 1.0)}
             for _ in range(2):
                 assert [float(x[0]) for x in read(tree)] == [n, 1.0]
+
+
+@pytest.mark.parametrize("family", MADE)
+def test_a_dictionary_that_another_function_knows_at_that_place_is_read(family: str) -> None:
+    make, _ = MADE[family]
+    functions = [partax.filter_jit(lambda tree, i=i: [x * 1 for x in jax.tree.leaves(tree)]) for i in range(3)]
+    arrays = [(jnp.full(1, float(n)), jnp.full(1, -float(n))) for n in range(30)]
+    for n in range(30):
+        tree = None  # it is freed
+        tree = make(*arrays[n])
+        for read in (functions[n % 3], functions[(n + 1) % 3]):
+            for _ in range(3):
+                assert [float(x[0]) for x in read(tree)] == [n, -n]
 
 
 @pytest.mark.parametrize("family", MADE)
@@ -212,3 +229,38 @@ def test_what_is_known_of_a_dictionary_keeps_nothing_alive(family: str) -> None:
     del tree
     gc.collect()
     assert array() is None
+
+
+WITHOUT_A_WATCHER = """
+import ctypes
+
+add = ctypes.pythonapi.PyDict_AddWatcher
+add.argtypes = [ctypes.c_void_p]
+try:
+    while add(ctypes.cast(ctypes.pythonapi.PyDict_New, ctypes.c_void_p)) >= 0:  # which is never called
+        pass
+except RuntimeError as error:
+    print(error)
+
+import jax.numpy as jnp
+from flax import nnx
+
+import partax
+
+linear = nnx.Linear(1, 1, rngs=nnx.Rngs(0))
+read = partax.filter_jit(lambda linear: (linear.kernel._var_metadata["mark"], linear.bias[...] * 1))
+for mark in range(3):
+    linear.kernel.set_metadata("mark", mark)
+    linear.bias = nnx.Param(jnp.asarray(mark + 0.5))
+    for _ in range(3):
+        print(*(float(x) for x in read(linear)))
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python has no watchers of dictionaries")
+def test_nothing_is_known_where_others_have_all_watchers() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_A_WATCHER], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told, *calls = done.stdout.splitlines()
+    assert "watcher" in told
+    assert calls == [f"{float(mark)} {mark + 0.5}" for mark in range(3) for _ in range(3)]
