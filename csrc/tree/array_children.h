@@ -131,7 +131,7 @@ class ArrayChildren {
   bool fields_are_leaves(const Node& node, PyObject* object) {
     const std::size_t children = node.arity, index = index_of(node);
     PyObject** const leaves = leaves_.end();
-    PyObject* const* const statics = identity_ + node.first_static - children;
+    PyObject* const* const statics = identity_ + node.first_static;
     PyTypeObject* const array_type = array_type_;
     const FieldReader reader(object, *node.info);
     const bool is_in_dictionary = node.info->offsets.empty();
@@ -140,7 +140,7 @@ class ArrayChildren {
       return are_leaves(children);
     }
     const bool is_read = reader.visit_in_order(*node.info, [=](std::size_t field, PyObject* value) {
-      if (field >= children) return value == statics[field];
+      if (field >= children) return value == statics[field - children];
       leaves[field] = value;
       return Py_TYPE(value) == array_type;
     });
