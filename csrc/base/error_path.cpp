@@ -90,6 +90,7 @@ std::vector<std::string> registered_segments(PyObject* node, std::size_t count) 
   if (pairs && PyTuple_Check(pairs.get())) {
     children = Ref::steal(PySequence_Fast(PyTuple_GET_ITEM(pairs.get(), 0), "children"));
   }
+  forgive();
   for (std::size_t i = 0; i < count; ++i) {
     const auto index = static_cast<Py_ssize_t>(i);
     const char* utf8 = nullptr;

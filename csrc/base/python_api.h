@@ -9,6 +9,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -225,6 +226,7 @@ inline PyObject* as_argument(PyObject* object) noexcept { return object; }
 inline PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
 template <typename... Arguments>
 Ref call_python(const char* module, const char* function, const Arguments&... arguments) {
+  assert(PyErr_Occurred() == nullptr);  // or what comes of it is anybody's guess
   PyObject* const given[] = {as_argument(arguments)...};
   return Ref::checked(
       PyObject_Vectorcall(python_function(module, function).get(), given, sizeof...(arguments), nullptr));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -146,3 +147,32 @@ def test_what_unflatten_raises_is_raised() -> None:
         ours(Fails(array(1)))
     fails = False
     assert type(ours(Fails(array(1)))) is Fails
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_what_telling_the_keys_of_children_raises_goes_no_further(count: int) -> None:
+    class Nameless:
+        def __init__(self, children: Any):
+            self.children = children
+
+    def with_keys(_: Any) -> Any:
+        raise KeyError("no names")
+
+    jax.tree_util.register_pytree_with_keys(
+        Nameless, with_keys, lambda _, children: Nameless(children), lambda it: (it.children, None)
+    )
+    ours = partax.filter_jit(lambda tree: jax.tree.map(lambda x: x + 1, tree))
+    tree = [array(2), Nameless(count * (array(3),))]
+
+    def trace(*_: Any) -> None:  # as a debugger's: a call of C fails where an error was left behind
+        len(())
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        first, second = ours(tree)
+        structure = partax.tree.structure(tree)
+    finally:
+        sys.settrace(before)
+    np.testing.assert_array_equal(first, array(2) + 1)
+    assert len(second.children) == count and structure.num_leaves == 1 + count

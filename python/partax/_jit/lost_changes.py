@@ -8,6 +8,7 @@ import jax
 
 from partax import _core
 from partax._jit.parameters import value_names
+from partax._partition.flat_partition import flat_partition
 
 _STATE = "_pytree__state"  # the trace that an object was made in
 
@@ -89,10 +90,11 @@ def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
     def is_leaf(it: Any) -> bool:
         return issubclass(type(it), (nnx.Variable, nnx.Pytree, nnx.State))
 
-    for keys, leaf in jax.tree_util.tree_flatten_with_path(value, is_leaf=is_leaf)[0]:
-        if not is_leaf(leaf) or issubclass(type(leaf), nnx.State):
-            continue
-        here = path + jax.tree_util.keystr(keys)
+    def is_object(it: Any) -> bool:
+        return is_leaf(it) and not issubclass(type(it), nnx.State)
+
+    for keys, leaf in flat_partition(value, is_object, is_leaf=is_leaf)[1].items():
+        here = path + keys
         yield here, leaf
         if issubclass(type(leaf), nnx.Pytree):
             is_list = issubclass(type(leaf), nnx.List)
