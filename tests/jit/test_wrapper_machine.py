@@ -96,7 +96,9 @@ class Expected(Exception):
 
 def outcome(tree: Any, *rest: Any) -> Any:
     TRACES.append(1)
-    return {"same": tree, "more": add_one(tree), "seen": describe([tree, *rest]), "rest": rest}
+    # What a description holds, the program keeps for later calls.
+    seen = [leaf for leaf in jax.tree.leaves([tree, *rest]) if not isinstance(leaf, Witness)]
+    return {"same": tree, "more": add_one(tree), "seen": describe(seen), "rest": rest}
 
 
 def make_function(cell: Any, default: Any, unique: int) -> Callable[..., Any]:
@@ -342,8 +344,14 @@ class WrapperMachine(RuleBasedStateMachine):
         args, kwargs = self.arguments(make(), "position")
         program = self.model.program(self.function, *self.arguments(make(), "position"))
         expected = self.model.result(self.function, *self.arguments(make(), "position"))
-        around = self.planned(event, countdown, lambda: results.append(self.wrapper(*args, **kwargs)))
-        self.check(lambda: self.hooked_tree(value), surely=False, around=around)
+
+        def action() -> None:
+            try:
+                results.append(self.wrapper(*args, **kwargs))
+            except RecursionError as error:  # jax's own, for a function that is called while it is traced
+                assert str(error).startswith("Recursively calling")
+
+        self.check(lambda: self.hooked_tree(value), surely=False, around=self.planned(event, countdown, action))
         for result in results:
             self.model.called(self.state, program, surely=False)
             if not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(result)):  # else called while tracing
