@@ -109,6 +109,17 @@ class Tray:
         self.label = label
 
 
+class Nameless:
+    """A node whose function for keys raises."""
+
+    def __init__(self, children: Any):
+        self.children = children
+
+
+def _nameless_with_keys(_: Nameless) -> Any:
+    raise KeyError("no names")
+
+
 def _tray_with_keys(t: Tray) -> tuple[Any, Any]:
     key = jax.tree_util.GetAttrKey
     return ((key("top"), t.top), (key("bottom"), t.bottom)), t.label
@@ -116,6 +127,9 @@ def _tray_with_keys(t: Tray) -> tuple[Any, Any]:
 
 jax.tree_util.register_pytree_node(Bag, lambda b: (b.items, b.label), lambda label, items: Bag(*items, label=label))
 jax.tree_util.register_pytree_with_keys(Tray, _tray_with_keys, lambda label, c: Tray(*c, label=label))
+jax.tree_util.register_pytree_with_keys(
+    Nameless, _nameless_with_keys, lambda _, children: Nameless(children), lambda it: (it.children, None)
+)
 
 
 class Layer(eqx.Module):

@@ -14,6 +14,7 @@ pytest.importorskip("flax", minversion="0.12.8")
 from flax import nnx
 
 import partax
+from trees import Nameless
 
 
 class Net(nnx.Module):
@@ -74,16 +75,6 @@ def test_a_lost_change_is_an_error_with_its_path(change: Callable[[Any], Any], p
 
 
 def test_a_variable_in_a_node_that_cannot_name_its_children() -> None:
-    class Nameless:
-        def __init__(self, children: Any):
-            self.children = children
-
-    def with_keys(_: Any) -> Any:
-        raise KeyError("no names")
-
-    jax.tree_util.register_pytree_with_keys(
-        Nameless, with_keys, lambda _, children: Nameless(children), lambda it: (it.children, None)
-    )
     read = partax.filter_jit(lambda tree: tree.children[0][...] + 1)
     assert float(read(Nameless((nnx.Param(jnp.ones(())),)))) == 2
     function = partax.filter_jit(lambda tree: grow(tree.children[0]))

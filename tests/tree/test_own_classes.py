@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partax
-from trees import array
+from trees import Nameless, array
 
 
 class Items:
@@ -151,16 +151,6 @@ def test_what_unflatten_raises_is_raised() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_what_telling_the_keys_of_children_raises_goes_no_further(count: int) -> None:
-    class Nameless:
-        def __init__(self, children: Any):
-            self.children = children
-
-    def with_keys(_: Any) -> Any:
-        raise KeyError("no names")
-
-    jax.tree_util.register_pytree_with_keys(
-        Nameless, with_keys, lambda _, children: Nameless(children), lambda it: (it.children, None)
-    )
     ours = partax.filter_jit(lambda tree: jax.tree.map(lambda x: x + 1, tree))
     tree = [array(2), Nameless(count * (array(3),))]
 
