@@ -142,6 +142,7 @@ class WrapperMachine(RuleBasedStateMachine):
         self.made = {kind: make_class(kind) for kind in (False, True)}
         self.witness = Witness()
         self.dying: list[weakref.ref[Any]] = []
+        self.dying_with_wrapper: list[weakref.ref[Any]] = []  # what keys hold, since `==` decides about it
         self.label: list[Any] = [1]
         self.contents: list[Any] = [array(2), "leaf"]
         self.remake()
@@ -269,7 +270,7 @@ class WrapperMachine(RuleBasedStateMachine):
     def make_the_class_again(self, kind: bool) -> None:
         self.model.died(self.made[kind])
         if not kind:  # a registered one is kept by jax
-            self.dying.append(weakref.ref(self.made[kind]))
+            self.dying_with_wrapper.append(weakref.ref(self.made[kind]))
         self.made[kind] = make_class(kind)
 
     @rule()
@@ -420,7 +421,8 @@ class WrapperMachine(RuleBasedStateMachine):
         Hooks.action = None
         if not hasattr(self, "wrapper") or sys.exc_info()[0] is not None:  # a failure's traceback keeps everything
             return
-        dead = [*self.dying, weakref.ref(self.function), weakref.ref(self.wrapper), weakref.ref(self.witness)]
+        dead = [*self.dying, *self.dying_with_wrapper]
+        dead += [weakref.ref(it) for it in (self.function, self.wrapper, self.witness)]
         self.model.known.clear()
         del self.function, self.wrapper, self.witness, self.made
         for _ in range(3):
