@@ -142,7 +142,7 @@ class WrapperMachine(RuleBasedStateMachine):
         self.made = {kind: make_class(kind) for kind in (False, True)}
         self.witness = Witness()
         self.dying: list[weakref.ref[Any]] = []
-        self.dying_with_wrapper: list[weakref.ref[Any]] = []  # what keys hold, since `==` decides about it
+        self.held_by_keys: list[weakref.ref[Any]] = []  # since `==` decides about it: until the cache is cleared
         self.label: list[Any] = [1]
         self.contents: list[Any] = [array(2), "leaf"]
         self.remake()
@@ -255,6 +255,8 @@ class WrapperMachine(RuleBasedStateMachine):
     def clear(self) -> None:
         self.wrapper.clear_cache()
         self.model.cleared(self.state)
+        self.dying += self.held_by_keys
+        self.held_by_keys.clear()
         assert self.wrapper.cache_info()[:4] == (0, 0, 0, 0)
 
     @rule(function=st.booleans())
@@ -270,7 +272,7 @@ class WrapperMachine(RuleBasedStateMachine):
     def make_the_class_again(self, kind: bool) -> None:
         self.model.died(self.made[kind])
         if not kind:  # a registered one is kept by jax
-            self.dying_with_wrapper.append(weakref.ref(self.made[kind]))
+            self.held_by_keys.append(weakref.ref(self.made[kind]))
         self.made[kind] = make_class(kind)
 
     @rule()
@@ -421,7 +423,7 @@ class WrapperMachine(RuleBasedStateMachine):
         Hooks.action = None
         if not hasattr(self, "wrapper") or sys.exc_info()[0] is not None:  # a failure's traceback keeps everything
             return
-        dead = [*self.dying, *self.dying_with_wrapper]
+        dead = [*self.dying, *self.held_by_keys]
         dead += [weakref.ref(it) for it in (self.function, self.wrapper, self.witness)]
         self.model.known.clear()
         del self.function, self.wrapper, self.witness, self.made

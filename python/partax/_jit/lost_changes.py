@@ -93,8 +93,8 @@ def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
     def is_object(it: Any) -> bool:
         return is_leaf(it) and not issubclass(type(it), nnx.State)
 
-    for keys, leaf in flat_partition(value, is_object, is_leaf=is_leaf)[1].items():
-        here = path + keys
+    for inner, leaf in flat_partition(value, is_object, is_leaf=is_leaf)[1].items():
+        here = path + inner
         yield here, leaf
         if issubclass(type(leaf), nnx.Pytree):
             is_list = issubclass(type(leaf), nnx.List)
