@@ -313,7 +313,7 @@ def long_computation(effort: Effort, name: str, budget: float) -> Row:
 ADAM = "Adam train step of that MLP (392 in, 391 out)"
 KEYS = "1,000 static keys cycled through one wrapper"
 KNOWN = {
-    ADAM: Known(1.25, "it makes and frees 192 modules, which the flat form does not; that is what it takes above it"),
+    ADAM: Known(1.2, "it makes and frees 192 modules, which the flat form does not; that is what it takes above it"),
     KEYS: Known(
         15.0, "1,000 programs in turn are cold for jax.jit too; bench/recompile.py has what partax takes above it"
     ),
