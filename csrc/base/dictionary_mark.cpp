@@ -10,9 +10,18 @@ int DictionaryMark::told(PyDict_WatchEvent event, PyObject* dict, PyObject* key,
   return 0;
 }
 
+bool DictionaryMark::may_lie_in_object(PyObject* dict) noexcept {
+  const PyDictValues* const values = reinterpret_cast<PyDictObject*>(dict)->ma_values;
+  if (values == nullptr) return false;
+#if PY_VERSION_HEX >> 16 == 0x030D
+  return reinterpret_cast<const std::uint8_t*>(values)[2] != 0;  // `embedded` of CPython's struct _dictvalues
+#else
+  return true;
+#endif
+}
+
 bool DictionaryMark::watch(PyObject* dict) noexcept {
-  if (watcher < 0) return false;
-  if (!tells_of_attributes && reinterpret_cast<PyDictObject*>(dict)->ma_values != nullptr) return false;
+  if (watcher < 0 || (!tells_of_attributes && may_lie_in_object(dict))) return false;
   if (PyDict_Watch(watcher, dict) == 0) return true;
   PyErr_Clear();
   return false;

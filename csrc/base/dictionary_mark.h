@@ -38,6 +38,7 @@ class DictionaryMark {
   static constexpr std::uint8_t kMostLost = 4;
 
   static int told(PyDict_WatchEvent event, PyObject* dict, PyObject* key, PyObject* value) noexcept;
+  static bool may_lie_in_object(PyObject* dict) noexcept;
   static bool watch(PyObject* dict) noexcept;
   static bool is_watched(PyObject* dict) noexcept {
     const auto* content = reinterpret_cast<PyDictObject*>(dict);

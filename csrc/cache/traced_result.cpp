@@ -70,6 +70,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   }
   for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
   spec.note_leaf_nodes();
+  spec.make_patterns();
   spec.weaken_types(key);
 }
 

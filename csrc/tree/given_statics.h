@@ -18,9 +18,11 @@ class GivenStatics {
     return stored_ != nullptr && stored_[index] != nullptr ? Ref::borrow(stored_[index]) : asked_for(index);
   }
 
-  // From this index on: the object that each is in all that are made from the spec, or null; null where that is not
-  // known of any.
-  PyObject* const* stored(std::size_t index) const noexcept { return stored_ == nullptr ? nullptr : stored_ + index; }
+  // A dictionary of which that of a node is a copy, borrowed; null where none is known.
+  PyObject* pattern(const Node& node) const noexcept {
+    if (stored_ == nullptr || spec_.patterns.empty()) return nullptr;
+    return spec_.patterns[static_cast<std::size_t>(&node - spec_.nodes.data())].get();
+  }
 
  private:
   Ref asked_for(std::size_t index) const;

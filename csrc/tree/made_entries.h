@@ -2,8 +2,6 @@
 // set before the rest.
 #pragma once
 
-#include <algorithm>
-
 #include "tree/given_statics.h"
 #include "tree/new_instance.h"
 
@@ -66,22 +64,14 @@ class MadeEntries {
     for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
   }
 
-  // A new instance, and its dictionary with nothing but static values: a copy of the last one, where it has the same.
+  // A new instance, and its dictionary with nothing but static values.
   Ref beside_entries(const Node& node, const Layout& layout, Ref& dict) {
+    PyObject* const pattern = statics_.pattern(node);
+    if (pattern != nullptr) return instances_.make_beside_copy(*node.info, pattern, dict);
     const std::size_t count = node.entries, first = node.first_static + layout.statics.size();
-    PyObject* const* const known = statics_.stored(first);  // the values, and then the keys
-    if (known != nullptr && last_entries_ && count == last_count_ &&
-        std::equal(known, known + 2 * count, last_statics_)) {
-      return instances_.make_beside_copy(*node.info, last_entries_.get(), dict);
-    }
     dict = allocated([] { return PyDict_New(); });
     for (std::size_t i = 0; i < count; ++i) {
       checked_int(PyDict_SetItem(dict.get(), statics_.at(first + count + i).get(), statics_.at(first + i).get()));
-    }
-    if (known != nullptr && std::find(known, known + 2 * count, nullptr) == known + 2 * count) {
-      last_entries_ = allocated([&] { return PyDict_Copy(dict.get()); });
-      last_statics_ = known;
-      last_count_ = count;
     }
     return instances_.make(*node.info);
   }
@@ -101,9 +91,6 @@ class MadeEntries {
   const GivenStatics& statics_;
   const EmptyInstances& instances_;
   std::vector<std::pair<PyObject*, Ref>> made_;
-  Ref last_entries_;  // which nobody else has
-  PyObject* const* last_statics_ = nullptr;
-  std::size_t last_count_ = 0;
 };
 
 }  // namespace partax

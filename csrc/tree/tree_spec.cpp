@@ -1,6 +1,7 @@
 #include "tree/tree_spec.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -43,6 +44,27 @@ void TreeSpec::note_leaf_nodes() {
     node.only_leaves = node.info != nullptr && node.extent == node.arity + 1 &&
                        std::all_of(first, first + node.arity, is_dynamic_leaf);
     node.in_slots = node.only_leaves && is_in_slots(node);
+  }
+}
+
+void TreeSpec::make_patterns() {
+  std::map<std::vector<PyObject*>, Ref> made;  // by the values and then the keys
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    if (!node.in_slots || node.info->layout->dictionary == Layout::Dictionary::kNone) continue;
+    const auto first = identity.begin() + static_cast<std::ptrdiff_t>(EntryPlaces(node).statics);
+    const std::vector<PyObject*> entries(first, first + 2 * node.entries);
+    if (std::find(entries.begin(), entries.end(), nullptr) != entries.end()) continue;
+    Ref& pattern = made[entries];
+    if (!pattern) {
+      const Ref dict = Ref::checked(PyDict_New());
+      for (std::size_t j = 0; j < node.entries; ++j) {
+        checked_int(PyDict_SetItem(dict.get(), entries[node.entries + j], entries[j]));
+      }
+      pattern = call_python("partax._compat.shared_keys", "to_copy", dict);
+    }
+    patterns.resize(nodes.size());
+    patterns[i] = pattern;
   }
 }
 

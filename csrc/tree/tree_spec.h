@@ -36,6 +36,8 @@ struct TreeSpec {
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
   mutable KeyOrder key_order;       // if sealed: of its dictionaries
   mutable KnownDictionaries known_dictionaries;  // if sealed: by index of the node
+  // If a result's, by index of the node: a dictionary of which its own is a copy, or null. Empty if there is none.
+  std::vector<Ref> patterns;
   // If sealed and a callable stands in several places: for each of these the first of them, else kNoTwin.
   std::vector<std::uint32_t> twins;
   static constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
@@ -50,6 +52,8 @@ struct TreeSpec {
 
   // Finds the nodes that are `only_leaves` and `in_slots`.
   void note_leaf_nodes();
+  // Makes the patterns of the nodes that are `in_slots`, of what is known of them by identity.
+  void make_patterns();
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.

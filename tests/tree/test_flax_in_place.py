@@ -42,15 +42,24 @@ CHANGES: dict[str, Callable[[dict[str, Any], int], Any]] = {
 }
 
 
+SOURCES: dict[str, Callable[[Any], Any]] = {
+    "made by Flax": lambda variables: variables,
+    "a result": partax.filter_jit(lambda variables: jax.tree.map(lambda array: array + 1, variables)),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_metadata_that_change_in_place_between_calls_are_seen(change: Callable[[dict[str, Any], int], Any]) -> None:
+def test_metadata_that_change_in_place_between_calls_are_seen(
+    change: Callable[[dict[str, Any], int], Any], source: Callable[[Any], Any]
+) -> None:
     @partax.filter_jit
     def told(variables: Any) -> Any:
         return [(v[...] + 1, dict(v._var_metadata)) for v in variables]
 
     for n in range(500, 600):  # CPython has ways of its own to set an attribute that is set often
         CHANGES["an attribute"]({}, n)
-    variables = [nnx.Param(jnp.ones(1), mark=n, first=None) for n in range(2)]
+    variables = source([nnx.Param(jnp.ones(1), mark=n, first=None) for n in range(2)])
     for n in range(4):
         change(variables[1]._var_metadata, 1000 + n)
         for _ in range(3):
