@@ -91,7 +91,9 @@ class CallLeaves final : public LeafSource {
       : output_(output),
         results_(results),
         inputs_(inputs),
-        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {}
+        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {
+    if (!are_stored_) find_known_statics();
+  }
 
   Ref leaf(std::size_t index) override {
     const std::int32_t source = output_.source[index];
@@ -122,7 +124,9 @@ class CallLeaves final : public LeafSource {
     }
   }
 
-  bool all_stored() const override { return are_stored_; }
+  PyObject* const* known_statics(const TreeSpec& spec) const override {
+    return are_stored_ ? LeafSource::known_statics(spec) : known_statics_.data();
+  }
 
   Ref static_value(const TreeSpec& spec, std::size_t index) override {
     const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
@@ -145,6 +149,22 @@ class CallLeaves final : public LeafSource {
     return sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
   }
 
+  void find_known_statics() {
+    known_statics_ = output_.spec.identity;
+    if (output_.static_source.empty()) return;
+    std::vector<PyObject*> own;
+    own.reserve(output_.own.size());
+    for (const OwnStatic& wanted : output_.own) {
+      PyObject* const given = inputs_.own_static(wanted.place.index);
+      own.push_back(!wanted.place.inner.empty() ? nullptr : given != nullptr ? given : wanted.known.identity());
+    }
+    for (std::size_t i = 0; i < known_statics_.size(); ++i) {
+      const std::int32_t source = output_.static_source[i];
+      if (source != TraceOutput::kStored)
+        known_statics_[i] = source >= 0 ? own[static_cast<std::size_t>(source)] : nullptr;
+    }
+  }
+
   std::int32_t source_of(std::size_t index) const noexcept {
     return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
   }
@@ -158,7 +178,8 @@ class CallLeaves final : public LeafSource {
   const TraceOutput& output_;
   PyObject* results_;
   const LeafBuffer& inputs_;
-  const bool are_stored_;  // all static values are those of the spec
+  const bool are_stored_;                 // all static values are those of the spec
+  std::vector<PyObject*> known_statics_;  // where they are not all; borrowed from the spec or the inputs
   std::size_t next_given_ = 0;
   std::size_t node_hint_ = 0;
 };

@@ -24,6 +24,7 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
     case Mode::kHeld:
       if (held_.get() == other && !mutable_) return true;
       if (composite_ != nullptr) return equals_items(other, stack);
+      if (const std::optional<bool> equal = equal_by_dictionary(held_.get(), other)) return *equal;
       return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
     case Mode::kComposite:
       return (held_ && held_.get() == other) || equals_items(other, stack);

@@ -173,6 +173,23 @@ Ref field(PyObject* value, PyObject* name) {
   return found;
 }
 
+std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right) {
+  const Ref name = TypeTable::instance().find(right).equal_by;
+  if (!name || Py_TYPE(left) != Py_TYPE(right)) return {};
+  const Ref one = field(left, name.get()), other = field(right, name.get());
+  if (!one || !other || !PyDict_CheckExact(one.get()) || !PyDict_CheckExact(other.get())) return {};
+  // Most often all keys and values are identical.
+  PyObject *key, *value, *other_key, *other_value;
+  Py_ssize_t position = 0, other_position = 0, same = 0;
+  while (PyDict_Next(one.get(), &position, &key, &value) != 0 &&
+         PyDict_Next(other.get(), &other_position, &other_key, &other_value) != 0 && key == other_key &&
+         value == other_value) {
+    ++same;
+  }
+  if (same == PyDict_GET_SIZE(one.get()) && same == PyDict_GET_SIZE(other.get())) return true;
+  return checked_int(PyObject_RichCompareBool(one.get(), other.get(), Py_EQ)) == 1;
+}
+
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   switch (form) {
     case Form::kIdentity:
@@ -196,12 +213,6 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       refuse_array(right);
     default:
       break;
-  }
-  if (const TypeInfo& info = TypeTable::instance().find(right); form == Form::kGeneric && info.equal_by) {
-    const Ref name = info.equal_by, one = field(left, name.get()), another = field(right, name.get());
-    if (one && another && PyDict_CheckExact(one.get()) && PyDict_CheckExact(another.get())) {
-      return checked_int(PyObject_RichCompareBool(one.get(), another.get(), Py_EQ)) == 1;
-    }
   }
   if (form == Form::kGeneric || form == Form::kTreedef) {
     const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);

@@ -19,8 +19,11 @@ class LeafSource {
     (void)index;
     return false;
   }
-  // Whether all that the spec holds are to be taken as they are.
-  virtual bool all_stored() const { return true; }
+  // By index: the object that the static value surely is, or null where it has to be asked for; null where all have to
+  // be.
+  virtual PyObject* const* known_statics(const TreeSpec& spec) const {
+    return spec.identity.empty() ? nullptr : spec.identity.data();
+  }
   // Where a node `comes_back`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
   virtual Ref whole(std::size_t& next_leaf) {
     (void)next_leaf;

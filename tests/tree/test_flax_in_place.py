@@ -139,3 +139,24 @@ def test_a_flax_without_what_is_known_of_it_is_told_of_and_left_to_its_functions
     assert f([Newer(), Bag(1)])[0].weight.tolist() == [1.0]
     reasons = {node.type: node.because for node in f.report().slow_nodes}
     assert "tracers" in reasons["Newer"] and reasons["Bag"] == ""
+
+
+def test_a_mapping_of_nodes_that_changes_in_place_is_seen() -> None:
+    def model() -> Any:
+        return nnx.List([nnx.Param(jnp.ones(1)), nnx.Param(jnp.zeros(1))])
+
+    traces: list[str] = []
+
+    def body(name: str, tree: Any) -> Any:
+        traces.append(name)
+        return jax.tree.leaves(tree)[0] + 1
+
+    ours, plain = partax.filter_jit(lambda tree: body("ours", tree)), jax.jit(lambda tree: body("jax.jit", tree))
+    first, second = model(), model()
+    nodes = vars(second)["_pytree__nodes"]._mapping
+    for n in range(3):
+        for tree in (first, second, first, second):
+            assert_exact(ours(tree), plain(tree))
+        # Of `second` a key holds the mapping itself from its own first trace on, as with jax.jit.
+        assert traces.count("ours") == traces.count("jax.jit") == min(n + 1, 2)
+        nodes[f"more {n}"] = False

@@ -91,6 +91,34 @@ def test_variables_of_a_result_share_no_metadata(
         assert all(map(is_the_same, metadata[1], untouched))
 
 
+def equal_variables() -> Any:
+    """Equal ones each time; of their metadata only the numbers are the same objects."""
+    return [
+        variable(jnp.ones(2), {"note": ("a", str(3 * n).zfill(n)), "number": n, "last": frozenset([n])}) for n in (3, 4)
+    ]
+
+
+def test_a_call_with_equal_metadata_gets_its_own_objects() -> None:
+    traces = []
+
+    @partax.filter_jit
+    def doubled(variables: Any) -> Any:
+        traces.append(len(variables))
+        return [jax.tree.map(lambda array: array * 2, variables) for _ in range(2)]
+
+    calls = [equal_variables() for _ in range(3)]
+    for variables in calls + calls[::-1]:
+        for result in doubled(variables):
+            for made, came_in in zip(result, variables, strict=True):
+                assert made._var_metadata == came_in._var_metadata
+                for key in ("note", "number", "last"):
+                    assert made.get_metadata(key) is came_in.get_metadata(key)
+        first, second = doubled(variables)
+        first[0]._var_metadata["number"] = "changed"
+        assert second[0].get_metadata("number") == variables[0].get_metadata("number") == 3
+    assert traces == [2]
+
+
 def test_a_trace_that_is_dropped_lets_go_of_the_metadata() -> None:
     class Mark:
         pass
