@@ -76,7 +76,6 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
     TreeSpec spec;
     FlattenOptions options = in_runs(nullptr);
     options.rebuildable = false;
-    options.laid_out = true;
     options.observer = &observer;
     try {
       Flattener(spec, leaves, options).tree(other);
@@ -206,7 +205,6 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   KeyPaths paths;
   partax::with_path("tree", [&] {
     FlattenOptions options = in_runs(is_leaf);
-    options.laid_out = true;
     if (with_path) options.observer = &paths;
     flatten_into(first, tree, options);
   });
@@ -235,7 +233,6 @@ Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_t
     Flat flat;
     Finder finder(targets, empty_tuples);
     FlattenOptions options = in_runs(is_leaf);
-    options.laid_out = true;
     options.observer = &finder;
     flatten_into(flat, tree, options);
     return Ref::checked(

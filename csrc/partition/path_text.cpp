@@ -62,6 +62,7 @@ const std::string& PathText::segment(std::size_t index) {
                                                                  : std::to_string(step.index);
       break;
     case Kind::kDeclared:
+    case Kind::kEntries:
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
       level.segment = entry == nullptr
@@ -88,6 +89,7 @@ void PathText::append_keystr(std::size_t index, std::string& text) {
       text += ']';
       return;
     case Kind::kDeclared:
+    case Kind::kEntries:
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
       text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -115,6 +116,40 @@ def test_no_function_of_flax_runs_on_a_hit(make: Callable[[], Any]) -> None:
     assert [call for call in profile if "trace" not in call.lower()] == []
     assert len(profile) <= 2
     assert len(traces) == 1
+
+
+@objects
+def test_parts_are_those_of_equinox_and_come_together_again(make: Callable[[], Any]) -> None:
+    tree = make()
+    again = jax.tree.map(lambda x: x, tree)
+    parts = partax.partition(tree, partax.is_inexact_array)
+    for part, expected in zip(parts, eqx.partition(tree, eqx.is_inexact_array), strict=True):
+        assert_exact(part, expected)
+    assert_exact(partax.combine(*parts), again)
+    assert_exact(partax.combine(*parts[::-1]), eqx.combine(*parts[::-1]))
+    for options in ({}, {"separator": "/"}):
+        spec, *flat = partax.flat_partition(tree, partax.is_inexact_array, **options)
+        assert_exact(partax.flat_combine(spec, *flat), again)
+        other, *_ = partax.flat_partition(make(), partax.is_inexact_array, **options)
+        assert spec == other and hash(spec) == hash(other)
+
+
+@objects
+def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
+    tree = make()
+    partax.combine(*partax.partition(tree, partax.is_array))  # classes that are met for the first time are probed
+    made: list[str] = []
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and "flax" in frame.f_code.co_filename and "unflatten" in frame.f_code.co_name:
+            made.append(frame.f_code.co_qualname)
+
+    sys.setprofile(watch)
+    try:
+        partax.combine(*partax.partition(tree, partax.is_array))
+    finally:
+        sys.setprofile(None)
+    assert made == []
 
 
 def test_attributes_set_in_another_order_share_a_trace() -> None:
