@@ -1,7 +1,6 @@
 """Filtered JAX transformations at the speed of bare jax.jit: arrays are traced, everything else is static."""
 
 from importlib import import_module as _import_module
-from importlib.metadata import version as _version
 from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -59,7 +58,8 @@ if _TYPE_CHECKING:
     from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
     from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
 
-__version__ = _version("partax")
+# Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
+__version__: str = _import_module("importlib.metadata").version("partax")
 __all__ = [
     "CacheInfo",
     "Compiled",
