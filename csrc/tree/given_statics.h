@@ -28,8 +28,8 @@ class GivenStatics {
  private:
   Ref asked_for(std::size_t index) const;
   bool has_entries_of_spec(const Node& node) const noexcept {
-    const std::size_t first = EntryPlaces(node).statics;
-    return std::equal(known_ + first, known_ + first + 2 * node.entries, spec_.identity.data() + first);
+    const std::size_t first = EntryPlaces(node).statics, count = std::size_t{2} * node.entries;
+    return std::equal(known_ + first, known_ + first + count, spec_.identity.data() + first);
   }
 
   const TreeSpec& spec_;

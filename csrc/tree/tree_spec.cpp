@@ -52,8 +52,8 @@ void TreeSpec::make_patterns() {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     if (!node.in_slots || node.info->layout->dictionary == Layout::Dictionary::kNone) continue;
-    const auto first = identity.begin() + static_cast<std::ptrdiff_t>(EntryPlaces(node).statics);
-    const std::vector<PyObject*> entries(first, first + 2 * node.entries);
+    PyObject* const* const first = identity.data() + EntryPlaces(node).statics;
+    const std::vector<PyObject*> entries(first, first + std::size_t{2} * node.entries);
     if (std::find(entries.begin(), entries.end(), nullptr) != entries.end()) continue;
     Ref& pattern = made[entries];
     if (!pattern) {
