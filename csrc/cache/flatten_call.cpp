@@ -8,7 +8,6 @@ FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bo
   FlattenOptions options;
   options.abstract = abstract;
   options.callables = cache.callables;
-  options.laid_out = true;
   if (cache.rule.any()) {
     options.rule = &cache.rule;
     options.rule_values =

@@ -42,7 +42,6 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   FlattenOptions flatten_options;
   flatten_options.hashed = false;
   flatten_options.rebuildable = true;
-  flatten_options.laid_out = true;
   flatten_options.dynamic_runs = true;
   with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
 

@@ -17,7 +17,6 @@ FlattenOptions every_leaf(PyObject* is_leaf) {
   options.hashed = false;
   options.rebuildable = true;
   options.every_leaf = true;
-  options.laid_out = true;
   options.is_leaf = is_leaf;
   return options;
 }

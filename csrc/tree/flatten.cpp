@@ -348,7 +348,7 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   const OneLevel level = flatten_registered(object, info);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()));
   std::optional<Entries> entries;
-  if (options_.laid_out && keep->layout) {
+  if (keep->layout) {
     entries = read_entries(*keep->layout, object, level.children.get(), level.aux.get());
   }
   if (entries && entries->keys.size() <= std::numeric_limits<std::uint16_t>::max()) {

@@ -25,7 +25,6 @@ struct FlattenOptions {
   bool only_leaves = false;           // keep no static values: nobody will look at the spec
   bool none_is_leaf = false;
   bool one_level = false;                  // the children of the root are leaves, whatever they are
-  bool laid_out = false;                   // nodes with a layout become kEntries
   bool dynamic_runs = false;               // consecutive dynamic leaves of one sequence become one node
   PyObject* unsortable = PyExc_TypeError;  // what a dict whose keys cannot be sorted raises
   PyObject* is_leaf = nullptr;             // callable (node) -> bool, or null

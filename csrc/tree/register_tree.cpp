@@ -35,7 +35,6 @@ TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leave
   TreeSpec spec;
   FlattenOptions options;
   options.rebuildable = true;
-  options.laid_out = true;
   options.keyed = true;
   with_path(root.c_str(), [&] { Flattener(spec, leaves, options).tree(tree); });
   return spec;
