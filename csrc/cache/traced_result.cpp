@@ -68,7 +68,10 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     const bool is_held = static_source[i] == kStored || (static_source[i] >= 0 && !spec.statics[i].absent());
     keys_hold_all = keys_hold_all && is_held;
   }
-  for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
+  for (std::size_t i = 0; i < spec.statics.size(); ++i) {
+    const bool is_template = !static_source.empty() && static_source[i] == kTemplate;
+    spec.identity.push_back(is_template ? nullptr : spec.statics[i].identity());
+  }
   spec.note_leaf_nodes();
   spec.make_patterns();
   spec.weaken_types(key);

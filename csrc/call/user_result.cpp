@@ -91,9 +91,7 @@ class CallLeaves final : public LeafSource {
       : output_(output),
         results_(results),
         inputs_(inputs),
-        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {
-    if (!are_stored_) find_known_statics();
-  }
+        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {}
 
   Ref leaf(std::size_t index) override {
     const std::int32_t source = output_.source[index];
@@ -124,8 +122,11 @@ class CallLeaves final : public LeafSource {
     }
   }
 
-  PyObject* const* known_statics(const TreeSpec& spec) const override {
-    return are_stored_ ? LeafSource::known_statics(spec) : known_statics_.data();
+  bool all_stored() const override { return are_stored_; }
+
+  bool is_stored(std::size_t index) const override {
+    const std::int32_t source = source_of(index);
+    return source < 0 || !inputs_.has_own_static(output_.own[static_cast<std::size_t>(source)].place.index);
   }
 
   Ref static_value(const TreeSpec& spec, std::size_t index) override {
@@ -149,37 +150,20 @@ class CallLeaves final : public LeafSource {
     return sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
   }
 
-  void find_known_statics() {
-    known_statics_ = output_.spec.identity;
-    if (output_.static_source.empty()) return;
-    std::vector<PyObject*> own;
-    own.reserve(output_.own.size());
-    for (const OwnStatic& wanted : output_.own) {
-      PyObject* const given = inputs_.own_static(wanted.place.index);
-      own.push_back(!wanted.place.inner.empty() ? nullptr : given != nullptr ? given : wanted.known.identity());
-    }
-    for (std::size_t i = 0; i < known_statics_.size(); ++i) {
-      const std::int32_t source = output_.static_source[i];
-      if (source != TraceOutput::kStored)
-        known_statics_[i] = source >= 0 ? own[static_cast<std::size_t>(source)] : nullptr;
-    }
-  }
-
   std::int32_t source_of(std::size_t index) const noexcept {
     return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
   }
 
   Ref own(std::size_t index) const {
     const OwnStatic& wanted = output_.own[index];
-    PyObject* given = inputs_.has_own_statics() ? inputs_.own_static(wanted.place.index) : nullptr;
+    PyObject* given = inputs_.own_static(wanted.place.index);
     return wanted.place.in(given != nullptr ? Ref::borrow(given) : wanted.known.value());
   }
 
   const TraceOutput& output_;
   PyObject* results_;
   const LeafBuffer& inputs_;
-  const bool are_stored_;                 // all static values are those of the spec
-  std::vector<PyObject*> known_statics_;  // where they are not all; borrowed from the spec or the inputs
+  const bool are_stored_;  // all static values are those of the spec
   std::size_t next_given_ = 0;
   std::size_t node_hint_ = 0;
 };

@@ -1,8 +1,6 @@
 // The static values of an object that is being made from a spec.
 #pragma once
 
-#include <algorithm>
-
 #include "tree/rebuild.h"
 
 namespace partax {
@@ -10,31 +8,38 @@ namespace partax {
 class GivenStatics {
  public:
   GivenStatics(const TreeSpec& spec, LeafSource& source)
-      : spec_(spec), source_(source), known_(source.known_statics(spec)) {}
+      : spec_(spec), source_(source), all_stored_(source.all_stored()) {}
 
   bool has(std::size_t index) const { return !spec_.statics[index].absent() || source_.gives_static(index); }
 
   Ref at(std::size_t index) const {
-    return known_ != nullptr && known_[index] != nullptr ? Ref::borrow(known_[index]) : asked_for(index);
+    PyObject* const stored = known(index);
+    return stored != nullptr ? Ref::borrow(stored) : asked_for(index);
   }
 
   // A dictionary of which that of a node is a copy, borrowed; null where none is known.
-  PyObject* pattern(const Node& node) const noexcept {
-    if (known_ == nullptr || spec_.patterns.empty()) return nullptr;
-    PyObject* const pattern = spec_.patterns[static_cast<std::size_t>(&node - spec_.nodes.data())].get();
-    return pattern != nullptr && (known_ == spec_.identity.data() || has_entries_of_spec(node)) ? pattern : nullptr;
+  PyObject* pattern(const Node& node) const {
+    if (spec_.patterns.empty() || !(all_stored_ || has_entries_of_spec(node))) return nullptr;
+    return spec_.patterns[static_cast<std::size_t>(&node - spec_.nodes.data())].get();
   }
 
  private:
+  // The object that a static value surely is, or null where it has to be asked for.
+  PyObject* known(std::size_t index) const {
+    return !spec_.identity.empty() && (all_stored_ || source_.is_stored(index)) ? spec_.identity[index] : nullptr;
+  }
   Ref asked_for(std::size_t index) const;
-  bool has_entries_of_spec(const Node& node) const noexcept {
+  bool has_entries_of_spec(const Node& node) const {
     const std::size_t first = EntryPlaces(node).statics, count = std::size_t{2} * node.entries;
-    return std::equal(known_ + first, known_ + first + count, spec_.identity.data() + first);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!source_.is_stored(first + i)) return false;
+    }
+    return true;
   }
 
   const TreeSpec& spec_;
   LeafSource& source_;
-  PyObject* const* const known_;
+  const bool all_stored_;
 };
 
 inline Ref GivenStatics::asked_for(std::size_t index) const {

@@ -33,14 +33,20 @@ class LeafBuffer {
   }
   void clear() noexcept {
     while (size_ > 0) Py_DECREF(data_[size_--]);
-    own_statics_.clear();
+    drop_own_statics(0);
     nodes_.clear();
   }
 
   // A static value of the call that is another object than the equal one of its key: by static index.
-  void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
+  void add_own_static(std::size_t index, PyObject* value) {
+    if (index >= is_own_.size()) is_own_.resize(index + 1);
+    own_statics_.emplace_back(index, Ref::borrow(value));
+    is_own_[index] = true;
+  }
   std::size_t num_own_statics() const noexcept { return own_statics_.size(); }
-  void drop_own_statics(std::size_t from) { own_statics_.resize(from); }
+  void drop_own_statics(std::size_t from) noexcept {
+    for (; own_statics_.size() > from; own_statics_.pop_back()) is_own_[own_statics_.back().first] = false;
+  }
   // To be called when all are there.
   void sort_own_statics() {
     const auto before = [](const std::pair<std::size_t, Ref>& a, const std::pair<std::size_t, Ref>& b) {
@@ -48,15 +54,20 @@ class LeafBuffer {
     };
     std::sort(own_statics_.begin(), own_statics_.end(), before);
   }
-  void take_own_statics_of(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
+  void take_own_statics_of(const LeafBuffer& other) {
+    own_statics_ = other.own_statics_;
+    is_own_ = other.is_own_;
+  }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
+  bool has_own_static(std::size_t index) const noexcept { return index < is_own_.size() && is_own_[index]; }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {
+    if (!has_own_static(index)) return nullptr;
     const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) {
       return known.first < wanted;
     };
     const auto found = std::lower_bound(own_statics_.begin(), own_statics_.end(), index, before);
-    return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
+    return found->second.get();
   }
 
   // A node of the call that comes back as it came: by its index in the key, in order.
@@ -99,6 +110,7 @@ class LeafBuffer {
   std::size_t size_ = 0;
   std::size_t capacity_ = kInline;
   std::vector<std::pair<std::size_t, Ref>> own_statics_;
+  std::vector<bool> is_own_;  // by static index, as far as there are any
   std::vector<std::pair<std::size_t, Ref>> nodes_;
 };
 

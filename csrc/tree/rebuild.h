@@ -19,11 +19,12 @@ class LeafSource {
     (void)index;
     return false;
   }
-  // By index: the object that the static value surely is, or null where it has to be asked for; null where all have to
-  // be.
-  virtual PyObject* const* known_statics(const TreeSpec& spec) const {
-    return spec.identity.empty() ? nullptr : spec.identity.data();
+  // Whether that is what the spec holds, where it is known by identity; and whether it is of all of them.
+  virtual bool is_stored(std::size_t index) const {
+    (void)index;
+    return true;
   }
+  virtual bool all_stored() const { return true; }
   // Where a node `comes_back`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
   virtual Ref whole(std::size_t& next_leaf) {
     (void)next_leaf;
