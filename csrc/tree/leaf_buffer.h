@@ -39,7 +39,7 @@ class LeafBuffer {
 
   // A static value of the call that is another object than the equal one of its key: by static index.
   void add_own_static(std::size_t index, PyObject* value) {
-    if (index >= is_own_.size()) is_own_.resize(index + 1);
+    if (index >= is_own_.size()) is_own_.resize(std::max(index + 1, 2 * is_own_.size()));
     own_statics_.emplace_back(index, Ref::borrow(value));
     is_own_[index] = true;
   }
