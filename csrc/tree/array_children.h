@@ -46,24 +46,32 @@ class ArrayChildren {
     }
   }
 
-  // As `read`, of a node that is `in_slots`, where its dictionary is the one that was found to be right before.
-  bool read_slots(const Node& node, std::size_t index, PyObject* object) const {
-    if (Py_TYPE(object) != node.info->type) return false;
-    const Layout& layout = *node.info->layout;
-    PyObject** leaves = leaves_.end();
-    for (const Slot& slot : layout.children) {
-      PyObject* value = slot.of(object);
-      if (value == nullptr || Py_TYPE(value) != array_type_) return false;
-      *leaves++ = value;
+  // Takes the first of these children, as long as they are read from slots and are as they were; gives how many. `at`
+  // is the index of the first one's node, and then of the next one's. Runs no Python.
+  std::size_t take_slots(PyObject* const* children, std::size_t count, std::size_t& at) {
+    PyObject** const first_leaf = leaves_.end();
+    PyObject** leaves = first_leaf;
+    std::size_t index = at, taken = 0;
+    for (; taken < count && slots_are_same(index, children[taken], leaves); ++taken) {
+      const Node& node = nodes_[index];
+      if (node.comes_back) leaves_.keep_node(index, children[taken]);
+      leaves += node.arity;
+      index += 1 + node.arity;
     }
-    PyObject* const* statics = identity_ + node.first_static;
-    for (const Slot& slot : layout.statics) {
-      PyObject* value = slot.of(object);
-      if (value == nullptr || value != *statics++) return false;
-    }
-    if (layout.dictionary == Layout::Dictionary::kNone) return true;
-    PyObject* dict = layout.dictionary_slot[0].of(object);
-    return dict != nullptr && known_.hold(index, dict, nullptr);
+    leaves_.take(static_cast<std::size_t>(leaves - first_leaf));
+    at = index;
+    return taken;
+  }
+
+  // The children of a node with entries that keeps nothing but a dictionary, where that is the one that is known. Null
+  // where it is not. Borrowed from it, so good until any Python runs.
+  PyObject* const* known_children(std::size_t index, PyObject* object) const {
+    const Layout& layout = *nodes_[index].info->layout;
+    if (!layout.children.empty() || !layout.statics.empty()) return nullptr;
+    Ref own;
+    PyObject* const dict = layout.entries_of(object, own);
+    if (dict == nullptr || !known_.hold(index, dict, layout.owner_of_entries(object))) return nullptr;
+    return known_.children(index);
   }
 
   // Writes the children of a node with entries to `to`, borrowed, in one pass that runs no Python. `other(index,
@@ -87,7 +95,7 @@ class ArrayChildren {
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
     if (dict == nullptr) return false;
     const std::size_t index = index_of(node), children = node.arity - layout.children.size();
-    PyObject* const owner = layout.dictionary == Layout::Dictionary::kOwn ? object : nullptr;
+    PyObject* const owner = layout.owner_of_entries(object);
     if (known_.hold(index, dict, owner)) {
       std::copy_n(known_.children(index), children, to);
       return true;
@@ -119,6 +127,29 @@ class ArrayChildren {
   }
 
  private:
+  // Whether a node is `in_slots`, its children are arrays, which are written to `leaves`, and all else is as it was
+  // found to be right before.
+  bool slots_are_same(std::size_t index, PyObject* object, PyObject** leaves) const {
+    const Node& node = nodes_[index];
+    if (!node.in_slots || Py_TYPE(object) != node.info->type) return false;
+    const Layout& layout = *node.info->layout;
+    for (const Slot& slot : layout.children) {
+      PyObject* value = slot.of(object);
+      if (value == nullptr || Py_TYPE(value) != array_type_) return false;
+      *leaves++ = value;
+    }
+    if (!layout.statics.empty()) {
+      PyObject* const* statics = identity_ + node.first_static;
+      for (const Slot& slot : layout.statics) {
+        PyObject* value = slot.of(object);
+        if (value == nullptr || value != *statics++) return false;
+      }
+    }
+    if (layout.dictionary == Layout::Dictionary::kNone) return true;
+    PyObject* dict = layout.dictionary_slot[0].of(object);
+    return dict != nullptr && known_.hold(index, dict, nullptr);
+  }
+
   bool items_are_leaves(PyObject* const* items, std::size_t count) {
     PyObject** const leaves = leaves_.end();
     for (std::size_t i = 0; i < count; ++i) {

@@ -119,22 +119,17 @@ class Matcher {
       leaves_.push(object);
       return true;
     }
-    if (slots_child(object)) return true;
+    if (node.in_slots && array_children_.take_slots(&object, 1, at_) == 1) return true;
     if (node.comes_back) leaves_.keep_node(at_, object);
     if (node.only_leaves && array_children_.read(node, object)) {
       ++at_;
       return took_leaves(node);
     }
+    if (node.kind == Kind::kEntries) {
+      ++at_;
+      return is_such(node, object) && entries(node, object);
+    }
     return walk(object);
-  }
-
-  // Takes a child that is read from slots, if it is as it was. Runs no Python.
-  bool slots_child(PyObject* object) {
-    const Node& node = nodes_[at_];
-    if (!node.in_slots || !array_children_.read_slots(node, at_, object)) return false;
-    if (node.comes_back) leaves_.keep_node(at_, object);
-    ++at_;
-    return took_leaves(node);
   }
 
   bool took_leaves(const Node& node) {
@@ -254,6 +249,10 @@ class Matcher {
 
   bool entries(const Node& node, PyObject* object) {
     if (!node.info->layout->items.empty()) return row(node, object);
+    if (PyObject* const* known = array_children_.known_children(at_ - 1, object)) {
+      const std::size_t taken = array_children_.take_slots(known, node.arity, at_), left = node.arity - taken;
+      return left == 0 || copied_sequence(known + taken, left);
+    }
     HeldValues children(node.arity);
     FewStatics others;
     const auto other = [&](std::size_t index, PyObject* value) {
@@ -264,11 +263,17 @@ class Matcher {
       children.hold();
       return are_equal(others) && sequence(FixedItems{children.to_fill()}, node.arity);
     }
-    std::size_t taken = 0;
-    while (taken < node.arity && slots_child(children[taken])) ++taken;
-    if (taken == node.arity) return true;
-    children.hold();
-    return sequence(FixedItems{children.to_fill() + taken}, node.arity - taken);
+    const std::size_t taken = array_children_.take_slots(children.to_fill(), node.arity, at_),
+                      left = node.arity - taken;
+    return left == 0 || copied_sequence(children.to_fill() + taken, left);
+  }
+
+  // Of borrowed children.
+  bool copied_sequence(PyObject* const* children, std::size_t count) {
+    HeldValues held(count);
+    std::copy_n(children, count, held.to_fill());
+    held.hold();
+    return sequence(FixedItems{held.to_fill()}, count);
   }
 
   // Children in a list or tuple of the object's, and static values in slots.
