@@ -50,7 +50,6 @@ def measure(trees: Trees, out: bool, unit: str, effort: Effort, name: str, budge
         else (new_reader, lambda array: array, lambda array: array)
     )
     ours = partax.filter_jit(new())
-    ours.clear_cache()  # of a row measured again: those traces are of another tree, with equal static values
     loops = {
         FLOOR: repeated(jax.jit(new()), flat, wait_for=of_flat),
         JAX_JIT: repeated(jax.jit(new()), tree, wait_for=an_array),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import platform
 import runpy
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,41 @@ def test_what_is_compared_with_the_floor_is_compared_round_by_round() -> None:
     assert (share.low, share.median, share.high) == pytest.approx((7 / 12, 2 / 3, 17 / 24))  # of 1/2, 2/3 and 3/4
     floor, one = points.seconds("work", 7, timings)
     assert (floor.median, one.low, one.median, one.high) == (2.0, 4.0, 6.0, 23.0)
+
+
+def measured_as(ratios: Sequence[float], log: Path) -> None:
+    """A benchmark of two rows: the first measures the next ratio in each process that measures it."""
+    budgets = importlib.import_module("budgets")
+
+    def first(effort: Any, name: str, budget: float) -> Any:
+        with log.open("a") as file:
+            print(os.getpid(), effort.quick, file=file)
+        ratio = ratios[len(log.read_text().splitlines()) - 1]
+        return budgets.as_row(name, {"floor": rounds_of(1.0), "partax": rounds_of(ratio)}, budget, "x floor")
+
+    def second(effort: Any, name: str, budget: float) -> Any:
+        return budgets.as_row(name, {"floor": rounds_of(1.0), "partax": rounds_of(1.0)}, budget, "x floor")
+
+    rows = [("a row", 1.5, first), ("a row beside it", 1.5, second)]
+    sys.exit(budgets.run(rows, ("floor", "partax"), (), "Two rows."))
+
+
+@pytest.mark.parametrize(("ratios", "code"), [((1.4,), 0), ((2.0, 1.4), 0), ((2.0, 2.1, 1.5), 0), ((2.0, 2.1, 2.2), 1)])
+def test_a_check_measures_what_is_missed_in_two_more_processes(
+    ratios: tuple[float, ...], code: int, tmp_path: Path
+) -> None:
+    script, log, file = tmp_path / "rows.py", tmp_path / "log", tmp_path / "rows.json"
+    script.write_text(
+        f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}]\n"
+        f"from pathlib import Path; from test_benchmarks import measured_as; measured_as({ratios}, Path({str(log)!r}))"
+    )
+    done = run(str(script), "--check", "--quick", "--rows", "a row", "--json", str(file))
+    assert done.returncode == code, done.stdout + done.stderr
+    measured, beside = (row["measured"] for row in json.loads(file.read_text())["rows"])
+    assert (measured, beside) == (ratios[-1], 1.0)
+    processes = log.read_text().splitlines()
+    assert len(set(processes)) == len(processes) == len(ratios)
+    assert all(line.endswith("True") for line in processes)  # each as quick as the first
 
 
 # Where each sweep is small, and the forms that it measures there.
