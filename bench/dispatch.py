@@ -192,6 +192,21 @@ def static_leaves(effort: Effort, name: str, budget: float) -> Row:
     return as_row(name, timings, budget, "ms")
 
 
+def statics_given_back(effort: Effort, name: str, budget: float) -> Row:
+    """One of the static values is another object in each call, equal to that of the trace; all of them come back."""
+    x, numbers = jnp.ones(()), tuple(range(1_000, 101_000))
+    ours = partax.filter_jit(lambda x, numbers, rate: (x + 1, numbers, rate))
+
+    def loop(count: int) -> None:
+        first = None
+        for _ in repeat(None, count):
+            first, *_ = ours(x, numbers, float("0.1"))
+        jax.block_until_ready(first)
+
+    loops = {FLOOR: repeated(jax.jit(lambda x: x + 1), x, wait_for=same_value), PARTAX: loop}
+    return as_row(name, effort.timings(loops), budget, "ms")
+
+
 def static_keys(effort: Effort, name: str, budget: float) -> Row:
     """Each form first compiles 1,000 programs, trivial ones because that takes most of the time."""
     keys = range(1_000)
@@ -332,6 +347,7 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     (ADAM, 1.05, partial(train_step, frozen=False)),
     ("the same, first half frozen and returned", 0.92, partial(train_step, frozen=True)),
     ("list of 1 array and 100,000 static leaves", 0.15, static_leaves),
+    ("100,000 static leaves and a float made anew, given back", 0.15, statics_given_back),
     (KEYS, 2.0, static_keys),
     ("first call, 16-layer train step", 1.03, first_call),
     ("first call, 10,000 arrays in 5,000 modules", 1.25, first_call_of_many),
