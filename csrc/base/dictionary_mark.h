@@ -27,11 +27,15 @@ class DictionaryMark {
     if (dict_ != dict || !is_as_before) {
       dict_ = dict;
       changes_ = kNone;
+      was_put_ = false;
       return;
     }
-    if (changes_ != kNone && !is_watched(dict) && lost_ < kMostLost) ++lost_;
-    if (lost_ < kMostLost) changes_ = watch(dict) ? changes : kNone;
+    if (was_put_ && !is_watched(dict) && lost_ < kMostLost) ++lost_;
+    was_put_ = lost_ < kMostLost && watch(dict);
+    changes_ = was_put_ ? changes : kNone;
   }
+  // It is on nothing until it is put again.
+  void forget() noexcept { changes_ = kNone; }
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -63,6 +67,7 @@ class DictionaryMark {
 
   PyObject* dict_ = nullptr;  // its address: it may be gone
   std::uint64_t changes_ = kNone;
+  bool was_put_ = false;   // on it, where it was put last
   std::uint8_t lost_ = 0;  // how often it was another one at the same address
 };
 
@@ -84,6 +89,7 @@ class DictionaryMark {
     (void)is_as_before;
     if (is_timely(dict, owner)) version_ = version(dict);
   }
+  void forget() noexcept { version_ = kNone; }
 
  private:
   static std::uint64_t version(PyObject* dict) noexcept {
@@ -94,7 +100,9 @@ class DictionaryMark {
     return Py_REFCNT(dict) == 2 && Py_TYPE(owner)->tp_setattro != PyObject_GenericSetAttr;
   }
 
-  std::uint64_t version_ = ~std::uint64_t{0};
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  std::uint64_t version_ = kNone;
 };
 
 #endif

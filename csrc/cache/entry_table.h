@@ -27,12 +27,20 @@ struct ValidTraces {
   std::vector<Ref> of_owners;
 };
 
+// The values of Variables that the outcome of a trace gives anew: all that it changes.
+struct ChangedValues {
+  Ref targets;                       // of the outcome; empty: there has been none such
+  std::vector<std::uint32_t> nodes;  // the node of each
+  std::vector<std::size_t> hints;    // where a match keeps it, last time
+};
+
 // Of the key of a function that may change objects in its arguments.
 struct KeyObjects {
   std::vector<std::uint32_t> nodes;  // which nodes of the key they are, in order
   bool are_all = false;              // Python has found no others, and needs nothing else in their place
   std::vector<PyObject*> distinct;   // the addresses of a call's that were found to be all different
   std::shared_ptr<const ValidTraces> valid;
+  ChangedValues changed;
 };
 
 struct Entry {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "base/binding.h"
 #include "base/layout.h"
 #include "base/type_table.h"
+#include "call/targets.h"
 
 namespace partax {
 namespace {
@@ -13,21 +15,24 @@ namespace {
 constexpr char kPython[] = "partax._nnx.graph_call";
 
 // The fields of partax._nnx.apply_changes.Outcome.
-enum : std::uint8_t { kResult, kValues, kOwners, kNames, kIsPlain, kNumFields };
+enum : std::uint8_t { kResult, kValues, kTargets, kIsPlain, kNumFields };
 
-// Of Variables: a slot of theirs, and its class.
+// A slot, and its class.
 struct ClassSlot {
   PyTypeObject* type = nullptr;  // lives as long as the process
   Py_ssize_t offset = 0;
 
-  // Null where the object has none such, or nothing in it.
+  bool is_of(PyTypeObject* other) const noexcept {
+    return type != nullptr && (other == type || PyType_IsSubtype(other, type) != 0);
+  }
+  // Null where there is nothing in it. The object is of the class.
   PyObject** place(PyObject* object) const noexcept {
-    if (object == nullptr || type == nullptr || PyType_IsSubtype(Py_TYPE(object), type) == 0) return nullptr;
     auto** found = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
     return *found == nullptr ? nullptr : found;
   }
 };
 
+// Of Variables, and of their states the trace.
 struct VariableSlots {
   ClassSlot value, state, trace;
   PyObject* name = nullptr;  // of the value
@@ -112,20 +117,24 @@ class NewValues {
   }
 
   // Whether all that changes are values of variables that belong to the current trace.
-  bool are_for(PyObject* owners, PyObject* names, const LeafBuffer& leaves) {
-    const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(owners));
+  bool are_for(PyObject* targets, const LeafBuffer& leaves) {
+    ChangedValues& changed = key_.changed;
+    if (changed.targets.get() != targets && !read(targets)) return false;
+    const std::size_t count = changed.nodes.size();
     places_.reserve(count);
     bool are_known = known_ && known_->of_owners.size() == count;
     std::vector<Ref> traces;
-    std::size_t hint = 0;
+    PyTypeObject *variable = nullptr, *state_of_one = nullptr;  // as found to be right
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(owners, static_cast<Py_ssize_t>(i)));
-      if (index >= key_.nodes.size() || PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(i)) != slots.name) return false;
-      PyObject* owner = leaves.node(key_.nodes[index], hint);
+      std::size_t next = changed.hints[i];
+      PyObject* owner = leaves.node(changed.nodes[i], next);
+      if (owner == nullptr || !is_such(owner, slots.value, variable)) return false;
+      changed.hints[i] = next - 1;
       places_.push_back(slots.value.place(owner));
       PyObject** const state = slots.state.place(owner);
-      PyObject** const trace = state == nullptr ? nullptr : slots.trace.place(*state);
-      if (places_.back() == nullptr || trace == nullptr) return false;
+      if (places_.back() == nullptr || state == nullptr || !is_such(*state, slots.trace, state_of_one)) return false;
+      PyObject** const trace = slots.trace.place(*state);
+      if (trace == nullptr) return false;
       are_known = are_known && known_->of_owners[i].get() == *trace;
       if (!are_known) traces.push_back(Ref::borrow(*trace));
     }
@@ -142,6 +151,30 @@ class NewValues {
   }
 
  private:
+  static bool is_such(PyObject* object, const ClassSlot& slot, PyTypeObject*& known) {
+    if (Py_TYPE(object) == known) return true;
+    if (!slot.is_of(Py_TYPE(object))) return false;
+    known = Py_TYPE(object);
+    return true;
+  }
+
+  // Notes which nodes these targets are; false where one is no value of a variable.
+  bool read(PyObject* object) {
+    if (Py_TYPE(object) != Boxed<Targets>::type) return false;
+    const Targets& targets = *reinterpret_cast<Boxed<Targets>*>(object)->value;
+    const Py_ssize_t count = PyTuple_GET_SIZE(targets.owners.get());
+    ChangedValues changed;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(targets.owners.get(), i));
+      if (index >= key_.nodes.size() || PyTuple_GET_ITEM(targets.names.get(), i) != slots.name) return false;
+      changed.nodes.push_back(key_.nodes[index]);
+    }
+    changed.hints.resize(changed.nodes.size());
+    changed.targets = Ref::borrow(object);
+    key_.changed = std::move(changed);
+    return true;
+  }
+
   // `traces` are the last ones of the owners, those before them are known.
   bool are_current(std::vector<Ref> traces) {
     for (const Ref& trace : traces) {
@@ -193,9 +226,9 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = reinterpret_cast<PyTupleObject*>(outcome.get())->ob_item;
   if (fields[kIsPlain] == Py_True && !has_read()) {
-    if (PyTuple_GET_SIZE(fields[kOwners]) == 0) return Ref::borrow(fields[kResult]);
+    if (PyTuple_GET_SIZE(fields[kValues]) == 0) return Ref::borrow(fields[kResult]);
     NewValues values(*entry.objects);
-    if (values.are_for(fields[kOwners], fields[kNames], leaves)) {
+    if (values.are_for(fields[kTargets], leaves)) {
       values.set(fields[kValues]);
       return Ref::borrow(fields[kResult]);
     }
@@ -235,6 +268,7 @@ void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace) {
   set(slots.value, value);
   set(slots.state, state);
   set(slots.trace, trace);
+  if (slots.state.type != slots.value.type) slots.value.type = nullptr;
   slots.name = attribute(value, "__name__").release();
 }
 

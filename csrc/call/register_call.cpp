@@ -6,6 +6,7 @@
 #include "call/graph_objects.h"
 #include "call/jit_function.h"
 #include "call/prepared_call.h"
+#include "call/targets.h"
 #include "call/trace.h"
 #include "call/user_result.h"
 
@@ -39,6 +40,23 @@ PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject* named) noe
   });
 }
 
+PyObject* new_targets(PyTypeObject*, PyObject* given, PyObject* named) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    PyObject *owners = nullptr, *names = nullptr;
+    const char* keywords[] = {"owners", "names", nullptr};
+    if (PyArg_ParseTupleAndKeywords(given, named, "O!O!:Targets", const_cast<char**>(keywords), &PyTuple_Type, &owners,
+                                    &PyTuple_Type, &names) == 0) {
+      throw PythonError{};
+    }
+    if (PyTuple_GET_SIZE(owners) != PyTuple_GET_SIZE(names)) {
+      PyErr_SetString(PyExc_ValueError, "expected a name for each owner");
+      throw PythonError{};
+    }
+    const auto make = [&] { return std::make_unique<Targets>(Targets{Ref::borrow(owners), Ref::borrow(names)}); };
+    return box_made<Targets>(make).release();
+  });
+}
+
 py::object call_shape() {
   const CallFrame* frame = CallFrame::innermost();
   if (frame == nullptr) throw std::runtime_error("partax: no call is under way");
@@ -60,6 +78,8 @@ py::tuple output_info(const py::object& node) {
 
 template <>
 struct IsBoxed<PreparedCall> : std::true_type {};
+template <>
+struct IsBoxed<Targets> : std::true_type {};
 
 namespace {
 
@@ -126,6 +146,12 @@ void register_call_under_way(py::module_& module) {
       "(parts, array leaves) of the call under way: all that its program may depend on.");
 }
 
+void register_targets(py::module_& module) {
+  BoxedClass<Targets>(module, "partax._core.Targets", "Which attributes of which objects an outcome sets.", new_targets)
+      .def_property("owners", [](const Targets& targets) { return give(Ref::borrow(targets.owners.get())); })
+      .def_property("names", [](const Targets& targets) { return give(Ref::borrow(targets.names.get())); });
+}
+
 void register_prepared_call(py::module_& module) {
   BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
       .def_property("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
@@ -170,6 +196,7 @@ void register_call(py::module_& module) {
   register_wrapper(module);
   register_output(module);
   register_call_under_way(module);
+  register_targets(module);
   register_prepared_call(module);
 }
 

@@ -1,48 +1,62 @@
-// What the dictionaries of a tree held when a spec's static values were found in them, by identity: the same, as long
-// as each is marked.
+// What the dictionaries of a tree held when a spec's static values were found in them: the same, as long as each is
+// marked.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "base/dictionary_mark.h"
 
 namespace partax {
 
+struct TreeSpec;
+
 class KnownDictionaries {
  public:
-  // Whether an object is the dictionary that is known of a node, unchanged. `owner` as of DictionaryMark.
-  bool hold(std::size_t node, PyObject* object, PyObject* owner) const noexcept {
-    return !known_.empty() && known_[node].mark.is_on(object, owner);
+  // Whether an object is the dictionary that is known of a node, unchanged: its static values are identical, but for
+  // those that may change in themselves. `owner` as of DictionaryMark.
+  bool has(std::size_t node, PyObject* object, PyObject* owner) const noexcept {
+    return has_room() && known_[node].mark.is_on(object, owner);
   }
-  // The children that such a one has, in the order of the spec. Borrowed from it, so good until any Python runs.
-  PyObject* const* children(std::size_t node) const noexcept { return children_.data() + known_[node].first_child; }
-
-  // Of one node always as many.
-  void remember(std::size_t node, std::size_t num_nodes, PyObject* dict, PyObject* owner, PyObject* const* children,
-                std::size_t count) {
-    if (known_.empty()) known_.resize(num_nodes);
-    Known& known = known_[node];
-    if (known.first_child == kUnmet) {
-      const std::size_t first = children_.size();
-      children_.resize(first + count);
-      known.first_child = static_cast<std::uint32_t>(first);
+  // Whether these are as they were: each is asked for, `is_still(index, value)`. It must not run Python.
+  template <typename IsStill>
+  bool are_still(std::size_t node, IsStill&& is_still) const {
+    for (std::size_t i = known_[node].first_changing; i < known_[node + 1].first_changing; ++i) {
+      if (!is_still(changing_[i].index, changing_[i].value)) return false;
     }
-    PyObject** const before = children_.data() + known.first_child;
-    const bool is_as_before = std::equal(children, children + count, before);
-    if (!is_as_before) std::copy_n(children, count, before);
-    known.mark.put(dict, owner, is_as_before);
+    return true;
   }
+  // Where the children of a node are, and are to be written, in the order of the spec. Borrowed from its dictionary, so
+  // good until any Python runs.
+  PyObject** children(std::size_t node) noexcept { return children_.data() + known_[node].first_child; }
+  // The same of a static value that may change in itself; false where none is expected, as in no node that is
+  // `in_slots`.
+  bool set_changing(std::size_t node, std::size_t index, PyObject* value) noexcept;
+  // To be called before these are written, which makes them those of no dictionary.
+  void forget(std::size_t node) noexcept { known_[node].mark.forget(); }
+  // They are those of this dictionary. Whether the children were the same where this was called last is
+  // `are_as_before`.
+  void remember(std::size_t node, PyObject* dict, PyObject* owner, bool are_as_before) noexcept {
+    known_[node].mark.put(dict, owner, are_as_before);
+  }
+
+  // None is known before there is room.
+  bool has_room() const noexcept { return !known_.empty(); }
+  void make_room(const TreeSpec& spec);
 
  private:
-  static constexpr std::uint32_t kUnmet = ~std::uint32_t{0};
   struct Known {
     DictionaryMark mark;
-    std::uint32_t first_child = kUnmet;
+    std::uint32_t first_child = 0, first_changing = 0;
+  };
+  // Such as a function, whose parts may be set.
+  struct Changing {
+    std::uint32_t index;
+    PyObject* value;
   };
 
-  std::vector<Known> known_;  // by node; empty while none is known
+  std::vector<Known> known_;  // by node, and one at the end
   std::vector<PyObject*> children_;
+  std::vector<Changing> changing_;
 };
 
 }  // namespace partax

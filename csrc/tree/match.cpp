@@ -4,15 +4,14 @@
 
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
-#include "tree/array_children.h"
 #include "tree/child_rows.h"
 #include "tree/compared_callables.h"
 #include "tree/dictionary_reader.h"
 #include "tree/equinox.h"
-#include "tree/few_statics.h"
 #include "tree/flatten.h"
 #include "tree/held_values.h"
 #include "tree/registered_functions.h"
+#include "tree/unchanged_reader.h"
 
 namespace partax {
 namespace {
@@ -28,11 +27,10 @@ class Matcher {
         identity_(spec.identity.data()),
         leaves_(leaves),
         reader_(spec, leaves),
-        array_children_(spec, leaves, reader_),
-        array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
+        compared_(spec),
+        unchanged_(spec, leaves, compared_, abstract),
         abstract_(abstract),
-        rule_(rule),
-        compared_(spec) {}
+        rule_(rule) {}
 
   bool call(PyObject* const* values, std::size_t count) {
     if (nodes_[0].arity != count) return false;
@@ -81,7 +79,7 @@ class Matcher {
   }
 
   bool dynamic_leaf(const Node& node, PyObject* object) {
-    if (Py_TYPE(object) != array_type_ && !is_dynamic(object, abstract_) && !is_number(node, object)) return false;
+    if (!is_dynamic(object, abstract_) && !is_number(node, object)) return false;
     leaves_.push(object);
     return true;
   }
@@ -95,8 +93,12 @@ class Matcher {
   // Under `abstract`, a ShapeDtypeStruct is dynamic, so it never equals a static leaf.
   bool becomes_dynamic(PyObject* object) const { return abstract_ && is_dynamic(object, true); }
 
+  bool is_known_static(std::size_t index, PyObject* object) const {
+    return object == identity_[index] || compared_.hold(index, object);
+  }
+
   bool static_value(std::size_t index, PyObject* object) {
-    if (object == identity_[index] || compared_.hold(index, object)) return true;
+    if (is_known_static(index, object)) return true;
     if (!statics_[index].equals(object)) return false;
     if (statics_[index].is_object(object)) {
       compared_.note(index, object);
@@ -112,30 +114,23 @@ class Matcher {
     return child(object);
   }
 
+  // Takes what is unchanged in one pass. A node in which that ends is walked, but for the nodes that have been taken.
   bool child(PyObject* object) {
+    if (at_ >= taken_ && at_ != stopped_) {
+      taken_ = at_;
+      if (unchanged_.take(object, taken_)) {
+        at_ = taken_;
+        return true;
+      }
+      stopped_ = taken_;
+    }
     const Node& node = nodes_[at_];
-    if (node.kind == Kind::kDynamicLeaf && Py_TYPE(object) == array_type_) {
-      ++at_;
-      leaves_.push(object);
+    if (at_ + node.extent <= taken_) {
+      at_ += node.extent;
       return true;
     }
-    if (node.in_slots && array_children_.take_slots(&object, 1, at_) == 1) return true;
-    if (node.comes_back) leaves_.keep_node(at_, object);
-    if (node.only_leaves && array_children_.read(node, object)) {
-      ++at_;
-      return took_leaves(node);
-    }
-    if (node.kind == Kind::kEntries) {
-      ++at_;
-      return is_such(node, object) && entries(node, object);
-    }
+    if (at_ == taken_ && node.comes_back) leaves_.keep_node(at_, object);
     return walk(object);
-  }
-
-  bool took_leaves(const Node& node) {
-    leaves_.take(node.arity);
-    at_ += node.arity;
-    return true;
   }
 
   // Walks the children that `source` gives. A run of static leaves is one comparison of pointers where it is unchanged.
@@ -185,7 +180,6 @@ class Matcher {
     }
     if (PyDict_GET_SIZE(object) != arity) return false;  // as the comparisons may have changed it
     if (arity == 0) return true;
-    if (node.only_leaves && array_children_.values_are_leaves(node, object)) return took_leaves(node);
     HeldValues items(node.arity);
     PyObject** const to_fill = items.to_fill();
     const auto put = [=](std::size_t place, PyObject* value) { return (to_fill[place] = value) != nullptr; };
@@ -249,31 +243,42 @@ class Matcher {
 
   bool entries(const Node& node, PyObject* object) {
     if (!node.info->layout->items.empty()) return row(node, object);
-    if (PyObject* const* known = array_children_.known_children(at_ - 1, object)) {
-      const std::size_t taken = array_children_.take_slots(known, node.arity, at_), left = node.arity - taken;
-      return left == 0 || copied_sequence(known + taken, left);
+    const Layout& layout = *node.info->layout;
+    const EntryPlaces at(node);
+    const std::size_t in_slots = layout.children.size(), num_statics = at.keys - node.first_static;
+    // The children, then the static values, in the order of the spec: null where they are identical.
+    HeldValues values(node.arity + num_statics);
+    PyObject** const children = values.to_fill();
+    PyObject** const statics = children + node.arity;
+    std::fill_n(statics, num_statics, nullptr);
+    for (std::size_t i = 0; i < in_slots; ++i) {
+      children[i] = layout.children[i].of(object);
+      if (children[i] == nullptr) return false;
     }
-    HeldValues children(node.arity);
-    FewStatics others;
-    const auto other = [&](std::size_t index, PyObject* value) {
-      return compared_.hold(index, value) || others.add(index, value);
-    };
-    if (!array_children_.entries(node, object, children.to_fill(), other)) return unlike_entries(node, object);
-    if (others.count > 0) {
-      children.hold();
-      return are_equal(others) && sequence(FixedItems{children.to_fill()}, node.arity);
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+      PyObject* value = layout.statics[i].of(object);
+      if (value == nullptr) return false;
+      if (!is_known_static(node.first_static + i, value)) statics[i] = value;
     }
-    const std::size_t taken = array_children_.take_slots(children.to_fill(), node.arity, at_),
-                      left = node.arity - taken;
-    return left == 0 || copied_sequence(children.to_fill() + taken, left);
-  }
-
-  // Of borrowed children.
-  bool copied_sequence(PyObject* const* children, std::size_t count) {
-    HeldValues held(count);
-    std::copy_n(children, count, held.to_fill());
-    held.hold();
-    return sequence(FixedItems{held.to_fill()}, count);
+    if (layout.dictionary != Layout::Dictionary::kNone) {
+      const std::size_t first = node.first_static;
+      const auto put = [=](std::size_t place, PyObject* value) {
+        if (place < at.children) {
+          children[in_slots + place] = value;
+        } else if (const std::size_t index = at.statics + place - at.children; !is_known_static(index, value)) {
+          statics[index - first] = value;
+        }
+        return true;
+      };
+      Ref own;
+      PyObject* dict = layout.entries_of(object, own);
+      if (dict == nullptr || !reader_.visit(dict, at.keys, node.entries, put)) return false;
+    }
+    values.hold();
+    for (std::size_t i = 0; i < num_statics; ++i) {
+      if (statics[i] != nullptr && !static_value(node.first_static + i, statics[i])) return false;
+    }
+    return sequence(FixedItems{children}, node.arity);
   }
 
   // Children in a list or tuple of the object's, and static values in slots.
@@ -288,46 +293,6 @@ class Matcher {
     if (PyList_CheckExact(children.get())) return list(node, children.get());
     return PyTuple_GET_SIZE(children.get()) == static_cast<Py_ssize_t>(node.arity) &&
            sequence(FixedItems{reinterpret_cast<PyTupleObject*>(children.get())->ob_item}, node.arity);
-  }
-
-  bool are_equal(const FewStatics& statics) {
-    HeldValues held(statics.count);
-    for (std::size_t i = 0; i < statics.count; ++i) held.keep(Ref::borrow(statics.values[i]));
-    for (std::size_t i = 0; i < statics.count; ++i) {
-      if (!static_value(statics.indices[i], held[i])) return false;
-    }
-    return true;
-  }
-
-  // Entries with many static values to compare, or in another order.
-  bool unlike_entries(const Node& node, PyObject* object) {
-    const Layout& layout = *node.info->layout;
-    const EntryPlaces at(node);
-    const std::size_t in_slots = layout.children.size(), num_statics = at.keys - node.first_static;
-    // The children, then what is static, in the order of the spec.
-    HeldValues values(node.arity + num_statics);
-    PyObject** const children = values.to_fill();
-    PyObject** const statics = children + node.arity;
-    for (std::size_t i = 0; i < in_slots; ++i) children[i] = layout.children[i].of(object);
-    for (std::size_t i = 0; i < layout.statics.size(); ++i) statics[i] = layout.statics[i].of(object);
-    if (layout.dictionary != Layout::Dictionary::kNone) {
-      const std::size_t first = at.statics - node.first_static;
-      const auto put = [=](std::size_t place, PyObject* value) {
-        (place < at.children ? children[in_slots + place] : statics[first + place - at.children]) = value;
-        return true;
-      };
-      Ref own;
-      PyObject* dict = layout.entries_of(object, own);
-      if (dict == nullptr || !reader_.visit(dict, at.keys, node.entries, put)) return false;
-    }
-    values.hold();
-    for (std::size_t i = 0; i < in_slots; ++i) {
-      if (children[i] == nullptr) return false;
-    }
-    for (std::size_t i = 0; i < num_statics; ++i) {
-      if (statics[i] == nullptr || !static_value(node.first_static + i, statics[i])) return false;
-    }
-    return sequence(FixedItems{children}, node.arity);
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
@@ -350,13 +315,14 @@ class Matcher {
   PyObject* const* identity_;
   LeafBuffer& leaves_;
   DictionaryReader reader_;
-  ArrayChildren array_children_;
-  PyTypeObject* array_type_;
+  ComparedCallables compared_;
+  UnchangedReader unchanged_;
   bool abstract_;
   const DynamicRule* rule_;
-  ComparedCallables compared_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
+  std::size_t taken_ = 0;                  // the nodes before this one have been taken
+  std::size_t stopped_ = ~std::size_t{0};  // where that has ended
 };
 
 // An error is left to `flatten` and the table, which meet it again and know the path; but not one that must pass.

@@ -1,27 +1,13 @@
 // Makes objects without running code of their class, and without a garbage collection.
 #pragma once
 
+#include "base/collection_pause.h"
 #include "base/type_table.h"
 
 namespace partax {
 
-// No garbage collection starts in here. A rebuilt model counts for hundreds of allocations, and most often replaces one
-// of the same size next, which takes them all back. Only around allocations, which run nobody's code and keep the GIL:
-// so nobody can see the switch meanwhile, nor set it.
-class CollectionPause {
- public:
-  CollectionPause() noexcept : enabled_(PyGC_Disable() != 0) {}
-  CollectionPause(const CollectionPause&) = delete;
-  CollectionPause& operator=(const CollectionPause&) = delete;
-  ~CollectionPause() {
-    if (enabled_) PyGC_Enable();
-  }
-
- private:
-  bool enabled_;
-};
-
-// A result of `make()`, a new reference.
+// A result of `make()`, a new reference. A rebuilt model counts for hundreds of allocations, and most often replaces
+// one of the same size next, which takes them all back.
 template <typename Make>
 Ref allocated(Make&& make) {
   const CollectionPause pause;

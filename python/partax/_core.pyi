@@ -102,6 +102,14 @@ def _flatten_output(object: OutputNode, /) -> tuple[tuple[Any, ...], TraceOutput
 def _unflatten_output(handle: TraceOutput, results: Iterable[Any], /) -> OutputNode: ...
 
 @final
+class Targets:
+    def __new__(cls, owners: tuple[int, ...], names: tuple[Any, ...]) -> Self: ...
+    @property
+    def owners(self) -> tuple[int, ...]: ...
+    @property
+    def names(self) -> tuple[Any, ...]: ...
+
+@final
 class PreparedCall:
     """A call that is run step by step."""
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from flax.nnx import graphlib, tracers
 
+from partax import _core
 from partax._nnx.build_graph import GraphBuilder
 from partax._nnx.errors import refuse_change
 from partax._nnx.graph import REGISTERED, STATE, Variable
@@ -15,13 +16,12 @@ from partax._nnx.graph import REGISTERED, STATE, Variable
 class Outcome(NamedTuple):
     """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`.
 
-    The native wrapper reads the first five fields.
+    The native wrapper reads the first four fields.
 
     Attributes:
       result: of the function.
       values: what attributes are set to.
-      owners: for each of them, whose it is.
-      names: and its name.
+      targets: which attributes: the numbers of the objects, and the names.
       is_plain: whether this is all, and there are no objects in it.
       deleted: owners and names of attributes to delete.
       refilled: nodes of which nnx knows only how to fill them, and with what.
@@ -31,8 +31,7 @@ class Outcome(NamedTuple):
 
     result: Any
     values: tuple[Any, ...] = ()
-    owners: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
+    targets: _core.Targets = _core.Targets((), ())
     is_plain: bool = True
     deleted: tuple[tuple[int, str], ...] = ()
     refilled: tuple[tuple[int, Any], ...] = ()
@@ -60,15 +59,15 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
     Returns:
       The result of the call.
     """
-    result, values, owners, names, _, deleted, refilled, has_objects, _ = outcome
+    result, values, targets, _, deleted, refilled, has_objects, _ = outcome
     if has_objects:
         builder = GraphBuilder(objects)
         values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)
-    if not (owners or deleted or refilled):
+    if not (targets.owners or deleted or refilled):
         return result
-    _check_trace(objects, chain(owners, (i for i, _ in deleted), (i for i, _ in refilled)))
+    _check_trace(objects, chain(targets.owners, (i for i, _ in deleted), (i for i, _ in refilled)))
     # One call of C, so that neither an interrupt nor another thread comes between two changes.
-    sets = map(object.__setattr__, [objects[i] for i in owners], names, values)
+    sets = map(object.__setattr__, [objects[i] for i in targets.owners], targets.names, values)
     deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
     deque[None](chain(sets, deletes), 0)
     for index, contents in refilled:

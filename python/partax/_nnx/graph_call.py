@@ -115,8 +115,7 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     return Outcome(
         result,
         values,
-        tuple([it.place for it in sets]),
-        tuple([it.name for it in sets]),
+        _core.Targets(tuple([it.place for it in sets]), tuple([it.name for it in sets])),
         not (reader.has_met_any or deleted or refilled),
         deleted,
         refilled,

@@ -1,0 +1,292 @@
+"""Guards that a call takes the same leaves, static values and objects of its arguments, wherever in them something is
+no more what it was, and that nothing else is traced for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+
+nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
+FrozenDict = pytest.importorskip("flax.core", reason="Flax is not here").FrozenDict
+
+
+class Two(NamedTuple):
+    a: Any
+    b: Any
+
+
+class Module(eqx.Module):
+    a: Any
+    b: Any
+    n: Any = eqx.field(static=True)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Plain:
+    a: Any
+    b: Any
+
+
+class Block(nnx.Module):
+    def __init__(self, inner: Any, name: str) -> None:
+        self.inner = nnx.data(inner)
+        self.weight = nnx.Param(array(), mark="metadata")
+        self.scale = 0.25
+        self.name = name
+
+
+NUMBERS = itertools.count(1)
+
+
+def array() -> jax.Array:
+    return jnp.asarray(np.full(2, next(NUMBERS), np.float32))
+
+
+def make() -> Any:
+    """Nodes of many families, each within others and with something before and after it."""
+    return [
+        array(),
+        {"x": array(), "y": {"s": "text", "z": [array(), 1.5, array()]}, "w": (array(), {"v": array()})},
+        Two(array(), Two([array()], Module(array(), {"k": array(), "t": "text"}, "static"))),
+        Module([array(), "leaf"], Module(array(), None, 2.5), "outer"),
+        Plain({"p": array()}, [Plain(array(), "leaf")]),
+        Block([Block(array(), "inner"), {"q": array()}], "outer"),
+        nnx.List([Block(None, "first"), Block(array(), "second")]),
+        nnx.State({"s": {"t": nnx.Param(array()), "u": array()}}),
+        FrozenDict(f=array(), g={"h": array(), "i": "leaf"}),
+        (array(), "leaf", "leaf", [array()]),
+    ]
+
+
+Setter = Callable[[Any], None]
+
+
+def places(node: Any, path: str = "tree") -> Iterator[tuple[str, Any, Setter]]:
+    """Every array and static value that can be replaced in place, without making its node anew."""
+    inner: dict[str, tuple[Any, Setter | None]] = {}
+    if isinstance(node, dict):
+        inner = {f"[{key!r}]": (value, lambda new, key=key: node.__setitem__(key, new)) for key, value in node.items()}
+    elif isinstance(node, list):
+        inner = {f"[{i}]": (value, lambda new, i=i: node.__setitem__(i, new)) for i, value in enumerate(node)}
+    elif isinstance(node, tuple):
+        inner = {f"[{i}]": (value, None) for i, value in enumerate(node)}
+    elif isinstance(node, nnx.Variable):
+        setter = lambda new: object.__setattr__(node, "_raw_value", new)
+        inner = {".value": (node._raw_value, setter), ".metadata": (node._var_metadata, None)}
+    elif isinstance(node, (eqx.Module, Plain, nnx.Pytree)) and not isinstance(node, nnx.State):
+        inner = {
+            f".{name}": (value, lambda new, name=name: object.__setattr__(node, name, new))
+            for name, value in vars(node).items()
+            if not name.startswith("_pytree__") and name != "_length"
+        }
+    elif isinstance(node, nnx.State):
+        inner = {"": (node._mapping, None)}
+    elif isinstance(node, FrozenDict):
+        inner = {"": (node._dict, None)}
+    for name, (value, setter) in inner.items():
+        if isinstance(value, (jax.Array, np.ndarray, str, float)):
+            if setter is not None:
+                yield path + name, value, setter
+        else:
+            yield from places(value, path + name)
+
+
+def replacements(value: Any) -> list[tuple[str, Any, bool]]:
+    """In the place of a value: what, and whether that is another program."""
+    if isinstance(value, jax.Array):
+        return [
+            ("another array", value + 100, False),
+            ("a NumPy array", np.full(2, 7.0, np.float32), False),
+            ("a static value", "static", True),
+            ("a node", [value], True),
+        ]
+    if isinstance(value, str):
+        return [("an equal one", "".join(list(value)), False), ("another", value + "!", True)]
+    return [("an equal one", float(str(value)), False), ("another", value + 1, True)]
+
+
+PLACES = [path for path, _, _ in places(make())]
+
+
+def assert_as_given(result: Any, tree: Any) -> None:
+    """The same jax arrays at the same places, and equal values elsewhere."""
+    found, given = ({path: value for path, value, _ in places(it)} for it in (result, tree))
+    assert found.keys() == given.keys()
+    for path, value in given.items():
+        if isinstance(value, np.ndarray):
+            assert isinstance(found[path], jax.Array), path
+            assert found[path].tolist() == value.tolist(), path
+        elif isinstance(value, jax.Array):
+            assert found[path] is value, path
+        else:
+            assert (type(found[path]), found[path]) == (type(value), value), path
+
+
+def test_all_families_have_places() -> None:
+    assert len(PLACES) == 45
+    assert len(set(PLACES)) == len(PLACES)
+
+
+@pytest.mark.parametrize("path", PLACES)
+def test_a_call_with_one_thing_replaced(path: str) -> None:
+    traces = []
+
+    @partax.filter_jit
+    def f(tree: Any) -> Any:
+        traces.append(1)
+        arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, jax.Array)]
+        return tree, [x * 2 for x in arrays]
+
+    tree = make()
+
+    def check() -> None:
+        back, doubled = f(tree)
+        assert_as_given(back, tree)
+        arrays = [x for x in jax.tree.leaves(tree) if isinstance(x, (jax.Array, np.ndarray))]
+        assert [x.tolist() for x in doubled] == [(x * 2).tolist() for x in arrays]
+
+    for _ in range(3):  # until all is known
+        check()
+    assert len(traces) == 1
+    before, setter = {name: (value, setter) for name, value, setter in places(tree)}[path]
+    expected = 1
+    for what, value, is_other in replacements(before):
+        setter(value)
+        expected += is_other
+        for _ in range(3):
+            check()
+        assert len(traces) == expected, what
+        setter(before)
+        for _ in range(2):
+            check()
+        assert len(traces) == expected, what
+
+
+@pytest.mark.parametrize("first", range(0, len(PLACES), 5))
+def test_a_call_with_much_replaced(first: int) -> None:
+    f = partax.filter_jit(lambda tree: tree)
+    tree = make()
+    for _ in range(3):
+        f(tree)
+    for i, (_, value, setter) in enumerate(list(places(tree))):
+        if (i + first) % 3 == 0:
+            setter(replacements(value)[(i // 3) % 2 if isinstance(value, jax.Array) else 0][1])
+    for _ in range(3):
+        assert_as_given(f(tree), tree)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_calls_with_equal_trees_in_turns(others: bool) -> None:
+    f = partax.filter_jit(lambda tree: tree)
+    trees = [make() for _ in range(3)]
+    for tree in trees[1:] if others else ():
+        for _, value, setter in list(places(tree)):
+            if not isinstance(value, jax.Array):
+                setter(replacements(value)[0][1])  # an equal object
+    for n in (0, 0, 0, 1, 0, 1, 1, 1, 0, 0, 2, 1, 2, 0, 2, 2, 2, 0, 1):
+        assert_as_given(f(trees[n]), trees[n])
+
+
+class Layer(eqx.Module):
+    weight: jax.Array
+    activation: Any = eqx.field(static=True)
+    inner: Any = None
+
+
+class NnxLayer(nnx.Module):
+    def __init__(self, weight: jax.Array, activation: Any, inner: Any = None) -> None:
+        self.weight = nnx.Param(weight)
+        self.activation = activation
+        self.inner = nnx.data(inner)
+
+
+def change_default(function: Any, offset: float) -> None:
+    function.__kwdefaults__ = {"offset": offset}
+
+
+def change_cell(function: Any, offset: float) -> None:
+    function.__closure__[0].cell_contents = offset
+
+
+def with_default() -> Any:
+    def activation(x: Any, *, offset: float = 0.0) -> Any:
+        return x + offset
+
+    return activation
+
+
+def with_cell() -> Any:
+    offset = 0.0
+
+    def activation(x: Any) -> Any:
+        return x + offset
+
+    return activation
+
+
+@pytest.mark.parametrize("layer", [Layer, NnxLayer])
+@pytest.mark.parametrize(("kind", "change"), [(with_default, change_default), (with_cell, change_cell)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_function_in_modules_that_changes_in_itself_is_seen(layer: Any, kind: Any, change: Any, shared: bool) -> None:
+    functions = 6 * [kind()] if shared else [kind() for _ in range(6)]
+    model = [layer(jnp.ones(()), f, [layer(jnp.ones(()), f), jnp.ones(())]) for f in functions]
+    run = partax.filter_jit(lambda model: [it.activation(it.inner[0].activation(it.inner[1])) for it in model])
+    offsets = [0.0] * 6
+
+    def check() -> None:
+        for _ in range(3):
+            assert [float(x) for x in run(model)] == [1 + 2 * offset for offset in offsets]
+
+    check()
+    for n in (2, 0, 5):
+        change(functions[n], float(n + 1))
+        offsets = [float(n + 1)] * 6 if shared else [*offsets[:n], float(n + 1), *offsets[n + 1 :]]
+        check()
+
+
+class EmptiesWhenCollected:
+    """A cycle, which only the collector ends."""
+
+    def __init__(self, tree: list[Any]) -> None:
+        self.myself = self
+        self.tree = tree
+
+    def __del__(self) -> None:
+        self.tree.clear()
+
+
+def test_a_collection_in_the_midst_of_a_call() -> None:
+    count = partax.filter_jit(lambda tree: len(jax.tree.leaves(tree)))
+
+    def fresh() -> list[Any]:
+        return [Plain(array(), [array()]) for _ in range(30)]  # whose dictionaries are made when they are asked for
+
+    for _ in range(3):
+        assert count(fresh()) == 60
+    before = gc.get_threshold()
+    try:
+        for _ in range(50):
+            tree = fresh()
+            gc.collect()
+            gc.set_threshold(0)
+            EmptiesWhenCollected(tree)
+            gc.set_threshold(1)
+            found = count(tree)
+            gc.set_threshold(*before)
+            assert found in (0, 60)
+            gc.collect()
+            assert tree == []
+    finally:
+        gc.set_threshold(*before)
