@@ -1,7 +1,5 @@
 #include "tree/match.h"
 
-#include <cstring>
-
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
 #include "tree/child_rows.h"
@@ -24,7 +22,6 @@ class Matcher {
       : spec_(spec),
         nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
-        identity_(spec.identity.data()),
         leaves_(leaves),
         reader_(spec, leaves),
         compared_(spec),
@@ -93,12 +90,8 @@ class Matcher {
   // Under `abstract`, a ShapeDtypeStruct is dynamic, so it never equals a static leaf.
   bool becomes_dynamic(PyObject* object) const { return abstract_ && is_dynamic(object, true); }
 
-  bool is_known_static(std::size_t index, PyObject* object) const {
-    return object == identity_[index] || compared_.hold(index, object);
-  }
-
   bool static_value(std::size_t index, PyObject* object) {
-    if (is_known_static(index, object)) return true;
+    if (unchanged_.is_same_static(index, object)) return true;
     if (!statics_[index].equals(object)) return false;
     if (statics_[index].is_object(object)) {
       compared_.note(index, object);
@@ -148,7 +141,7 @@ class Matcher {
       const std::size_t count = next.arity;
       PyObject** block = source.block(i, count);
       if (block == nullptr) return false;
-      if (abstract_ || std::memcmp(block, identity_ + next.first_static, count * sizeof(PyObject*)) != 0) {
+      if (abstract_ || !unchanged_.are_identical(block, next)) {
         for (std::size_t j = 0; j < count; ++j) {
           PyObject* object = source.at(i + j);
           if (object == nullptr) return false;
@@ -258,14 +251,15 @@ class Matcher {
     for (std::size_t i = 0; i < layout.statics.size(); ++i) {
       PyObject* value = layout.statics[i].of(object);
       if (value == nullptr) return false;
-      if (!is_known_static(node.first_static + i, value)) statics[i] = value;
+      if (!unchanged_.is_same_static(node.first_static + i, value)) statics[i] = value;
     }
     if (layout.dictionary != Layout::Dictionary::kNone) {
       const std::size_t first = node.first_static;
-      const auto put = [=](std::size_t place, PyObject* value) {
+      const auto put = [&](std::size_t place, PyObject* value) {
         if (place < at.children) {
           children[in_slots + place] = value;
-        } else if (const std::size_t index = at.statics + place - at.children; !is_known_static(index, value)) {
+        } else if (const std::size_t index = at.statics + place - at.children;
+                   !unchanged_.is_same_static(index, value)) {
           statics[index - first] = value;
         }
         return true;
@@ -312,7 +306,6 @@ class Matcher {
   const TreeSpec& spec_;
   const Node* nodes_;
   const StaticValue* statics_;
-  PyObject* const* identity_;
   LeafBuffer& leaves_;
   DictionaryReader reader_;
   ComparedCallables compared_;

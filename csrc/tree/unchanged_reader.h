@@ -33,6 +33,16 @@ class UnchangedReader {
     return take_all(&object, 1, at);
   }
 
+  // Of a run of static leaves.
+  bool are_identical(PyObject* const* objects, const Node& run) const {
+    return std::memcmp(objects, identity_ + run.first_static, run.arity * sizeof(PyObject*)) == 0;
+  }
+
+  // Whether a static value is surely the spec's; else it has to be compared.
+  bool is_same_static(std::size_t index, PyObject* value) const {
+    return value == identity_[index] || compared_.hold(index, value);
+  }
+
  private:
   bool take_all(PyObject* const* objects, std::size_t count, std::size_t& at) {
     for (std::size_t i = 0; i < count;) {
@@ -102,14 +112,6 @@ class UnchangedReader {
     leaves_.take(taken);
     at += taken;
     return taken == count;
-  }
-
-  bool are_identical(PyObject* const* objects, const Node& run) const {
-    return std::memcmp(objects, identity_ + run.first_static, run.arity * sizeof(PyObject*)) == 0;
-  }
-
-  bool is_same_static(std::size_t index, PyObject* value) const {
-    return value == identity_[index] || compared_.hold(index, value);
   }
 
   // In the order of the spec; null where they may be others. Borrowed from the object.
