@@ -80,7 +80,7 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
 // Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
 void describe(PyObject* object, TypeInfo& info) {
   const Ref description = call_python("partax._compat.node_families", "describe", object);
-  const Ref traits = call_python("partax._statics.type_traits", "traits", reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  const Ref traits = call_python("partax._guards.type_traits", "traits", reinterpret_cast<PyObject*>(Py_TYPE(object)));
   PyObject* tuple = description.get();
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
   if (name == nullptr) throw PythonError{};
@@ -105,9 +105,8 @@ void describe(PyObject* object, TypeInfo& info) {
       info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
     }
   }
-  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *constant = nullptr, *is_enum = nullptr,
-           *equal_by = nullptr;
-  if (PyArg_ParseTuple(traits.get(), "OOOOOO", &compared, &slots, &installed, &constant, &is_enum, &equal_by) == 0) {
+  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
+  if (PyArg_ParseTuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by) == 0) {
     throw PythonError{};
   }
   info.is_frozen_dataclass = compared != Py_None;
@@ -115,7 +114,6 @@ void describe(PyObject* object, TypeInfo& info) {
   info.is_in_reach = slots != Py_None;
   if (info.is_in_reach) append_slots(info.slots, slots);
   info.is_installed = truth(installed);
-  info.is_constant = truth(constant);
   info.is_enum = truth(is_enum);
   if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
 }

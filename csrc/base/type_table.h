@@ -74,7 +74,6 @@ struct TypeInfo {
   bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
   bool is_builtin = false;    // one that is read so whatever is registered
   bool is_installed = false;  // Python or an installed library defines it
-  bool is_constant = false;   // instances never change, and == tells them apart
   bool is_enum = false;       // instances are the members of an enumeration
   // kNamedTuple: the __new__ that was found to make only tuples, and the type's version then.
   mutable Ref plain_new;

@@ -12,18 +12,6 @@ namespace {
   throw PythonError{};
 }
 
-// The plain function whose `__defaults__` fill the parameters, or empty.
-Ref defaults_holder(const Parameters& parameters, PyObject* function) {
-  Ref holder;
-  if (parameters.defaults == Parameters::Defaults::kOfFunction) {
-    holder = Ref::borrow(function);
-  } else if (parameters.defaults == Parameters::Defaults::kOfCallMethod) {
-    static Name method("__call__");
-    holder = attribute(reinterpret_cast<PyObject*>(Py_TYPE(function)), method);
-  }
-  return holder && PyFunction_Check(holder.get()) ? holder : Ref();
-}
-
 std::string quoted(PyObject* name) {
   const char* utf8 = PyUnicode_AsUTF8(name);
   if (utf8 == nullptr) throw PythonError{};
@@ -69,8 +57,7 @@ std::size_t Parameters::shown_index_of(PyObject* name) const {
   return shown_named.size();
 }
 
-BoundCall::BoundCall(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self,
-                     PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const std::size_t named = parameters.names.size();
   if (first == nullptr && self == nullptr && keyword_names == nullptr && num_args == named &&
       num_args == parameters.num_positional) {
@@ -79,10 +66,10 @@ BoundCall::BoundCall(const Parameters& parameters, PyObject* function, PyObject*
     size_ = num_args;
     return;
   }
-  bind(parameters, function, first, self, args, num_args, keyword_names);
+  bind(parameters, first, self, args, num_args, keyword_names);
 }
 
-void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self,
+void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* self,
                      PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const std::size_t named = parameters.names.size();
   const std::size_t num_keywords =
@@ -129,25 +116,8 @@ void BoundCall::bind(const Parameters& parameters, PyObject* function, PyObject*
     }
   }
 
-  const Ref holder = defaults_holder(parameters, function);
-  PyObject* defaults = holder ? PyFunction_GetDefaults(holder.get()) : nullptr;
-  PyObject* keyword_defaults = holder ? PyFunction_GetKwDefaults(holder.get()) : nullptr;
-  const std::size_t num_defaults = defaults == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(defaults));
   for (std::size_t i = 0; i < named; ++i) {
-    if (slots[i] != nullptr) continue;
-    PyObject* value = nullptr;
-    if (i < parameters.num_positional) {
-      if (i + num_defaults >= parameters.num_positional) {
-        value = PyTuple_GET_ITEM(defaults, static_cast<Py_ssize_t>(i + num_defaults - parameters.num_positional));
-      }
-    } else if (keyword_defaults != nullptr) {
-      value = PyDict_GetItemWithError(keyword_defaults, parameters.names[i].get());
-      if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-    }
-    if (value != nullptr) {
-      owned_.push_back(Ref::borrow(value));
-      slots[i] = value;
-    } else if (holder || !parameters.optional[i]) {
+    if (slots[i] == nullptr && !parameters.optional[i]) {
       bad_call(parameters, "missing a required argument: " + quoted(parameters.names[i].get()));
     }
   }

@@ -29,19 +29,17 @@ struct Parameters {
   bool var_keyword = true;
   std::vector<Ref> shown_named;  // the values in **kwargs that the callable shows by name, in order
   Ref description;               // all of it as Python has it: partax._jit.parameters.CallParameters
-  enum class Defaults : std::uint8_t { kUnknown, kOfFunction, kOfCallMethod };
-  Defaults defaults = Defaults::kUnknown;  // where the defaults are read at each call
 
   std::size_t index_of(PyObject* name) const;        // names.size() if there is none
   std::size_t shown_index_of(PyObject* name) const;  // shown_named.size() if there is none
 };
 
-// The arguments of one call in parameter order: [callable], given parameters, *args, **kwargs by name.
+// The arguments of one call in parameter order, but for defaults, which are the function's own: [callable], given parameters, *args, **kwargs by name.
 class BoundCall {
  public:
   // `first` (may be null) is the wrapped callable as a traced tree, `self` (may be null) the bound instance.
-  BoundCall(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self, PyObject* const* args,
-            std::size_t num_args, PyObject* keyword_names);
+  BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args, std::size_t num_args,
+            PyObject* keyword_names);
   BoundCall(const BoundCall&) = delete;
   BoundCall& operator=(const BoundCall&) = delete;
 
@@ -54,13 +52,13 @@ class BoundCall {
   bool has_callable() const noexcept { return has_callable_; }
 
  private:
-  void bind(const Parameters& parameters, PyObject* function, PyObject* first, PyObject* self, PyObject* const* args,
+  void bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
             std::size_t num_args, PyObject* keyword_names);
 
   static constexpr std::size_t kInline = 16;
   PyObject* inline_[kInline];
   std::vector<PyObject*> heap_;
-  std::vector<Ref> owned_;  // defaults
+  std::vector<Ref> owned_;  // what others gave
   PyObject* const* values_ = inline_;
   std::size_t size_ = 0;
   CallShape shape_;

@@ -112,10 +112,10 @@ Parameters read_parameters(Ref description) {
   const char* function = nullptr;
   PyObject *names = nullptr, *optional = nullptr, *shown_named = nullptr, *for_names = nullptr;
   Py_ssize_t positional_only = 0, positional = 0;
-  int var_positional = 0, var_keyword = 0, live = 0;
-  if (!PyArg_ParseTuple(description.get(), "sO!O!nnppiO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
-                        &positional_only, &positional, &var_positional, &var_keyword, &live, &PyTuple_Type,
-                        &shown_named, &for_names, &for_names)) {
+  int var_positional = 0, var_keyword = 0;
+  if (!PyArg_ParseTuple(description.get(), "sO!O!nnppO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
+                        &positional_only, &positional, &var_positional, &var_keyword, &PyTuple_Type, &shown_named,
+                        &for_names, &for_names)) {
     throw PythonError{};
   }
   parameters.function = function;
@@ -127,7 +127,6 @@ Parameters read_parameters(Ref description) {
   parameters.num_positional = static_cast<std::size_t>(positional);
   parameters.var_positional = var_positional != 0;
   parameters.var_keyword = var_keyword != 0;
-  parameters.defaults = static_cast<Parameters::Defaults>(live);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shown_named); ++i) {
     parameters.shown_named.push_back(interned(PyTuple_GET_ITEM(shown_named, i)));
   }

@@ -17,6 +17,26 @@ Entry::~Entry() {
   }
 }
 
+bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of) {
+  const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
+  if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
+  if (!key.is_proven(value_of)) return false;
+  if (!made_anew) add_user(callable);
+  return true;
+}
+
+void Entry::add_user(PyObject* callable) {
+  constexpr std::size_t kMost = 8;
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(callable)) == 0) return;
+  users.insert(users.begin(), Ref::checked(PyWeakref_NewRef(callable, nullptr)));
+  if (users.size() > kMost) users.pop_back();
+}
+
+bool Entry::is_forsaken() const noexcept {
+  const auto is_gone = [](const Ref& user) { return !weak_target(user.get()); };
+  return tracing == 0 && value && !key.is_open() && std::all_of(users.begin(), users.end(), is_gone);
+}
+
 bool may_wait(const Entry& entry) {
   if (!entry.key.may_wait()) return false;
   for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
@@ -129,10 +149,13 @@ std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallSha
   return found;
 }
 
-EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape) {
+EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
+  const auto value_of = [&](std::size_t i) { return spec.statics[i].value(); };
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
+    const MadeAnew made_anew;
     if (!entry->key.equals(spec) || entry->twins_apart(spec)) continue;
+    if (!entry->is_for(callable, made_anew.any(), value_of)) continue;
     if (!entry->in_table) continue;
     touch(*entry);
     return entry;
@@ -149,23 +172,35 @@ std::optional<std::pair<std::size_t, std::size_t>> EntryTable::twins_apart(const
   return {};
 }
 
-std::pair<std::size_t, std::string> EntryTable::difference(const TreeSpec& spec, const CallShape& shape) const {
+std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const {
+  const auto value_of = [&](std::size_t i) { return spec.statics[i].value(); };
   for (const EntryPtr& entry : candidates(spec, shape)) {
-    if (auto found = entry->key.difference(spec); !found.second.empty()) return found;
+    const MadeAnew made_anew;
+    std::string found;
+    if (entry->value && entry->shape == shape && entry->key.equals(spec) &&
+        !entry->is_for(callable, made_anew.any(), value_of)) {
+      entry->key.is_proven(value_of, &found);
+    }
+    if (!found.empty()) return found;
   }
   return {};
 }
 
-EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape) {
+EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
   std::size_t known = additions_;
-  if (EntryPtr found = find(spec, shape)) return found;
+  if (EntryPtr found = find(spec, shape, callable)) return found;
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (entry->is_forsaken()) erase(*entry);
+  }
   auto entry = std::make_shared<Entry>();
   entry->key = spec.sealed(callback());
+  entry->key.guard(spec);
+  entry->add_user(callable);
   entry->epoch = TypeTable::instance().epoch();
   // Python has run: another thread may have added the key.
   for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
     known = additions_;
-    if (EntryPtr found = find(spec, shape)) return found;
+    if (EntryPtr found = find(spec, shape, callable)) return found;
   }
   entry->shape = shape;
   entry->hash = spec.hash ^ shape.hash();

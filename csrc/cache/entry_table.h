@@ -49,6 +49,13 @@ struct Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
+  // Whether a call of an equal key gets this program: if `callable` is one that has it, and no callable of the call was
+  // made anew; else if the guards hold. `value_of` gives the call's static values by index.
+  bool is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of);
+  // `callable` has the program from now on.
+  void add_user(PyObject* callable);
+  // Whether no callable can get it any more.
+  bool is_forsaken() const noexcept;
   // Where a call of an equal key has two objects in place of one (see TraceOutput), if anywhere: it was flattened to
   // `spec`, or matched to `leaves`. The entry is not the call's then.
   std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec) const;
@@ -61,6 +68,7 @@ struct Entry {
   Ref value;                 // the jitted target; empty while it is being made
   bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
   std::string difference;    // what made it another key than the latest of the same form, where that is a callable's
+  std::vector<Ref> users;    // weak references to callables that have the program, the latest first
   Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
@@ -97,15 +105,16 @@ class EntryTable {
   EntryTable(const EntryTable&) = delete;
   EntryTable& operator=(const EntryTable&) = delete;
 
-  // The entry of an equal key, which becomes the most recent one; or null. Errors as of TreeSpec::equals.
-  EntryPtr find(const TreeSpec& spec, const CallShape& shape);
+  // The entry of an equal key that is for `callable`, which becomes the most recent one; or null. Errors as of
+  // TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.
-  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape);
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
   // Where a spec has two objects in place of one of an entry of an equal key, if that is why it has another.
   std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec, const CallShape& shape) const;
-  // What made a spec another key than the latest of the same hash; empty if there is none.
-  std::pair<std::size_t, std::string> difference(const TreeSpec& spec, const CallShape& shape) const;
+  // What makes an equal spec of a callable made anew another key than the latest; empty if there is none.
+  std::string difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const;
   // The entry used last, or null.
   EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
   // It must be in the table.

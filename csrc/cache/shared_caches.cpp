@@ -37,7 +37,7 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
   TreeSpec spec;
   LeafBuffer leaves;
   FlattenOptions flatten_options;
-  flatten_options.callables = callables == Callables::kByStructure ? Callables::kWrapped : callables;
+  flatten_options.callables = callables;
   PyObject* const values[] = {function, key.get()};
   flatten_call(spec, leaves, flatten_options, values, 2, root_names);
   return spec;
@@ -48,7 +48,9 @@ bool is_known(PyObject* function, const CallCache& cache) {
   if (!root || !root->key.holds_callables()) return true;
   const TreeSpec spec = root_spec(function, cache.options.get(), cache.callables);
   try {
-    return root->key.equals(spec);
+    const MadeAnew made_anew;
+    return root->key.equals(spec) &&
+           root->is_for(function, made_anew.any(), [&](std::size_t i) { return spec.statics[i].value(); });
   } catch (const WalkError& error) {
     raise_at_static(error, spec, root_names());
   }

@@ -15,9 +15,13 @@ class SharedCaches {
   static constexpr std::size_t kMaxWaiting = 256;
   static SharedCaches& instance();
 
-  EntryPtr find(const TreeSpec& spec) { return table_.find(spec, CallShape()); }
-  EntryPtr find_or_insert(const TreeSpec& spec) { return table_.find_or_insert(spec, CallShape()); }
-  std::string difference(const TreeSpec& spec) const { return table_.difference(spec, CallShape()).second; }
+  EntryPtr find(const TreeSpec& spec, PyObject* callable) { return table_.find(spec, CallShape(), callable); }
+  EntryPtr find_or_insert(const TreeSpec& spec, PyObject* callable) {
+    return table_.find_or_insert(spec, CallShape(), callable);
+  }
+  std::string difference(const TreeSpec& spec, PyObject* callable) const {
+    return table_.difference(spec, CallShape(), callable);
+  }
   void erase(const EntryPtr& entry) noexcept { table_.erase(*entry); }
   // Visits the entries in use; `visit` must not run Python code.
   template <typename Visit>

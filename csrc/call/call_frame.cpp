@@ -7,8 +7,13 @@ thread_local CallFrame* innermost_frame = nullptr;
 
 }  // namespace
 
-CallFrame::CallFrame(PyObject* function_, CallCache& cache_, const BoundCall& call_, bool abstract_) noexcept
-    : function(function_), cache(cache_), call(call_), outer(innermost_frame), abstract(abstract_) {
+CallFrame::CallFrame(const JitFunction& jit, CallCache& cache_, const BoundCall& call_, bool abstract_) noexcept
+    : function(jit.function),
+      callable(jit.callable),
+      cache(cache_),
+      call(call_),
+      outer(innermost_frame),
+      abstract(abstract_) {
   innermost_frame = this;
 }
 

@@ -3,6 +3,7 @@
 
 #include "cache/bound_call.h"
 #include "cache/call_cache.h"
+#include "call/jit_function.h"
 
 namespace partax {
 
@@ -11,7 +12,7 @@ class GraphObjects;
 // A call under way, innermost first; where a trace finds the user's arguments. It is a local variable of its call,
 // which must keep all that the frame borrows: the callable, the cache, the bound arguments and the entry.
 struct CallFrame {
-  CallFrame(PyObject* function, CallCache& cache, const BoundCall& call, bool abstract) noexcept;
+  CallFrame(const JitFunction& jit, CallCache& cache, const BoundCall& call, bool abstract) noexcept;
   ~CallFrame();
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
@@ -19,6 +20,7 @@ struct CallFrame {
   static CallFrame* innermost() noexcept;
 
   PyObject* function;  // the wrapped callable
+  PyObject* callable;  // what was wrapped: it, or a method of it
   CallCache& cache;
   const BoundCall& call;
   Entry* entry = nullptr;

@@ -4,6 +4,7 @@
 #include "call/call_frame.h"
 #include "call/call_target.h"
 #include "call/find_cache.h"
+#include "call/find_entry.h"
 #include "call/forwarded.h"
 #include "call/graph_objects.h"
 #include "call/user_result.h"
@@ -16,19 +17,20 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
         PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
-  BoundCall call(cache.parameters, jit.function, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
+  BoundCall call(cache.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
                  num_args, keyword_names);
   LeafBuffer leaves;
   GraphObjects objects(call);
   const auto matches = [&] {
+    const MadeAnew made_anew;
     return entry->shape == call.shape() &&
            match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule) &&
-           !entry->twins_apart(leaves);
+           !entry->twins_apart(leaves) && is_for(*entry, jit.callable, made_anew, leaves);
   };
   bool is_such = matches() && (!cache.graph || objects.are_in(*entry, leaves));
   if (!is_such && cache.graph) {
     leaves.clear();
-    const CallFrame frame(jit.function, cache, call, false);
+    const CallFrame frame(jit, cache, call, false);
     objects.read();
     is_such = matches();
   }
@@ -37,7 +39,7 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
     throw PythonError{};
   }
   if (may_lose_forwarded(*entry, leaves)) {
-    CallFrame frame(jit.function, cache, call, false);
+    CallFrame frame(jit, cache, call, false);
     frame.entry = entry.get();
     refuse_lost_forwarded(*entry, leaves);
   }
@@ -45,7 +47,7 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
   check_forwarded(*entry, returned.get(), leaves, true);
   Ref result = user_result(returned.get(), leaves);
   if (!cache.graph) return result;
-  const CallFrame frame(jit.function, cache, call, false);
+  const CallFrame frame(jit, cache, call, false);
   return objects.apply(result, *entry, leaves);
 }
 

@@ -33,9 +33,8 @@ void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
 SeenCallable* see_callable(const JitFunction& jit) {
   TypeTable::instance().epoch();  // classes may have been registered since
   if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
-  const bool by_identity = callables_of(jit.options) == Callables::kByIdentity;
   const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  return new SeenCallable{value.sealed(nullptr, by_identity ? Callables::kByIdentity : Callables::kWrapped, false)};
+  return new SeenCallable{value.sealed(nullptr, callables_of(jit.options), false)};
 }
 
 // Finds the cache of an equal callable with equal options, or makes one.
@@ -50,12 +49,12 @@ Ref find_cache(JitFunction& jit) {
     seen.callable = see_callable(jit);
     spec = root_spec(jit.function, jit.options, callables_of(jit.options));
     SharedCaches& caches = SharedCaches::instance();
-    EntryPtr entry = caches.find(spec);
+    EntryPtr entry = caches.find(spec, jit.callable);
     const bool is_new = !entry || !entry->value;
     if (is_new) {
       Ref made = make_cache(jit.function, jit.options);
-      cache_in(made.get()).difference = caches.difference(spec);
-      if (!entry) entry = caches.find_or_insert(spec);
+      cache_in(made.get()).difference = caches.difference(spec, jit.callable);
+      if (!entry) entry = caches.find_or_insert(spec, jit.callable);
       if (!entry->value) entry->value = std::move(made);  // else another thread was first
     }
     Ref cache = entry->value;

@@ -27,7 +27,7 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   flatten_call(spec, leaves, options, frame.call.values(), frame.call.size(), [&] { return names_of(frame); });
   EntryPtr entry;
   try {
-    entry = cache.table.find_or_insert(spec, frame.call.shape());
+    entry = cache.table.find_or_insert(spec, frame.call.shape(), frame.callable);
   } catch (const WalkError& error) {
     raise_at_static(error, spec, names_of(frame));
   }
@@ -36,9 +36,9 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
     if (frame.objects != nullptr && !entry->objects) note_objects(*entry);
     if (entry->value) return entry;
     frame.entry = entry.get();
-    if (const auto [index, reading] = cache.table.difference(spec, frame.call.shape()); !reading.empty()) {
-      entry->difference = static_path(spec, names_of(frame), index) + ": a callable made anew (reads " + reading +
-                          ", which cannot be proven unchanged)";
+    if (const std::string reading = cache.table.difference(spec, frame.call.shape(), frame.callable);
+        !reading.empty()) {
+      entry->difference = reading;
     } else if (const auto apart = cache.table.twins_apart(spec, frame.call.shape())) {
       entry->difference = static_path(spec, names_of(frame), apart->second) + ": another object than " +
                           static_path(spec, names_of(frame), apart->first) +
@@ -59,10 +59,11 @@ EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
     if (!entry.value || entry.epoch != TypeTable::instance().epoch() || !(entry.shape == frame.call.shape())) {
       return false;
     }
+    const MadeAnew made_anew;
     if (!match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract, &frame.cache.rule)) {
       return false;
     }
-    if (entry.twins_apart(leaves)) {
+    if (entry.twins_apart(leaves) || !is_for(entry, frame.callable, made_anew, leaves)) {
       leaves.clear();
       return false;
     }
@@ -79,6 +80,13 @@ EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
 }
 
 }  // namespace
+
+bool is_for(Entry& entry, PyObject* callable, const MadeAnew& made_anew, const LeafBuffer& leaves) {
+  return entry.is_for(callable, made_anew.any(), [&](std::size_t i) {
+    PyObject* const own = leaves.own_static(i);
+    return own != nullptr ? Ref::borrow(own) : entry.key.statics[i].value();
+  });
+}
 
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
   if (EntryPtr entry = guess(frame, leaves)) return entry;

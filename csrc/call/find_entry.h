@@ -11,6 +11,8 @@ namespace partax {
 EntryPtr find_entry(CallFrame& frame, LeafBuffer& leaves, bool& is_new);
 
 // Keeps the nodes of the call that some trace gives back as they came, where its values were read before that trace.
+// Whether an entry that has matched is for the call: see Entry.
+bool is_for(Entry& entry, PyObject* callable, const MadeAnew& made_anew, const LeafBuffer& leaves);
 void keep_nodes(const CallFrame& frame, const Entry& entry, LeafBuffer& leaves);
 
 }  // namespace partax

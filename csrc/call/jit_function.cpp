@@ -23,6 +23,7 @@ PyObject* jit_vectorcall(PyObject* self, PyObject* const* args, std::size_t narg
 int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   JitFunction& jit = as_jit(self);
   Py_VISIT(Py_TYPE(self));
+  Py_VISIT(jit.callable);
   Py_VISIT(jit.function);
   Py_VISIT(jit.self);
   Py_VISIT(jit.options);
@@ -34,6 +35,7 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 
 int jit_clear(PyObject* self) noexcept {
   JitFunction& jit = as_jit(self);
+  Py_CLEAR(jit.callable);
   Py_CLEAR(jit.function);
   Py_CLEAR(jit.self);
   Py_CLEAR(jit.dict);
@@ -50,11 +52,13 @@ void jit_dealloc(PyObject* self) noexcept {
   free_heap_object(self);
 }
 
-Ref new_jit(PyObject* function, PyObject* self, PyObject* options) {
+// `self` (may be null) is the instance that `callable`, a method of `function`, is bound to.
+Ref new_jit(PyObject* callable, PyObject* function, PyObject* self, PyObject* options) {
   PyTypeObject* const type = self == nullptr ? jit_type : bound_type;
   Ref object = Ref::checked(type->tp_alloc(type, 0));
   JitFunction& jit = as_jit(object.get());
   jit.vectorcall = jit_vectorcall;
+  jit.callable = Py_NewRef(callable);
   jit.function = Py_NewRef(function);
   jit.self = Py_XNewRef(self);
   jit.options = Py_NewRef(options);
@@ -66,7 +70,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     const JitFunction& jit = as_jit(self);
     if (instance == nullptr || instance == Py_None || jit.self != nullptr) return Py_NewRef(self);
-    Ref bound = new_jit(jit.function, instance, jit.options);
+    Ref bound = new_jit(jit.callable, jit.function, instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
     if (jit.seen != nullptr) {
       as_jit(bound.get()).seen = std::make_unique<SeenCallable>(SeenCallable{jit.seen->value}).release();
@@ -111,6 +115,9 @@ PyObject* get_wrapped(PyObject* self, void*) noexcept {
 
 PyObject* get_self(PyObject* self, void*) noexcept {
   const JitFunction& jit = as_jit(self);
+  if (jit.self == nullptr && jit.function != nullptr && PyMethod_Check(jit.function)) {
+    return Py_NewRef(PyMethod_GET_SELF(jit.function));
+  }
   return Py_NewRef(jit.self == nullptr ? Py_None : jit.self);
 }
 
@@ -183,8 +190,9 @@ PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noex
       PyErr_SetString(PyExc_TypeError, "expected options and one or two children");
       return nullptr;
     }
+    PyObject* function = PyTuple_GET_ITEM(children.get(), 0);
     PyObject* self = size == 2 ? PyTuple_GET_ITEM(children.get(), 1) : nullptr;
-    return new_jit(PyTuple_GET_ITEM(children.get(), 0), self, args[0]).release();
+    return new_jit(function, function, self, args[0]).release();
   });
 }
 
@@ -192,6 +200,12 @@ PyMethodDef flatten_jit_method = {"flatten_jit", flatten_jit, METH_O, nullptr};
 PyMethodDef unflatten_jit_method = {"unflatten_jit",
                                     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(unflatten_jit)),
                                     METH_FASTCALL, nullptr};
+
+// Whether anything of an object is traced, or found by its path.
+bool is_tree(PyObject* object) {
+  TypeTable::instance().epoch();  // classes may have been registered since
+  return TypeTable::instance().find(object).kind != Kind::kStaticLeaf || is_dynamic(object, true);
+}
 
 }  // namespace
 
@@ -215,11 +229,11 @@ bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 
 Ref make_jit_function(PyObject* function, PyObject* options) {
-  // A bound method is its function with the instance as first argument.
-  const bool is_method = PyMethod_Check(function);
-  Ref jit = new_jit(is_method ? PyMethod_GET_FUNCTION(function) : function,
-                    is_method ? PyMethod_GET_SELF(function) : nullptr, options);
-  return jit;
+  const Ref graph = attribute(options, "graph");
+  // A method of a tree is its function with the instance as first argument.
+  const bool is_split = PyMethod_Check(function) && (graph.get() != Py_None || is_tree(PyMethod_GET_SELF(function)));
+  return new_jit(function, is_split ? PyMethod_GET_FUNCTION(function) : function,
+                 is_split ? PyMethod_GET_SELF(function) : nullptr, options);
 }
 
 }  // namespace partax

@@ -15,6 +15,7 @@ struct SeenCallable {
 struct JitFunction {
   PyObject_HEAD
   vectorcallfunc vectorcall;
+  PyObject* callable;  // what was wrapped: the function, or a method of it
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;

@@ -26,19 +26,19 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
   for (const Ref& argument : arguments_) borrowed_.push_back(argument.get());
   const JitFunction& function = as_jit(jit_.get());
   CallCache& cache = cache_in(cache_.get());
-  call_ = std::make_unique<BoundCall>(cache.parameters, function.function,
+  call_ = std::make_unique<BoundCall>(cache.parameters,
                                       function.callable_is_tree ? function.function : nullptr, function.self,
                                       borrowed_.data(), num_args, keyword_names_.get());
   objects_ = std::make_unique<GraphObjects>(*call_);
   if (!cache.graph) return;
-  const CallFrame frame(function.function, cache, *call_, abstract_);
+  const CallFrame frame(function, cache, *call_, abstract_);
   objects_->read();
 }
 
 PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract)
     : PreparedCall(jit, renewed_cache(as_jit(jit)), abstract) {
   bind(args, kwargs);
-  CallFrame frame(as_jit(jit).function, cache_in(cache_.get()), *call_, abstract);
+  CallFrame frame(as_jit(jit), cache_in(cache_.get()), *call_, abstract);
   if (objects_->has_read()) frame.objects = objects_.get();
   bool is_new = false;
   entry_ = find_entry(frame, *leaves_, is_new);
@@ -54,10 +54,12 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
   std::unique_ptr<PreparedCall> other(new PreparedCall(jit_.get(), ready_cache(as_jit(jit_.get())), false));
   other->bind(args, kwargs);
   other->entry_ = entry_;
+  const MadeAnew made_anew;
   if (!(entry_->shape == other->call_->shape()) ||
       !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false,
                   &cache_in(other->cache_.get()).rule) ||
-      entry_->twins_apart(*other->leaves_)) {
+      entry_->twins_apart(*other->leaves_) ||
+      !is_for(*entry_, as_jit(jit_.get()).callable, made_anew, *other->leaves_)) {
     return nullptr;
   }
   other->leaf_tuple_ = other->leaves_->tuple();
@@ -66,7 +68,7 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
 
 Ref PreparedCall::run(PyObject* callable) const {
   CallCache& cache = cache_in(cache_.get());
-  CallFrame frame(as_jit(jit_.get()).function, cache, *call_, abstract_);
+  CallFrame frame(as_jit(jit_.get()), cache, *call_, abstract_);
   frame.entry = entry_.get();
   const Ref arguments = entry_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaf_tuple_.get())) : leaf_tuple_;
   Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, target(), arguments.get(), nullptr));

@@ -99,7 +99,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
 // call, and of the static nodes in it. An argument that has changed meanwhile may have fewer of them.
 template <typename Visit>
 void each_static_part(const CallFrame& frame, const TreeSpec& key, const TreeSpec& now, Visit&& visit) {
-  if (const EntryPtr root = frame.cache.root.lock(); root && root->key.holds_callables()) {
+  if (const EntryPtr root = frame.cache.root.lock()) {
     visit(root->key, root_spec(frame.function, frame.cache.options.get(), frame.cache.callables));
   }
   visit(key, now);

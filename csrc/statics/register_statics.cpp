@@ -2,7 +2,7 @@
 
 #include "base/binding.h"
 #include "statics/callable_parts.h"
-#include "statics/readings.h"
+#include "statics/guards.h"
 #include "statics/static_value.h"
 
 namespace py = pybind11;
@@ -10,10 +10,12 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-void configure_statics(const py::object& partial, const py::object& jitted, const py::object& treedef) {
+void configure_statics(const py::object& partial, const py::object& jitted, const py::object& treedef,
+                       const py::object& settings) {
   taken_apart().partial.set(partial.ptr());
   taken_apart().jitted.set(jitted.ptr());
   taken_apart().treedef.set(treedef.ptr());
+  taken_apart().settings.set(settings.ptr());
 }
 
 StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::borrow(value.ptr())).sealed(nullptr); }
@@ -23,7 +25,7 @@ StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::bor
 void register_statics(py::module_& module) {
   intern_partial_names();
   module.def("configure_statics", &configure_statics, "Sets the types of values that are taken apart.", py::kw_only(),
-             py::arg("partial"), py::arg("jitted"), py::arg("treedef"));
+             py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"));
   module.def(
       "static_equal",
       [](const py::object& a, const py::object& b) {
@@ -39,9 +41,9 @@ void register_statics(py::module_& module) {
   module.def(
       "parts_of",
       [](const py::object& value, int parts, const py::object& argument, const py::object& absent) {
-        return give(Readings::parts_of(value.ptr(), static_cast<Readings::Parts>(parts), argument.ptr(), absent.ptr()));
+        return give(Guards::parts_of(value.ptr(), static_cast<Guards::Parts>(parts), argument.ptr(), absent.ptr()));
       },
-      "What is read next of a value: see readings.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
+      "What is read next of a value: see guards.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
       py::arg("absent"));
   module.def(
       "items_of",
@@ -54,13 +56,18 @@ void register_statics(py::module_& module) {
   module.def(
       "unproven",
       [](const py::object& callable) {
-        return py::str(with_path("callable", [&] { return Readings::of(callable.ptr(), false)->unproven(); }));
+        return py::str(with_path("callable", [&] { return Guards::of({Ref::borrow(callable.ptr())})->unproven(); }));
       },
       "What of all that a callable reads nobody can prove unchanged; empty if there is nothing.", py::arg("callable"));
   module.def(
       "difference",
       [](const py::object& before, const py::object& now) {
-        return py::str(with_path("callable", [&] { return sealed(before).difference(now.ptr()); }));
+        std::string found;
+        with_path("callable", [&] {
+          Guards::of({Ref::borrow(before.ptr())})
+              ->match([&](std::size_t) { return Ref::borrow(now.ptr()); }, &found);
+        });
+        return py::str(found);
       },
       "What makes a callable another one than one made before; empty if nothing does.", py::arg("before"),
       py::arg("now"));

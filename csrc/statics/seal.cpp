@@ -23,9 +23,8 @@ bool is_bound_builtin(PyObject* value) noexcept {
 // Makes sealed values.
 class Sealer {
  public:
-  // `reads`: what callables read is written down too.
-  Sealer(PyObject* on_death, Callables callables, bool reads)
-      : on_death_(on_death), callables_(callables), reads_(reads) {}
+  Sealer(PyObject* on_death, Callables callables, bool of_key)
+      : on_death_(on_death), callables_(callables), of_key_(of_key) {}
 
   StaticValue seal(PyObject* value) {
     const DepthGuard guard;
@@ -62,7 +61,9 @@ class Sealer {
                                          [] { return std::size_t{0}; });
         composite->by_hash.emplace(hash, composite->items.size());
       }
-      composite->items.push_back(item ? seal(item.get()) : StaticValue());
+      // The object of a method is known by identity, as for Python, whatever its == says.
+      const bool is_object = form == Form::kMethod && !composite->items.empty() && form_of(item.get()) == Form::kGeneric;
+      composite->items.push_back(!item ? StaticValue() : is_object ? weak(item.get()) : seal(item.get()));
       reusable = reusable && composite->items.back().identity() != nullptr;
     });
     // A value that is immutable all the way down and holds nothing weakly is also known by its pointer.
@@ -75,7 +76,7 @@ class Sealer {
     result.composite_ = std::move(composite);
     // What a wrapper remembers of its callable may keep it alive: then its pointer tells that it is unchanged.
     const bool immutable = form != Form::kSubclass && !holds_mutable(value);
-    if (!reads_ && !result.holds_callables() && immutable) result.held_ = Ref::borrow(value);
+    if (!of_key_ && !result.holds_callables() && immutable) result.held_ = Ref::borrow(value);
     return result;
   }
 
@@ -98,9 +99,7 @@ class Sealer {
       return true;
     });
     if (sort == CallableSort::kFunction) composite->code = Ref::borrow(PyFunction_GET_CODE(value));
-    const bool is_wrapped = callables_ == Callables::kWrapped && met_.size() == 1;
-    if (sort == CallableSort::kFunction) composite->left_out = left_out(value, held, is_wrapped);
-    if (reads_ && depth_ == 0) composite->readings = Readings::of(value, is_wrapped);
+    if (sort == CallableSort::kFunction) composite->left_out = left_out(value, held);
     composite->items.resize(held.size());
     ++depth_;
     for (std::size_t i = 0; i < held.size(); ++i) {
@@ -111,15 +110,13 @@ class Sealer {
     return result;
   }
 
-  // What a function's code only writes it does not read; and the defaults of a wrapped one are arguments.
-  static std::vector<bool> left_out(PyObject* function, const std::vector<Ref>& held, bool is_wrapped) {
+  // What a function's code assigns, or only adds to, is its own.
+  static std::vector<bool> left_out(PyObject* function, const std::vector<Ref>& held) {
     std::vector<bool> left(held.size(), false);
     if (held.size() > 3) {
       const Ref code = Ref::borrow(PyFunction_GET_CODE(function));
       for (std::size_t i = 0; i + 3 < held.size(); ++i) left[i] = is_written_cell(code.get(), i, held[i].get());
     }
-    // One with attributes may be called by another signature, which knows no defaults.
-    if (is_wrapped && !held.back()) left[held.size() - 3] = left[held.size() - 2] = true;
     return left;
   }
 
@@ -154,14 +151,14 @@ class Sealer {
 
   PyObject* on_death_;
   Callables callables_;
-  bool reads_;
+  bool of_key_;
   int depth_ = 0;  // inside how many callables
   std::unordered_set<PyObject*> met_;
 };
 
-StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool reads) const {
+StaticValue StaticValue::sealed(PyObject* on_death, Callables callables, bool of_key) const {
   if (mode_ != Mode::kHeld || composite_ != nullptr) return *this;
-  return reading([&] { return Sealer(on_death, callables, reads).seal(held_.get()); }, kComparing);
+  return reading([&] { return Sealer(on_death, callables, of_key).seal(held_.get()); }, kComparing);
 }
 
 }  // namespace partax

@@ -257,7 +257,7 @@ Ref fresh(PyObject* value) {
   const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value),
              is_list = PyList_CheckExact(value);
   if (!is_dict && !is_tuple && !is_list && !Py_IS_TYPE(value, &PySet_Type)) {
-    return call_python("partax._statics.copies", "copied", value);
+    return call_python("partax._guards.copies", "copied", value);
   }
   const DepthGuard guard;
   std::vector<Ref> items;

@@ -46,6 +46,13 @@ class DepthGuard {
   DepthGuard& operator=(const DepthGuard&) = delete;
 };
 
+// Of an immutable built-in type whose == hides nothing, but for the bits of floats.
+inline bool is_plain(PyObject* value) noexcept {
+  PyTypeObject* const type = Py_TYPE(value);
+  return value == Py_None || type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type ||
+         type == &PyFloat_Type || type == &PyComplex_Type || type == &PyBytes_Type || type == &PyEllipsis_Type;
+}
+
 inline bool is_composite(Form form) noexcept {
   switch (form) {
     case Form::kTuple:

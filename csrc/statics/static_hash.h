@@ -9,9 +9,8 @@ namespace partax {
 // The note on an exception of the user's code.
 inline constexpr const char* kComparing = "comparing or hashing the static value";
 
-// How callables are compared: by what they hold and read, or by identity. A *wrapped* callable is known without the
-// defaults of its parameters, which are arguments of each call.
-enum class Callables : std::uint8_t { kByStructure, kByIdentity, kWrapped };
+// How callables are compared: by what they hold and read, or by identity.
+enum class Callables : std::uint8_t { kByStructure, kByIdentity };
 
 // Agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
 std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);

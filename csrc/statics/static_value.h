@@ -8,7 +8,7 @@
 #include "base/python_api.h"
 #include "base/stack_room.h"
 #include "statics/callable_parts.h"
-#include "statics/readings.h"
+#include "statics/guards.h"
 #include "statics/static_form.h"
 #include "statics/static_hash.h"
 
@@ -21,9 +21,9 @@ class StaticValue {
  public:
   StaticValue() noexcept = default;  // an absent field
   static StaticValue loose(Ref value) noexcept;
-  // `on_death` (may be null) is the callback of the weak references that are made.
-  // `reads`: what callables read is written down too, so that others may be the same.
-  StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure, bool reads = true) const;
+  // `on_death` (may be null) is the callback of the weak references that are made. `of_key`: for a key, which keeps no
+  // callable alive.
+  StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure, bool of_key = true) const;
   // Keeps a strong reference, or a copy of what is mutable.
   StaticValue handed_out() const;
 
@@ -40,15 +40,11 @@ class StaticValue {
   // Of the callables in here, and `other` is what this value is of a call:
   bool holds_callables() const noexcept;
   bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
-  // Looks at them when a trace begins and when it ends. One that no longer holds what it held is known by identity
-  // alone from now on; and where one reads something else than for the traces before, none made anew is the same.
-  void observe(PyObject* other) const;
-  // No callable made anew is the same.
-  void stop_sharing(const std::string& reason) const;
-  // Whether a trace may wait for callables made anew when all of them are gone.
+  // Looks at them when a trace begins and when it ends: one that no longer holds what it held is known by identity
+  // alone from now on. Whether there is one.
+  bool mark_changed(PyObject* other) const;
+  // Whether it keeps no object of a user's class alive.
   bool may_wait() const noexcept;
-  // What a callable of the same code as these reads otherwise, or what of them is not proven; empty if there is none.
-  std::string difference(PyObject* other) const;
 
   // Whether a key with this value has `object` itself, and not an equal one.
   bool is_object(PyObject* object) const noexcept {
@@ -91,8 +87,6 @@ class StaticValue {
   bool holds_the_same(PyObject* callable, const StackReserve& stack) const;
   bool mark_changed(PyObject* other, bool& found) const;
   Ref value_for_comparison() const;
-  template <typename Visit>
-  void each_callable(PyObject* other, Visit&& visit) const;
 
   Ref held_;  // the object, or its weak reference
   std::shared_ptr<const Composite> composite_;
@@ -109,7 +103,6 @@ struct StaticValue::Composite {
   std::unordered_multimap<std::size_t, std::size_t> by_hash;  // of sets: the items
   // Of callables, whose items are what they hold:
   Ref code;
-  std::shared_ptr<Readings> readings;
   std::vector<bool> left_out;  // of those: what is not looked at
   bool is_left_out(std::size_t part) const noexcept { return part < left_out.size() && left_out[part]; }
 };

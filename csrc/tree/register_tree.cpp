@@ -107,6 +107,9 @@ void register_tree(py::module_& module) {
   const py::object static_nodes = give(register_static_node_types());
   module.attr("FlatSpec") = static_nodes[py::int_(0)];
   module.attr("Static") = static_nodes[py::int_(1)];
+  module.def(
+      "roots_of", [](const py::object& node) { return give(roots_of(node.ptr())); },
+      "All that is static in a Static or FlatSpec.", py::arg("node"));
 }
 
 }  // namespace partax

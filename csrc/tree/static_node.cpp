@@ -78,12 +78,13 @@ void node_dealloc(PyObject* self) noexcept {
   throw PythonError{};
 }
 
-// The values of callables are written down with the hash, which a key asks for when it is made.
+// What callables read is written down with the hash, which a key asks for when it is made.
 void seal(PyObject* self) {
   StaticPart& part = part_of(self);
   if (part.sealed) return;
   try {
-    auto sealed = std::make_unique<const TreeSpec>(part.tree.sealed(nullptr));
+    auto sealed = std::make_unique<TreeSpec>(part.tree.sealed(nullptr));
+    if (sealed->holds_callables()) sealed->guard(part.tree);
     if (!part.sealed) part.sealed = std::move(sealed);
   } catch (const WalkError& error) {
     raise_at(error, self, error.origin());
@@ -137,7 +138,10 @@ bool equal_nodes(PyObject* a, PyObject* b) {
   }
   const TreeSpec& sealed = sealed_of(a);
   try {
-    return sealed.equals(part_of(b).tree);
+    const TreeSpec& other = part_of(b).tree;
+    const MadeAnew made_anew;
+    return sealed.equals(other) &&
+           (!made_anew.any() || sealed.is_proven([&](std::size_t i) { return other.statics[i].value(); }));
   } catch (const WalkError& error) {
     raise_at(error, b, error.origin());
   }
@@ -296,5 +300,26 @@ bool is_static_node(PyObject* object) noexcept {
 const TreeSpec& sealed_tree(PyObject* node) { return sealed_of(node); }
 
 const TreeSpec& loose_tree(PyObject* node) { return part_of(node).tree; }
+
+Ref roots_of(PyObject* node) {
+  const StaticPart& part = part_of(node);
+  std::vector<Ref> roots;
+  for (const TypeInfoPtr& info : part.tree.infos) {
+    roots.push_back(Ref::borrow(reinterpret_cast<PyObject*>(info->type)));
+  }
+  std::string form;
+  for (const Node& node : part.tree.nodes) {
+    form += std::to_string(static_cast<int>(node.kind)) + "," + std::to_string(node.arity) + ";";
+  }
+  roots.push_back(exact_unicode(form));
+  for (const StaticValue& value : part.tree.statics) {
+    roots.push_back(value.value());
+    if (!roots.back()) roots.back() = Ref::borrow(Py_None);
+  }
+  for (const Ref* other : {&part.keys, &part.separator}) {
+    if (*other) roots.push_back(*other);
+  }
+  return tuple_of(std::move(roots));
+}
 
 }  // namespace partax

@@ -104,44 +104,58 @@ void TreeSpec::weaken_types(const TreeSpec& other) {
   }
 }
 
-namespace {
-
-// Calls `visit(known, value, index)` for the static values of two specs of the same form that are callables or hold
-// some.
-template <typename Visit>
-void each_pair(const TreeSpec& known, const TreeSpec& values, Visit&& visit) {
-  if (known.statics.size() != values.statics.size()) return;
-  for (std::size_t i = 0; i < known.statics.size(); ++i) {
-    if (!known.statics[i].holds_callables()) continue;
-    const Ref value = values.statics[i].value();
-    if (value) visit(known.statics[i], value.get(), i);
+void TreeSpec::guard(const TreeSpec& values) {
+  if (callables == Callables::kByIdentity) return;
+  std::vector<Ref> roots;
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    if ((infos[i]->type->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) continue;
+    roots.push_back(Ref::borrow(reinterpret_cast<PyObject*>(infos[i]->type)));
+    guarded_types.push_back(static_cast<std::uint32_t>(i));
   }
+  for (std::size_t i = 0; i < statics.size(); ++i) {
+    Ref value = values.statics[i].value();
+    if (!value || is_plain(value.get())) continue;
+    roots.push_back(std::move(value));
+    guarded.push_back(static_cast<std::uint32_t>(i));
+  }
+  guards = Guards::of(roots);
 }
 
-}  // namespace
+bool TreeSpec::is_proven(const std::function<Ref(std::size_t)>& value_of, std::string* difference, bool loosely) const {
+  if (guards == nullptr) return false;
+  const std::shared_ptr<const Guards> keep = guards;
+  const auto root = [&](std::size_t i) {
+    if (i >= guarded_types.size()) return value_of(guarded[i - guarded_types.size()]);
+    return Ref::borrow(reinterpret_cast<PyObject*>(infos[guarded_types[i]]->type));
+  };
+  return keep->match(root, difference, loosely);
+}
 
 bool TreeSpec::holds_callables() const noexcept {
   return std::any_of(statics.begin(), statics.end(), [](const auto& value) { return value.holds_callables(); });
 }
 
 void TreeSpec::observe(const TreeSpec& values) const {
-  each_pair(*this, values, [](const StaticValue& known, PyObject* value, std::size_t) { known.observe(value); });
+  if (statics.size() != values.statics.size()) return;
+  bool changes = false;
+  for (std::size_t i = 0; i < statics.size(); ++i) {
+    if (!statics[i].holds_callables()) continue;
+    const Ref value = values.statics[i].value();
+    changes = (value && statics[i].mark_changed(value.get())) || changes;
+  }
+  if (guards == nullptr || !guards->proven()) return;
+  std::string difference = "what it changes while it is traced";
+  const auto value_of = [&](std::size_t i) { return values.statics[i].value(); };
+  if (changes || !is_proven(value_of, &difference, true)) guards->disprove(difference);
 }
 
 void TreeSpec::stop_sharing(const std::string& reason) const {
-  for (const StaticValue& value : statics) value.stop_sharing(reason);
+  if (guards != nullptr) guards->disprove(reason);
 }
 
 bool TreeSpec::may_wait() const noexcept {
-  return std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
-}
-
-std::pair<std::size_t, std::string> TreeSpec::difference(const TreeSpec& values) const {
-  std::pair<std::size_t, std::string> found;
-  each_pair(*this, values, [&](const StaticValue& known, PyObject* value, std::size_t index) {
-    if (found.second.empty()) found = {index, known.difference(value)};
-  });
-  return found;
+  return is_open() && !guards->holds_arrays() &&
+         std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {

@@ -41,6 +41,10 @@ struct TreeSpec {
   // If sealed and a callable stands in several places: for each of these the first of them, else kNoTwin.
   std::vector<std::uint32_t> twins;
   static constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
+  // If a key's: what else its traces read, all of `guarded_types` and then of `guarded`, by index. Null where callables
+  // are known by identity.
+  std::shared_ptr<Guards> guards;
+  std::vector<std::uint32_t> guarded_types, guarded;
   std::vector<TypeInfoPtr> infos;  // keeps every Node::info alive
   std::vector<Ref> types;          // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
@@ -56,17 +60,26 @@ struct TreeSpec {
   void make_patterns();
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
+  // Writes down the guards of a sealed one; `values` is what it was sealed from.
+  void guard(const TreeSpec& values);
+  // Whether the guards hold for a spec that is equal, if `value_of` gives its static values by index.
+  bool is_proven(const std::function<Ref(std::size_t)>& value_of, std::string* difference = nullptr,
+                 bool loosely = false) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
   // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
   bool holds_callables() const noexcept;
+  // When a trace begins and when it ends: where callables hold, or anything that is guarded is, something else than for
+  // the traces before, nothing made anew gets the program.
   void observe(const TreeSpec& values) const;
+  // The same for a reason of the trace's.
   void stop_sharing(const std::string& reason) const;
+  // Whether callables made anew may have the program.
+  bool is_open() const noexcept { return guards != nullptr && guards->proven(); }
+  // Whether a trace may wait for callables made anew when all of them are gone.
   bool may_wait() const noexcept;
-  // The index of the first value with a difference, and that; empty if there is none.
-  std::pair<std::size_t, std::string> difference(const TreeSpec& values) const;
 
   int traverse(visitproc visit, void* arg) const;
 

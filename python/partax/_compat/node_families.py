@@ -13,6 +13,7 @@ from partax import _core
 from partax._compat.families import dataclasses, declared, equinox, flax
 from partax._compat.families.fields import Description, fallback
 from partax._compat.jax_private import (
+    SETTINGS,
     concrete_array_type,
     flatten_one_level,
     flatten_one_level_with_keys,
@@ -118,4 +119,5 @@ def install() -> None:
         partial=functools.partial,
         jitted=type(jax.jit(_identity)),
         treedef=jax.tree_util.PyTreeDef,
+        settings=SETTINGS,
     )

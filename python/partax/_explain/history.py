@@ -20,7 +20,7 @@ from partax._explain.record import Record
 from partax._explain.snapshot import Noted, Snapshot, take_snapshot
 from partax._explain.value_parts import ValueParts
 from partax._jit.parameters import option_names
-from partax._statics.user_objects import read, unwrapped
+from partax._guards.user_objects import read, unwrapped
 from partax._tree.key_details import Detail, details
 from partax._tree.spec_data import SpecData
 

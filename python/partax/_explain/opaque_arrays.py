@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from partax._explain.call_site import call_site
-from partax._statics.libraries import is_installed
-from partax._statics.user_objects import read
+from partax._guards.installed import is_installed
+from partax._guards.user_objects import read
 from partax._tree.key_details import FIELD, VALUE, Detail
 
 _MAX_DEPTH = 3

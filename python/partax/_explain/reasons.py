@@ -14,8 +14,8 @@ from partax._explain.part import Part
 from partax._explain.record import Record
 from partax._explain.snapshot import Snapshot
 from partax._explain.value_parts import ValueParts
-from partax._statics.readings import written_down
-from partax._statics.user_objects import read, unwrapped
+from partax._guards.guards import written_down
+from partax._guards.user_objects import read, unwrapped
 
 _DIGESTS = 1 << 16
 _SHOWN = 5  # differences in one line
@@ -197,7 +197,7 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
 
 def _not_found(fun: Any, part: Part) -> str:
     """Why a function made anew has not found the trace of an earlier one, of which nothing is left to compare."""
-    _, _, holds_arrays, unproven = written_down(fun, True)
+    _, _, holds_arrays, unproven = written_down((fun,))
     if unproven:
         return unproven_function(part, unproven)
     held = ", as it holds arrays" if holds_arrays else ""

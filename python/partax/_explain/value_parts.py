@@ -13,8 +13,8 @@ from partax import _core
 from partax._compat.jax_private import jit_options
 from partax._explain.call_site import file_text
 from partax._explain.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
-from partax._statics.bytecode import written_cells
-from partax._statics.user_objects import read
+from partax._guards.bytecode import written_cells
+from partax._guards.user_objects import read
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256

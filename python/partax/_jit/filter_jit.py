@@ -16,7 +16,7 @@ from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
 from partax._jit.parameters import argument_names
 from partax._jit.shardings import sharding_of
-from partax._statics.asked_parts import read_by
+from partax._guards.shown import shown_by
 from partax._tree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
@@ -338,6 +338,6 @@ def install() -> None:
     ):
         setattr(JitFunction, name, method)
     for cls in (JitFunction, _core.BoundJitFunction):
-        read_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
+        shown_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
         copyreg.pickle(cls, _reduce)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from partax import _core
-from partax._statics.constants import PLAIN, is_constant
-from partax._statics.copies import NOTHING, rebuilt
+from partax._guards.constants import PLAIN, is_constant
+from partax._guards.copies import NOTHING, rebuilt
 
 # A value that came in, and which item of which item of it.
 _Place = tuple[int, tuple[int, ...]]

@@ -39,7 +39,6 @@ class CallParameters(NamedTuple):
       num_positional: how many of them can be given by position.
       var_positional: whether more are taken by position.
       var_named: whether more are taken by name.
-      defaults: whose defaults are read at each call; see `_live_defaults`.
       shown_named: the names that the callable shows of the values in `**kwargs`, in order.
       shown: what else it shows.
       var_positional_name: what `*args` is really called.
@@ -52,7 +51,6 @@ class CallParameters(NamedTuple):
     num_positional: int
     var_positional: bool
     var_named: bool
-    defaults: int
     shown_named: tuple[str, ...]
     shown: Shown
     var_positional_name: str
@@ -181,7 +179,6 @@ def call_parameters(fun: Any) -> CallParameters:
         sum(p.kind in _POSITIONAL for p in named),
         bool(var_positional),
         bool(_name_of(real, _Kinds.VAR_KEYWORD)),
-        _live_defaults(fun),
         shown_named,
         shown_names,
         var_positional,
@@ -226,13 +223,3 @@ def option_names(call: CallShape) -> list[set[str]]:
 def values_meant(names: tuple[str, ...], call: CallShape) -> tuple[bool, ...]:
     """Whether an option with these names means each value of a call. Called by the native wrapper."""
     return tuple(not own.isdisjoint(names) for own in option_names(call))
-
-
-def _live_defaults(fun: Any) -> int:
-    """Whose `__defaults__` the parameters have: 1 the callable's, 2 those of its class's `__call__`, 0 unknown."""
-    if isinstance(fun, types.FunctionType):
-        return 1
-    others = isinstance(fun, (_core.JitFunction, types.MethodType, functools.partial, type))
-    if others or _is_bound_method_of_module(fun) or _is_called_as_wrapped(fun):
-        return 0
-    return 2 if isinstance(_call_method(fun), types.FunctionType) else 0

@@ -1,6 +1,7 @@
 """What the wrappers of all transformations have in common."""
 
 import functools
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
@@ -8,6 +9,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 import jax
 
 from partax import _core
+from partax._guards.shown import shown_by
 from partax._jit.filter_jit import pickled_name
 from partax._tree.short_text import wrapper_text
 
@@ -32,6 +34,7 @@ class Transformed(Generic[_P, _R_co]):
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made, _without_keys)
+        shown_by(cls, operator.attrgetter("__dict__"), ("",))
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._statics.user_objects import read
+from partax._guards.user_objects import read
 from partax._tree.array_text import array_text
 from partax._tree.spec_data import shown
 

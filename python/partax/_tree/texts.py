@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from partax._statics.user_objects import read
+from partax._guards.user_objects import read
 from partax._tree.paths import static_path
 from partax._tree.short_text import LONGEST, name_text, one_line, printable, short_text
 from partax._tree.spec_data import DICTS, Node, SpecData, shown

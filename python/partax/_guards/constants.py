@@ -4,8 +4,8 @@ from typing import Any
 
 import jax
 
-from partax._statics.type_traits import facts
-from partax._statics.user_objects import read
+from partax._guards.type_traits import facts
+from partax._guards.user_objects import read
 
 # By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
 PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}

@@ -1,4 +1,4 @@
-#include "statics/readings.h"
+#include "statics/guards.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -29,33 +29,36 @@ Ref global(PyObject* globals, PyObject* builtins, PyObject* chain) {
 }
 
 // Appends the parts of a value; fewer where it is of another kind than was asked about.
-void open(PyObject* it, Readings::Parts parts, PyObject* argument, std::vector<Ref>& found) {
+void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref>& found) {
   const auto add = [&](const Ref& part) { found.push_back(part); };
   switch (parts) {
-    case Readings::kNone:
+    case Guards::kNone:
       return;
-    case Readings::kType:
+    case Guards::kType:
       return add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
-    case Readings::kItems:
-    case Readings::kState:
+    case Guards::kItems:
+    case Guards::kState:
       add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
-      return each_item(it, parts == Readings::kItems ? form_of(it) : Form::kSubclass, add);
-    case Readings::kAsked: {  // the argument is (type, function)
+      return each_item(it, parts == Guards::kItems ? form_of(it) : Form::kSubclass, add);
+    case Guards::kAsked: {  // the argument is (type, function)
       add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
       if (reinterpret_cast<PyObject*>(Py_TYPE(it)) != PyTuple_GetItem(argument, 0)) return;
       const Ref told = Ref::checked(PyObject_CallOneArg(PyTuple_GET_ITEM(argument, 1), it));
-      return each_item(told.get(), PyTuple_Check(told.get()) ? Form::kTuple : Form::kAtom, add);
+      if (!PyTuple_CheckExact(told.get())) return add(told);
+      return each_item(told.get(), Form::kTuple, add);
     }
-    case Readings::kClass: {
+    case Guards::kClass: {
       if (!PyType_Check(it) || PyType_HasFeature(reinterpret_cast<PyTypeObject*>(it), Py_TPFLAGS_HEAPTYPE) == 0) return;
       add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
       add(Ref::borrow(reinterpret_cast<PyHeapTypeObject*>(it)->ht_name));
       add(Ref::borrow(reinterpret_cast<PyHeapTypeObject*>(it)->ht_qualname));
       const Ref mro = Ref::borrow(reinterpret_cast<PyTypeObject*>(it)->tp_mro);
       for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(mro.get()); ++i) add(Ref::borrow(PyTuple_GET_ITEM(mro.get(), i)));
+      PyObject* const registered = hooks().registered.get();
+      add(registered == nullptr ? Ref() : look_up(registered, it));
       return each_item(reinterpret_cast<PyTypeObject*>(it)->tp_dict, Form::kDict, add);
     }
-    case Readings::kFunction: {
+    case Guards::kFunction: {
       if (!PyFunction_Check(it)) return;
       const auto* function = reinterpret_cast<PyFunctionObject*>(it);
       add(Ref::borrow(function->func_code));
@@ -74,14 +77,21 @@ void open(PyObject* it, Readings::Parts parts, PyObject* argument, std::vector<R
   }
 }
 
-bool is_equal(PyObject* known, PyObject* now) {
+bool is_number(PyObject* value) noexcept {
+  return PyLong_Check(value) || PyFloat_CheckExact(value) || PyComplex_CheckExact(value);
+}
+
+bool is_equal(PyObject* known, PyObject* now, bool loosely) {
   if (known == now) return true;
+  if (loosely && is_number(known) && is_number(now)) {
+    return checked_int(PyObject_RichCompareBool(known, now, Py_EQ)) == 1;
+  }
   if (Py_TYPE(known) != Py_TYPE(now) || form_of(now) == Form::kCallable) return false;
   if (PyTuple_CheckExact(known)) {
     const Py_ssize_t size = PyTuple_GET_SIZE(known);
     bool equal = PyTuple_GET_SIZE(now) == size;
     for (Py_ssize_t i = 0; equal && i < size; ++i) {
-      equal = is_equal(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(now, i));
+      equal = is_equal(PyTuple_GET_ITEM(known, i), PyTuple_GET_ITEM(now, i), loosely);
     }
     return equal;
   }
@@ -90,45 +100,46 @@ bool is_equal(PyObject* known, PyObject* now) {
 
 }  // namespace
 
-std::shared_ptr<Readings> Readings::of(PyObject* callable, bool bare) {
-  auto readings = std::make_shared<Readings>();
-  Ref told;
-  try {
-    told = call_python("partax._statics.readings", "written_down", callable, bare ? Py_True : Py_False);
-  } catch (const PythonError&) {
-    forgive();
-    readings->unproven_ = "it";
-    return readings;
-  }
+thread_local MadeAnew* MadeAnew::innermost_ = nullptr;
+
+std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
+  auto guards = std::make_shared<Guards>();
+  guards->num_roots_ = roots.size();
+  std::vector<Ref> all = roots;
+  all.push_back(Ref::borrow(taken_apart().settings.get()));
+  const Ref told = call_python("partax._guards.guards", "written_down", tuple_of(std::move(all)));
   PyObject *checks, *place, *unproven;
   int arrays;
   if (PyArg_ParseTuple(told.get(), "OOpU", &checks, &place, &arrays, &unproven) == 0) throw PythonError{};
-  readings->place_ = Ref::borrow(place);
-  readings->holds_arrays_ = arrays != 0;
-  readings->unproven_ = exact_text(unproven);
+  guards->place_ = Ref::borrow(place);
+  guards->holds_arrays_ = arrays != 0;
+  guards->unproven_ = exact_text(unproven);
   each_item(checks, Form::kTuple, [&](const Ref& item) {
     unsigned char expected, parts;
     PyObject *object, *argument;
     Py_ssize_t count;
     if (PyArg_ParseTuple(item.get(), "bObOn", &expected, &object, &parts, &argument, &count) == 0) throw PythonError{};
-    readings->checks_.push_back(Check{static_cast<Expected>(expected), static_cast<Parts>(parts), Ref::borrow(object),
-                                      Ref::borrow(argument), static_cast<std::size_t>(count)});
+    guards->checks_.push_back(Check{static_cast<Expected>(expected), static_cast<Parts>(parts), Ref::borrow(object),
+                                    Ref::borrow(argument), static_cast<std::size_t>(count)});
   });
-  return readings;
+  return guards;
 }
 
-Ref Readings::parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject* absent) {
+Ref Guards::parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject* absent) {
   std::vector<Ref> found;
   open(value, parts, argument, found);
   for (Ref& part : found) part = part ? part : Ref::borrow(absent);
   return tuple_of(std::move(found));
 }
 
-bool Readings::match(PyObject* callable, std::string* difference) const {
-  if (!proven()) return false;
+bool Guards::match(const Roots& roots, std::string* difference, bool loosely) const {
+  if (!proven()) {
+    if (difference != nullptr) *difference = unproven_;
+    return false;
+  }
   std::size_t at = 0;
   try {
-    if (all(callable, at)) return true;
+    if (all(roots, at, loosely)) return true;
   } catch (const PythonError&) {
     forgive();
   } catch (const WalkError& error) {
@@ -140,8 +151,10 @@ bool Readings::match(PyObject* callable, std::string* difference) const {
   return false;
 }
 
-bool Readings::all(PyObject* callable, std::size_t& at) const {
-  std::vector<Ref> next{Ref::borrow(callable)}, seen;  // `seen` also keeps the addresses in `met` from other objects
+bool Guards::all(const Roots& roots, std::size_t& at, bool loosely) const {
+  std::vector<Ref> next, seen;  // `seen` also keeps the addresses in `met` from other objects
+  next.push_back(Ref::borrow(taken_apart().settings.get()));
+  for (std::size_t i = num_roots_; i-- > 0;) next.push_back(roots(i));
   std::unordered_set<PyObject*> met;
   seen.reserve(checks_.size());
   const auto holds = [&](const Check& check, PyObject* it) {
@@ -149,7 +162,7 @@ bool Readings::all(PyObject* callable, std::size_t& at) const {
     if (it == nullptr || check.expected == kAbsent) return it == nullptr && check.expected == kAbsent;
     if (check.expected == kNew) return met.insert(it).second;
     if (check.expected == kMet) return seen[PyLong_AsSize_t(check.object.get())].get() == it;
-    if (check.expected == kEqual) return is_equal(check.object.get(), it);
+    if (check.expected == kEqual) return is_equal(check.object.get(), it, loosely);
     if (check.expected == kObject) return weakly_is(check.object.get(), it);
     if (check.expected == kCode) return is_same_code(check.object.get(), it);
     return check.expected == kThere || PyLong_AsVoidPtr(check.object.get()) == it;

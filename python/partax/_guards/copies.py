@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from partax import _core
-from partax._statics.readings import STATE
+from partax._guards.guards import STATE
 
 NOTHING: Any = object()  # stands for an attribute that is not there, and for no other object
 

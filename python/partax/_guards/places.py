@@ -1,9 +1,9 @@
 """Where something is that code reads, in words: `self.lr through closure cell 'self'`."""
 
 import types
+from collections.abc import Callable
 from typing import Any
 
-from partax._statics.libraries import globals_of
 
 
 def place(places: list[tuple[int, str | int]], at: int) -> str:
@@ -26,6 +26,10 @@ def place(places: list[tuple[int, str | int]], at: int) -> str:
     return f"{text} through {first}" if first and first != text else text
 
 
+# Past the attributes that a subclass of modules makes up.
+_globals_of: Callable[[types.ModuleType], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
+
+
 def attribute(name: Any) -> str:
     return f".{name}" if type(name) is str else ".?"
 
@@ -39,5 +43,5 @@ def followed(chain: tuple[str, ...], module_globals: dict[str, Any], builtins: A
         length += 1
         if not issubclass(type(scope[name]), types.ModuleType):
             break
-        scope = globals_of(scope[name])
+        scope = _globals_of(scope[name])
     return ".".join(chain[: max(length, 1)])

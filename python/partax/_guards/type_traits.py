@@ -6,32 +6,16 @@ import types
 from typing import Any, NamedTuple
 
 from partax._compat.families.equinox import module_class
-from partax._statics.libraries import is_installed
-from partax._statics.user_objects import asked_once, read
+from partax._guards.installed import is_installed
+from partax._guards.user_objects import asked_once, read
 
 _HEAP_TYPE = 1 << 9
 _WORD = object.__basicsize__ // 2
-# Classes whose instances never change and tell themselves apart by `==`, by module and name: nothing is imported here.
-_CONSTANT_CLASSES = {
-    ("numpy", "dtype"),
-    ("builtins", "range"),
-    ("fractions", "Fraction"),
-    ("decimal", "Decimal"),
-    ("datetime", "date"),
-    ("datetime", "time"),
-    ("datetime", "timedelta"),
-    ("datetime", "tzinfo"),
-    ("pathlib", "PurePath"),
-    ("pathlib._local", "PurePath"),
-    ("uuid", "UUID"),
-    ("re", "Pattern"),
-    ("ipaddress", "_IPAddressBase"),
-    ("types", "GenericAlias"),
-    ("types", "UnionType"),
-    ("typing", "Union"),
-    ("jax", "ShapeDtypeStruct"),
+# Classes of jax whose instances never change and tell themselves apart by `==`.
+_CONSTANT = {
+    *("AbstractMesh", "Device", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
+    *("SingleDeviceSharding", "UnspecifiedValue"),
 }
-_CONSTANT_JAX_CLASSES = {"Sharding", "PartitionSpec", "Mesh", "AbstractMesh", "Device", "PyTreeDef", "UnspecifiedValue"}
 # Classes whose `==` is that of one attribute and whose hash follows from it: each nnx object has one of its own.
 _EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
 
@@ -44,7 +28,6 @@ class Traits(NamedTuple):
       slots: the member descriptors of its slots, if an instance has no state but these, its dictionary and the content
         of a built-in base; None if it may have some that is out of reach.
       installed: whether Python or an installed library defines it.
-      constant: whether instances never change and tell themselves apart by `==`.
       enum: whether instances are members of an enumeration.
       equal_by: the name of the attribute, a dictionary, by whose `==` alone instances compare; None of all others.
     """
@@ -52,7 +35,6 @@ class Traits(NamedTuple):
     compared: tuple[str, ...] | None
     slots: tuple[Any, ...] | None
     installed: bool
-    constant: bool
     enum: bool
     equal_by: str | None
 
@@ -60,31 +42,41 @@ class Traits(NamedTuple):
 def traits(cls: type) -> Traits:
     """Describes a type. Called by C++, once for each."""
     installed = is_installed(cls.__module__)
-    constant = installed and any(map(_is_constant, cls.__mro__))
     is_enum = isinstance(read(cls, "_member_map_"), dict)
     equal_by = _EQUAL_BY.get((cls.__module__, cls.__qualname__)) if installed else None
-    return Traits(_compared(cls), _slots(cls), installed, constant, is_enum, equal_by)
+    return Traits(_compared(cls), _slots(cls), installed, is_enum, equal_by)
 
 
 class Facts(NamedTuple):
-    """What `Traits` says of a type, without the descriptors, which would keep it alive."""
+    """What the guards ask of a class again and again; nothing that would keep it alive.
 
-    installed: bool
+    Attributes:
+      constant: whether instances never change and tell themselves apart by `==`.
+      enum: whether instances are members of an enumeration.
+      frozen: whether its instances, all of whose state is in reach, are not meant to change: named tuples, frozen
+        dataclasses and Equinox's modules.
+      equal_by: see `Traits`.
+    """
+
     constant: bool
     enum: bool
-    in_reach: bool
+    frozen: bool
+    equal_by: str | None
 
 
 @asked_once
 def facts(cls: type) -> Facts:
-    """What the readings ask of a type again and again."""
+    """What is known of instances of a class."""
     known = traits(cls)
-    return Facts(known.installed, known.constant, known.enum, known.slots is not None)
+    of_jax = cls.__module__.partition(".")[0] in ("jax", "jaxlib") and cls.__name__ in _CONSTANT
+    return Facts(of_jax and known.installed, known.enum, known.slots is not None and _is_frozen(cls), known.equal_by)
 
 
-def _is_constant(cls: type) -> bool:
-    is_of_jax = cls.__module__.startswith("jax") and cls.__name__ in _CONSTANT_JAX_CLASSES
-    return is_of_jax or (cls.__module__, cls.__qualname__) in _CONSTANT_CLASSES
+def _is_frozen(cls: type) -> bool:
+    module = module_class()
+    params = read(cls, "__dataclass_params__")
+    is_named = issubclass(cls, tuple) and type(read(cls, "_fields")) is tuple
+    return is_named or read(params, "frozen") is True or (module is not None and issubclass(cls, module))
 
 
 def _compared(cls: type) -> tuple[str, ...] | None:

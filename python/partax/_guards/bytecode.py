@@ -1,0 +1,159 @@
+"""What a code object reads by name: globals, attributes, closure cells that it writes to."""
+
+import dis
+import types
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from partax._guards.user_objects import asked_once
+
+ABOUT_CLASS = {
+    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
+    *("__abstractclassvars__", "__dataclass_fields__", "__dataclass_params__", "__firstlineno__"),
+    *("__static_attributes__", "__doc__", "__module__", "__qualname__"),
+}
+"""Entries of a class that its statement, and decorators of libraries, write about it: these are not written down."""
+# Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself.
+_KNOWN_SPECIAL = {
+    f"__{name}__"
+    for name in """
+abs add aenter aexit aiter and anext await bool bytes call ceil class complex contains copy deepcopy delattr delete
+delitem divmod enter eq exit float floor floordiv format func ge get getattr getattribute getitem getnewargs getstate gt
+hash iadd iand index init instancecheck int invert ior isub iter itruediv jax_array le len length_hint lshift lt matmul
+missing mod mul name ne neg new next or pos post_init pow qualname radd rand reduce repr reversed rfloordiv rmatmul rmod rmul
+ror round rpow rshift rsub rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truediv trunc
+version wrapped xor init_subclass class_getitem build_class
+""".split()
+}
+# What leads from a frame or a running generator to all that there is.
+_OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"}
+_BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
+_IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
+_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
+_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_SIMPLE_LOADS = {"LOAD_CONST", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_SMALL_INT", "LOAD_DEREF"}
+
+
+class Named(NamedTuple):
+    """What code reads by name.
+
+    Attributes:
+      globals: each name followed by the attributes that are read of it at once, as `("jax", "numpy", "sin")`.
+      attributes: the names of all attributes.
+      imports: modules that it imports.
+      unproven: what it reads that has no such name, or None.
+    """
+
+    globals: tuple[tuple[str, ...], ...]
+    attributes: frozenset[str]
+    imports: frozenset[str]
+    unproven: str | None
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _steps(code: types.CodeType) -> list[dis.Instruction]:
+    return [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
+
+
+@asked_once
+def named_by(code: types.CodeType) -> Named:
+    """What a code object and the code inside it read by name."""
+    found: dict[tuple[str, ...], None] = {}
+    attributes, imports = set[str](), set[str]()
+    unproven: str | None = None
+    for part in _codes(code):
+        chain: tuple[str, ...] = ()
+        steps = _steps(part)
+        for i, step in enumerate(steps):
+            if step.opname in _ATTRIBUTES:
+                attributes.add(step.argval)
+            if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                chain += (step.argval,)
+                continue
+            if chain:
+                found[chain] = None
+            chain = ()
+            if step.opname in _GLOBALS:
+                chain = (step.argval,)
+                if step.argval in _BY_NAME:
+                    name = _constant_name(steps, i)
+                    attributes |= {name} if name is not None else set()
+                    unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
+            elif step.opname == "IMPORT_NAME":
+                imports |= {step.argval, step.argval.partition(".")[0]}
+    for name in attributes:
+        if name in _OF_FRAMES or (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL):
+            unproven = unproven or f"what '.{name}' gives"
+    return Named(tuple(found), frozenset(attributes), frozenset(imports), unproven)
+
+
+def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
+    """The name in `getattr(it, "name")` or `getattr(it, "name", default)`, whose function is loaded by step `at`.
+
+    Only where all arguments are simple enough that it is plainly the second: else None.
+    """
+    calls = ("CALL", "CALL_KW")
+    end = next((i for i in range(at + 1, len(steps)) if steps[i].opname in calls), None)
+    if end is None:
+        return None
+    given = steps[end].arg
+    name = steps[end - 1] if given == 2 else steps[end - 2] if given == 3 and steps[end - 1].opname in _LOADS else None
+    if name is None or name.opname != "LOAD_CONST" or type(name.argval) is not str:
+        return None
+    first = steps[at + 1 : end - (1 if given == 2 else 2)]
+    is_plain = bool(first) and first[0].opname in _LOADS and all(step.opname == "LOAD_ATTR" for step in first[1:])
+    return name.argval if is_plain else None
+
+
+_LOADS = _SIMPLE_LOADS | {"LOAD_GLOBAL", "LOAD_NAME"}
+
+
+@asked_once
+def written_cells(code: types.CodeType) -> tuple[bool | None, ...]:
+    """Which closure cells a code object and the code inside it write to.
+
+    Args:
+      code: of a function.
+
+    Returns:
+      For each of its free variables True if the code assigns it, as a counter; None if, where it is a container, the
+      code only adds to it, as to a log; else False.
+    """
+    if not code.co_freevars:
+        return ()
+    assigned, read = _cell_uses(code)
+    return tuple(True if name in assigned else False if name in read else None for name in code.co_freevars)
+
+
+_ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
+
+
+def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str]]:
+    """The free variables that a code object and the code inside it assign, and those that they read."""
+    assigned: set[str] = set()
+    read: set[str] = set()
+    steps = _steps(code)
+    for step, after, third in zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=False):
+        if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
+            assigned.add(step.argval)
+        elif step.opname in ("LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
+            read.add(step.argval)
+        elif step.opname == "LOAD_DEREF":
+            adds = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING
+            stores = after is not None and after.opname in _SIMPLE_LOADS
+            if not adds and not (stores and third is not None and third.opname == "STORE_SUBSCR"):
+                read.add(step.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            inner_assigned, inner_read = _cell_uses(inner)
+            assigned |= inner_assigned
+            read |= inner_read
+    free = set(code.co_freevars)  # else they are variables of this code
+    return assigned & free, read & free

@@ -1,0 +1,36 @@
+"""Which modules Python or an installed library defines, so that their objects are none of the user's."""
+
+import functools
+import os
+import sys
+import sysconfig
+from typing import Any
+
+
+@functools.cache
+def _installed_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {os.path.realpath(paths[name]) for name in names if name in paths}
+    for entry in sys.path:  # of other environments that this one sees
+        if os.path.basename(entry) in ("site-packages", "dist-packages"):
+            folders.add(os.path.realpath(entry))
+    return tuple(folder + os.sep for folder in folders)
+
+
+@functools.cache
+def is_installed(module: Any) -> bool:
+    """Whether a module of this name is Python's own or of an installed library, and not the user's."""
+    if not isinstance(module, str):
+        return False
+    if module in sys.builtin_module_names or module == "builtins":
+        return True
+    root = module.partition(".")[0]
+    if root in ("partax", "__main__"):
+        return root == "partax"
+    found = sys.modules.get(module) or sys.modules.get(root)
+    file = getattr(found, "__file__", None)
+    if not isinstance(file, str):
+        spec = getattr(found, "__spec__", None)
+        return getattr(spec, "origin", None) in ("built-in", "frozen")
+    return os.path.realpath(file).startswith(_installed_folders())

@@ -1,0 +1,85 @@
+"""What values of some classes show, where `==` hides part of it or there is nothing else to look at."""
+
+import contextlib
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from partax import _core
+from partax._compat.jax_private import jit_parts
+
+_Ask = Callable[[Any], Any]
+
+
+def _treedef_parts(treedef: Any) -> tuple[Any, ...]:
+    return treedef.node_data(), *treedef.children()
+
+
+_KNOWN: tuple[tuple[Any, _Ask, tuple[str, ...]], ...] = (
+    (range, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
+    (slice, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
+    (bytearray, bytes, ("",)),
+    (types.UnionType, operator.attrgetter("__args__"), ()),
+    (types.GenericAlias, operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
+    (property, operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
+    (staticmethod, operator.attrgetter("__func__"), (".__func__",)),
+    (classmethod, operator.attrgetter("__func__"), (".__func__",)),
+    (functools.cached_property, operator.attrgetter("func"), (".func",)),
+    (contextlib._GeneratorContextManager, operator.attrgetter("func", "args", "kwds"), (".func", ".args", ".kwds")),
+    (jax.tree_util.PyTreeDef, _treedef_parts, ()),
+    (_core.Static, _core.roots_of, ()),
+    (_core.FlatSpec, _core.roots_of, ()),
+    (type(jax.jit(len)), jit_parts, (".__wrapped__", ".<options>")),
+)
+# Of libraries, by the module and the name of their class: nothing is imported here.
+_OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
+    ("flax.typing", "HashableMapping"): (operator.attrgetter("_mapping"), ("",)),
+    ("jaxtyping._array_types", "_MetaAbstractArray"): (operator.attrgetter("dtype", "array_type", "dim_str"), ()),
+}
+CHECKED: tuple[_Ask, tuple[str, ...]] = (
+    operator.attrgetter("__wrapped__", "__annotations__", "__code__.co_qualname"),
+    (".__wrapped__", ".__annotations__", ""),
+)
+"""What is asked of a function that only checks the types of arguments and results of another one."""
+_DTYPE: tuple[_Ask, tuple[str, ...]] = operator.methodcaller("__reduce__"), ()
+
+_shown: dict[int, tuple[type, _Ask, tuple[str, ...]]] = {}
+
+
+def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...]) -> None:
+    """Has instances of a class known by what a function tells of them.
+
+    Args:
+      cls: the class.
+      ask: gives the parts of an instance as a tuple, or the only one.
+      segments: where each part is, such as `.fget`; `.<options>` for a tuple of which most is constant. Empty where
+        there are as many as there are.
+    """
+    _shown[id(cls)] = cls, ask, segments
+
+
+def how_shown(cls: type) -> tuple[_Ask, tuple[str, ...]] | None:
+    """What is asked of an instance of a class, and where the parts are; None where there is nothing to ask."""
+    found = _shown.get(id(cls))
+    if found is not None:
+        return found[1:]
+    return _DTYPE if issubclass(cls, np.dtype) else _OF_LIBRARIES.get((cls.__module__, cls.__qualname__))
+
+
+def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
+    """Whether jaxtyping or beartype has made a function to check the arguments of the one that it wraps."""
+    if not hasattr(function, "__wrapped__"):
+        return False
+    conf = (function.__kwdefaults__ or {}).get("__beartype_conf")
+    return type(conf).__module__.startswith("beartype.") or (
+        is_pure_code and function.__globals__["__name__"].startswith("jaxtyping.")
+    )
+
+
+for _known in _KNOWN:
+    shown_by(*_known)
