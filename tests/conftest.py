@@ -40,7 +40,6 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1":
 
 import gc
 import itertools
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -51,6 +50,8 @@ import jax
 import pytest
 from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
+
+from counting import TraceCounter
 
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
@@ -122,45 +123,9 @@ def _what_is_here_stays() -> None:
         gc.freeze()
 
 
-class _Ticks(logging.Filter):
-    """Counts the records of a logger, and lets none through."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        self.count += 1
-        return False
-
-
-class TraceCounter:
-    """Counts how often a Python body runs: call ``tick()`` in the body, read ``count``.
-
-    The count is the standard library's, so that a function which ticks reads nothing that changes.
-    """
-
-    def __init__(self) -> None:
-        self.name = f"tests.ticks.{threading.Thread().name}"  # a number of its own, which the standard library counts
-        logging.getLogger(self.name).addFilter(_Ticks())
-
-    def tick(self) -> None:
-        logging.getLogger(self.name).critical("")
-
-    @property
-    def count(self) -> int:
-        return logging.getLogger(self.name).filters[0].count  # type: ignore[union-attr]
-
-    @count.setter
-    def count(self, count: int) -> None:
-        logging.getLogger(self.name).filters[0].count = count  # type: ignore[union-attr]
-
-
 @pytest.fixture
-def traces() -> Iterator[TraceCounter]:
-    counter = TraceCounter()
-    yield counter
-    logging.getLogger(counter.name).filters.clear()
+def traces() -> TraceCounter:
+    return TraceCounter()
 
 
 @pytest.fixture

@@ -143,6 +143,7 @@ void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& sp
   flatten_call(spec, arrays, options, frame.call.values(), frame.call.size(), names);
   each_static_part(frame, key, spec, observe);
   bool unchanged = false;
+  const MadeAnew made_anew;  // what it is has been asked when the entry was found
   try {
     unchanged = key.equals(spec);
   } catch (const WalkError& error) {

@@ -29,7 +29,12 @@ void register_statics(py::module_& module) {
   module.def(
       "static_equal",
       [](const py::object& a, const py::object& b) {
-        return with_path("value", [&] { return sealed(a).equals(b.ptr()); });
+        return with_path("value", [&] {
+          const MadeAnew made_anew;
+          if (!sealed(a).equals(b.ptr())) return false;
+          const auto now = [&](std::size_t) { return Ref::borrow(b.ptr()); };
+          return !made_anew.any() || Guards::of({Ref::borrow(a.ptr())})->match(now);
+        });
       },
       py::arg("a"), py::arg("b"));
   module.def(

@@ -43,6 +43,7 @@ if _TYPE_CHECKING:
     from partax._explain.function_reports import report
     from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
     from partax._files.save_and_load import Mismatch, load, save
+    from partax._guards.pure import pure
     from partax._jit.filter_shard import filter_shard
     from partax._layers.fold import fold
     from partax._layers.stack import stack, unstack
@@ -126,6 +127,7 @@ __all__ = [
     "load",
     "not_",
     "partition",
+    "pure",
     "register_fields",
     "report",
     "save",
@@ -152,6 +154,7 @@ _LATER = {
     "fold": "partax._layers.fold",
     **dict.fromkeys(("stack", "unstack"), "partax._layers.stack"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
+    "pure": "partax._guards.pure",
     "report": "partax._explain.function_reports",
     **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport"), "partax._explain.report"),
     "filter_shard": "partax._jit.filter_shard",

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from retrace_case import HIT, Case, Library, change, number, played, seen
+from retrace_case import HIT, Case, Library, change, number, played
+
+from counting import seen
 
 f32, i32 = jnp.float32, jnp.int32
 ones = np.ones(3, np.float32)

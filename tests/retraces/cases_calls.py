@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from retrace_case import RAISES, TRACES, WRONG, Case, Library, X, number, played, seen
+from retrace_case import RAISES, TRACES, WRONG, Case, Library, X, number, played
 
 import partax
+from counting import seen
 
 CASES: list[Case] = []
 
@@ -41,6 +42,7 @@ CASES += [
         lambda x, n=2: seen(x) * n,
         lambda f: f(X),
         lambda f: f(X, 2),
+        "n: static int 2, which was not there",
         jit={"static": ("n",)},
         jax=TRACES,
         equinox=TRACES,
@@ -50,7 +52,7 @@ CASES += [
         lambda x, n=2: seen(x) * n,
         lambda f: f(X),
         lambda f: f(X, 3),
-        number("n", "static int 2 -> 3"),
+        "n: static int 3, which was not there",
         jit={"static": ("n",)},
     ),
     calls(

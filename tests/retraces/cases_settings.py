@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType
-from retrace_case import Case, Library, X, played, seen
+from retrace_case import Case, Library, X, played
+
+from counting import seen
 
 MESH = jax.make_mesh((1,), ("data",), (AxisType.Auto,))
 OTHER = jax.devices()[-1]

@@ -10,9 +10,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played, seen
+from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played
 
 import partax
+from counting import seen
 
 
 class Mode(enum.Enum):

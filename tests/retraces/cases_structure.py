@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from retrace_case import RAISES, WRONG, Case, change, seen
+from retrace_case import RAISES, WRONG, Case, change
+
+from counting import seen
 
 
 class Pair(NamedTuple):

@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 from cases_callables import SAME_CODE, Scale, mutual, recursive, scaled
-from retrace_case import Case, change, seen
+from retrace_case import Case, change
+
+from counting import seen
 
 
 def keeping(held: Any) -> Any:

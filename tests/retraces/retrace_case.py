@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,28 +24,6 @@ class Outcome(StrEnum):
 
 
 HIT, TRACES, WRONG, RAISES = Outcome
-
-
-class _Seen(logging.Filter):
-    """Counts the records of a logger, and lets none through."""
-
-    count = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        self.count += 1
-        return False
-
-
-LOGGER = "tests.retraces.seen"
-# What counts is the standard library's, so that a body which does reads nothing that changes.
-Counter = _Seen()
-logging.getLogger(LOGGER).addFilter(Counter)
-
-
-def seen(x: Any) -> Any:
-    """Counts a run of the body that it is in; gives its argument."""
-    logging.getLogger(LOGGER).critical("")
-    return x
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import jax
 import numpy as np
 import pytest
 from corpus import CASES, table
-from retrace_case import HIT, OTHERS, PARTAX, PLAIN, RAISES, TRACES, WRONG, Case, Counter, Library, Outcome
+from retrace_case import HIT, OTHERS, PARTAX, PLAIN, RAISES, TRACES, WRONG, Case, Library, Outcome
 
 import partax
+from counting import SEEN
 from page_tables import read_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "retraces.md"
@@ -24,8 +25,8 @@ IDS = [case.name for case in CASES]
 
 def counted(call: Callable[[], Any]) -> tuple[Any, int]:
     """The result of a call, and how often the body of the function has run."""
-    before = Counter.count
-    return jax.block_until_ready(call()), Counter.count - before
+    before = SEEN.count
+    return jax.block_until_ready(call()), SEEN.count - before
 
 
 def same(result: Any, expected: Any) -> bool:

@@ -3,6 +3,7 @@ a function made anew does not retrace, and one whose closure, defaults, code or 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from collections.abc import Callable
@@ -82,6 +83,17 @@ class Holder:
 
 HOLDER = Holder()
 
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    scale: Any = 2
+
+    def method(self, x: Any) -> Any:
+        return x * self.scale
+
+
+FROZEN = Frozen()
+
 # Each makes an equal callable anew for an equal argument, and another one for another argument.
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "closure": scaled,
@@ -107,7 +119,7 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
     "jit of vmap of partial": lambda n: jax.jit(jax.vmap(functools.partial(scaled(n)))),
     "closure over jax.jit": lambda n: (lambda held: lambda x: held(x))(jax.jit(scaled(n))),
     "closure over filter_jit": lambda n: (lambda held: lambda x: held(x))(filter_jit(scaled(n))),
-    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(HOLDER.method),
+    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(FROZEN.method),
 }
 
 

@@ -27,57 +27,6 @@ from partax import filter_grad, filter_jit
 # Each program is a module of the user's: `make()` gives a function anew, `change()` changes something that it reads.
 # All that these read is in reach, and equal while nothing has changed.
 PROVEN: dict[str, str] = {
-    "attribute of self in a closure": """
-class Trainer:
-    def __init__(self):
-        self.settings = {"lr": 2.0}
-    def make(self):
-        return lambda x: tick(x) * self.settings["lr"]
-TRAINER = Trainer()
-make = TRAINER.make
-def change():
-    TRAINER.settings["lr"] = 3.0
-""",
-    "attribute of an attribute": """
-class Inner: pass
-class Outer: pass
-OUTER = Outer()
-OUTER.inner = Inner()
-OUTER.inner.lr = 2.0
-def make():
-    held = OUTER
-    return lambda x: tick(x) * held.inner.lr
-def change():
-    OUTER.inner.lr = 3.0
-""",
-    "attribute of an object in a global": """
-class Config: pass
-CONFIG = Config()
-CONFIG.lr = 2.0
-def make():
-    def f(x):
-        return tick(x) * CONFIG.lr
-    return f
-def change():
-    CONFIG.lr = 3.0
-""",
-    "attribute with slots": """
-class Config:
-    __slots__ = ("lr", "__weakref__")
-CONFIG = Config()
-CONFIG.lr = 2.0
-make = lambda: lambda x: tick(x) * CONFIG.lr
-def change():
-    CONFIG.lr = 3.0
-""",
-    "getattr by a text": """
-class Config: pass
-CONFIG = Config()
-CONFIG.lr = 2.0
-make = lambda: lambda x: tick(x) * getattr(CONFIG, "l" + "r")
-def change():
-    CONFIG.lr = 3.0
-""",
     "member of an enumeration in a closure": """
 import enum
 class Mode(enum.Enum):
@@ -342,121 +291,6 @@ make = lambda: lambda x: tick(x) * Config.lr
 def change():
     Config.lr = 3.0
 """,
-    "class attribute through an instance": """
-class Config:
-    lr = 2.0
-CONFIG = Config()
-make = lambda: lambda x: tick(x) * CONFIG.lr
-def change():
-    Config.lr = 3.0
-""",
-    "class attribute hidden by an instance's": """
-class Config:
-    lr = 2.0
-CONFIG = Config()
-make = lambda: lambda x: tick(x) * CONFIG.lr
-def change():
-    CONFIG.lr = 3.0
-""",
-    "method replaced": """
-class Model:
-    def scale(self):
-        return 2.0
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    Model.scale = lambda self: 3.0
-""",
-    "method replaced on the instance": """
-class Model:
-    def scale(self):
-        return 2.0
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    MODEL.scale = lambda: 3.0
-""",
-    "inherited method of a base replaced": """
-class Base:
-    def scale(self):
-        return 2.0
-class Middle(Base): pass
-class Model(Middle): pass
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    Base.scale = lambda self: 3.0
-""",
-    "inherited method hidden by a middle class": """
-class Base:
-    def scale(self):
-        return 2.0
-class Middle(Base): pass
-class Model(Middle): pass
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    Middle.scale = lambda self: 3.0
-""",
-    "bases replaced": """
-class Double:
-    def scale(self):
-        return 2.0
-class Treble:
-    def scale(self):
-        return 3.0
-class Model(Double): pass
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    Model.__bases__ = (Treble,)
-""",
-    "class of an instance replaced": """
-class Double:
-    def scale(self):
-        return 2.0
-class Treble:
-    def scale(self):
-        return 3.0
-MODEL = Double()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    MODEL.__class__ = Treble
-""",
-    "method through super": """
-class Base:
-    def scale(self):
-        return 2.0
-class Model(Base):
-    def scale(self):
-        return super().scale()
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    Base.scale = lambda self: 3.0
-""",
-    "property replaced": """
-class Model:
-    @property
-    def lr(self):
-        return 2.0
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.lr
-def change():
-    Model.lr = property(lambda self: 3.0)
-""",
-    "what a property reads": """
-LR = 2.0
-class Model:
-    @property
-    def lr(self):
-        return LR
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.lr
-def change():
-    global LR
-    LR = 3.0
-""",
     "classmethod replaced": """
 class Model:
     @classmethod
@@ -497,29 +331,6 @@ def change():
     global helper
     helper = lambda: 3.0
 """,
-    "method made by a factory": """
-def scaling(by):
-    def scale(self):
-        return by
-    return scale
-class Model:
-    scale = scaling(2.0)
-MODEL = Model()
-make = lambda: lambda x: tick(x) * MODEL.scale()
-def change():
-    Model.scale = scaling(3.0)
-""",
-    "bound method in a global": """
-class Model:
-    lr = 2.0
-    def scale(self):
-        return self.lr
-MODEL = Model()
-SCALE = MODEL.scale
-make = lambda: lambda x: tick(x) * SCALE()
-def change():
-    MODEL.lr = 3.0
-""",
     "class redefined": """
 class Model:
     lr = 2.0
@@ -538,34 +349,6 @@ make = lambda: lambda x: tick(x) * Model(1.0).by
 def change():
     global FACTOR
     FACTOR = 3.0
-""",
-    "operator of a class": """
-class Scale:
-    def __mul__(self, x):
-        return x * 2.0
-SCALE = Scale()
-make = lambda: lambda x: SCALE * tick(x)
-def change():
-    Scale.__mul__ = lambda self, x: x * 3.0
-""",
-    "call of a class": """
-class Scale:
-    def __call__(self, x):
-        return x * 2.0
-SCALE = Scale()
-make = lambda: lambda x: SCALE(tick(x))
-def change():
-    Scale.__call__ = lambda self, x: x * 3.0
-""",
-    "getattr of a class": """
-class Config:
-    values = {"lr": 2.0}
-    def __getattr__(self, name):
-        return type(self).values[name]
-CONFIG = Config()
-make = lambda: lambda x: tick(x) * CONFIG.lr
-def change():
-    Config.values["lr"] = 3.0
 """,
     "NamedTuple in a global": """
 from typing import NamedTuple
@@ -1296,6 +1079,224 @@ def change():
 }
 # What these read is not in what they hold: a library reaches it for them.
 UNPROVEN |= {
+    # An instance that can be changed.
+    "attribute of self in a closure": """
+class Trainer:
+    def __init__(self):
+        self.settings = {"lr": 2.0}
+    def make(self):
+        return lambda x: tick(x) * self.settings["lr"]
+TRAINER = Trainer()
+make = TRAINER.make
+def change():
+    TRAINER.settings["lr"] = 3.0
+""",
+    "attribute of an attribute": """
+class Inner: pass
+class Outer: pass
+OUTER = Outer()
+OUTER.inner = Inner()
+OUTER.inner.lr = 2.0
+def make():
+    held = OUTER
+    return lambda x: tick(x) * held.inner.lr
+def change():
+    OUTER.inner.lr = 3.0
+""",
+    "attribute of an object in a global": """
+class Config: pass
+CONFIG = Config()
+CONFIG.lr = 2.0
+def make():
+    def f(x):
+        return tick(x) * CONFIG.lr
+    return f
+def change():
+    CONFIG.lr = 3.0
+""",
+    "attribute with slots": """
+class Config:
+    __slots__ = ("lr", "__weakref__")
+CONFIG = Config()
+CONFIG.lr = 2.0
+make = lambda: lambda x: tick(x) * CONFIG.lr
+def change():
+    CONFIG.lr = 3.0
+""",
+    "getattr by a text": """
+class Config: pass
+CONFIG = Config()
+CONFIG.lr = 2.0
+make = lambda: lambda x: tick(x) * getattr(CONFIG, "l" + "r")
+def change():
+    CONFIG.lr = 3.0
+""",
+    "class attribute through an instance": """
+class Config:
+    lr = 2.0
+CONFIG = Config()
+make = lambda: lambda x: tick(x) * CONFIG.lr
+def change():
+    Config.lr = 3.0
+""",
+    "class attribute hidden by an instance's": """
+class Config:
+    lr = 2.0
+CONFIG = Config()
+make = lambda: lambda x: tick(x) * CONFIG.lr
+def change():
+    CONFIG.lr = 3.0
+""",
+    "method replaced": """
+class Model:
+    def scale(self):
+        return 2.0
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    Model.scale = lambda self: 3.0
+""",
+    "method replaced on the instance": """
+class Model:
+    def scale(self):
+        return 2.0
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    MODEL.scale = lambda: 3.0
+""",
+    "inherited method of a base replaced": """
+class Base:
+    def scale(self):
+        return 2.0
+class Middle(Base): pass
+class Model(Middle): pass
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    Base.scale = lambda self: 3.0
+""",
+    "inherited method hidden by a middle class": """
+class Base:
+    def scale(self):
+        return 2.0
+class Middle(Base): pass
+class Model(Middle): pass
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    Middle.scale = lambda self: 3.0
+""",
+    "bases replaced": """
+class Double:
+    def scale(self):
+        return 2.0
+class Treble:
+    def scale(self):
+        return 3.0
+class Model(Double): pass
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    Model.__bases__ = (Treble,)
+""",
+    "class of an instance replaced": """
+class Double:
+    def scale(self):
+        return 2.0
+class Treble:
+    def scale(self):
+        return 3.0
+MODEL = Double()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    MODEL.__class__ = Treble
+""",
+    "method through super": """
+class Base:
+    def scale(self):
+        return 2.0
+class Model(Base):
+    def scale(self):
+        return super().scale()
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    Base.scale = lambda self: 3.0
+""",
+    "property replaced": """
+class Model:
+    @property
+    def lr(self):
+        return 2.0
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.lr
+def change():
+    Model.lr = property(lambda self: 3.0)
+""",
+    "what a property reads": """
+LR = 2.0
+class Model:
+    @property
+    def lr(self):
+        return LR
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.lr
+def change():
+    global LR
+    LR = 3.0
+""",
+    "method made by a factory": """
+def scaling(by):
+    def scale(self):
+        return by
+    return scale
+class Model:
+    scale = scaling(2.0)
+MODEL = Model()
+make = lambda: lambda x: tick(x) * MODEL.scale()
+def change():
+    Model.scale = scaling(3.0)
+""",
+    "bound method in a global": """
+class Model:
+    lr = 2.0
+    def scale(self):
+        return self.lr
+MODEL = Model()
+SCALE = MODEL.scale
+make = lambda: lambda x: tick(x) * SCALE()
+def change():
+    MODEL.lr = 3.0
+""",
+    "operator of a class": """
+class Scale:
+    def __mul__(self, x):
+        return x * 2.0
+SCALE = Scale()
+make = lambda: lambda x: SCALE * tick(x)
+def change():
+    Scale.__mul__ = lambda self, x: x * 3.0
+""",
+    "call of a class": """
+class Scale:
+    def __call__(self, x):
+        return x * 2.0
+SCALE = Scale()
+make = lambda: lambda x: SCALE(tick(x))
+def change():
+    Scale.__call__ = lambda self, x: x * 3.0
+""",
+    "getattr of a class": """
+class Config:
+    values = {"lr": 2.0}
+    def __getattr__(self, name):
+        return type(self).values[name]
+CONFIG = Config()
+make = lambda: lambda x: tick(x) * CONFIG.lr
+def change():
+    Config.values["lr"] = 3.0
+""",
     "module by its name": """
 import importlib, sys, types
 SETTINGS = types.ModuleType("settings_of_the_user")
@@ -1578,9 +1579,8 @@ def restore():
 PROGRAMS = PROVEN | UNPROVEN
 
 HEADER = """
-import logging
 def tick(x):
-    logging.getLogger(TICKS).critical("")
+    TRACES.tick()
     return x
 """
 _names = (f"program_of_the_user_{i}" for i in itertools.count())
@@ -1599,7 +1599,7 @@ def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., types.ModuleType]]
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        module.TICKS = (silent if traces is None else traces).name  # type: ignore[attr-defined]
+        module.TRACES = silent if traces is None else traces  # type: ignore[attr-defined]
         sys.modules[name] = module
         spec.loader.exec_module(module)
         modules.append(module)
@@ -1609,7 +1609,6 @@ def program(tmp_path: pathlib.Path) -> Iterator[Callable[..., types.ModuleType]]
     for module in modules:
         getattr(module, "restore", lambda: None)()
         sys.modules.pop(module.__name__)
-    logging.getLogger(silent.name).filters.clear()
 
 
 class Holder(eqx.Module):

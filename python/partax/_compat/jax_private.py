@@ -207,9 +207,43 @@ class Settings:
 
 # What only says how programs are compiled, kept, checked, sent or logged.
 _OF_COMPILING = (
-    *("cache", "log", "pgle", "traceback", "timeout", "debug", "visible", "distributed", "collectives", "dump", "export"),
-    *("mock", "cross_host", "mosaic", "pallas", "guard", "optimization", "pjrt", "recoverability", "preemption", "pprint"),
-    *("proxy", "serialization", "source_url", "metadata", "magma", "fitting", "effort", "memory", "share_binary", "jax2tf"),
+    *(
+        "cache",
+        "log",
+        "pgle",
+        "traceback",
+        "timeout",
+        "debug",
+        "visible",
+        "distributed",
+        "collectives",
+        "dump",
+        "export",
+    ),
+    *(
+        "mock",
+        "cross_host",
+        "mosaic",
+        "pallas",
+        "guard",
+        "optimization",
+        "pjrt",
+        "recoverability",
+        "preemption",
+        "pprint",
+    ),
+    *(
+        "proxy",
+        "serialization",
+        "source_url",
+        "metadata",
+        "magma",
+        "fitting",
+        "effort",
+        "memory",
+        "share_binary",
+        "jax2tf",
+    ),
 )
 
 

@@ -309,7 +309,9 @@ class _Walk:
 
     def _registrations(self, it: Any) -> None:
         """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
-        self._read_by([(_Walk._anything, None, ""), (_Walk._value, self._open(it, _THERE, _ASKED, _REGISTRATIONS)[1], "")])
+        self._read_by(
+            [(_Walk._anything, None, ""), (_Walk._value, self._open(it, _THERE, _ASKED, _REGISTRATIONS)[1], "")]
+        )
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may.

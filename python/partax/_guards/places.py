@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 
-
 def place(places: list[tuple[int, str | int]], at: int) -> str:
     """Where a value is, as `self.lr through closure cell 'self'`.
 

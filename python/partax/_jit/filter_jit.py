@@ -339,5 +339,6 @@ def install() -> None:
         setattr(JitFunction, name, method)
     for cls in (JitFunction, _core.BoundJitFunction):
         shown_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
+        shown_by(Options, operator.attrgetter("key"), ())
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
         copyreg.pickle(cls, _reduce)
