@@ -20,6 +20,7 @@ Entry::~Entry() {
 bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of) {
   const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
   if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
+  if (made_anew && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
   if (!key.is_proven(value_of)) return false;
   if (!made_anew) add_user(callable);
   return true;
@@ -179,7 +180,8 @@ std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape,
     std::string found;
     if (entry->value && entry->shape == shape && entry->key.equals(spec) &&
         !entry->is_for(callable, made_anew.any(), value_of)) {
-      entry->key.is_proven(value_of, &found);
+      if (entry->key.guards != nullptr) found = entry->key.guards->of_same_objects();
+      if (found.empty()) entry->key.is_proven(value_of, &found);
     }
     if (!found.empty()) return found;
   }

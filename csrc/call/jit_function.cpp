@@ -54,7 +54,7 @@ void jit_dealloc(PyObject* self) noexcept {
 
 // `self` (may be null) is the instance that `callable`, a method of `function`, is bound to.
 Ref new_jit(PyObject* callable, PyObject* function, PyObject* self, PyObject* options) {
-  PyTypeObject* const type = self == nullptr ? jit_type : bound_type;
+  PyTypeObject* const type = self == nullptr && !PyMethod_Check(function) ? jit_type : bound_type;
   Ref object = Ref::checked(type->tp_alloc(type, 0));
   JitFunction& jit = as_jit(object.get());
   jit.vectorcall = jit_vectorcall;
@@ -69,7 +69,7 @@ Ref new_jit(PyObject* callable, PyObject* function, PyObject* self, PyObject* op
 PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     const JitFunction& jit = as_jit(self);
-    if (instance == nullptr || instance == Py_None || jit.self != nullptr) return Py_NewRef(self);
+    if (instance == nullptr || instance == Py_None || Py_TYPE(self) == bound_type) return Py_NewRef(self);
     Ref bound = new_jit(jit.callable, jit.function, instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
     if (jit.seen != nullptr) {

@@ -108,12 +108,15 @@ std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
   std::vector<Ref> all = roots;
   all.push_back(Ref::borrow(taken_apart().settings.get()));
   const Ref told = call_python("partax._guards.guards", "written_down", tuple_of(std::move(all)));
-  PyObject *checks, *place, *unproven;
+  PyObject *checks, *place, *unproven, *of_same_objects;
   int arrays;
-  if (PyArg_ParseTuple(told.get(), "OOpU", &checks, &place, &arrays, &unproven) == 0) throw PythonError{};
+  if (PyArg_ParseTuple(told.get(), "OOpUU", &checks, &place, &arrays, &unproven, &of_same_objects) == 0) {
+    throw PythonError{};
+  }
   guards->place_ = Ref::borrow(place);
   guards->holds_arrays_ = arrays != 0;
   guards->unproven_ = exact_text(unproven);
+  guards->of_same_objects_ = exact_text(of_same_objects);
   each_item(checks, Form::kTuple, [&](const Ref& item) {
     unsigned char expected, parts;
     PyObject *object, *argument;

@@ -49,10 +49,13 @@ class Guards {
   }
   // What is not proven, as "self.lr through closure cell 'self'".
   const std::string& unproven() const noexcept { return unproven_; }
+  // What is not proven of functions among the roots, which count as the same only as the same objects; empty if all are
+  // proven.
+  const std::string& of_same_objects() const noexcept { return of_same_objects_; }
   // Whether arrays are among it, which nobody may keep for a callable that is gone.
   bool holds_arrays() const noexcept { return holds_arrays_; }
 
-  // Whether the same can be read of these roots now; if not, and `difference` is given, what is not as it was. `loosely`:
+  // For what was made anew: whether the same can be read of these roots now; if not, and `difference` is given, what is not as it was. `loosely`:
   // a number may have become an equal one of another type, as 100 becomes 100.0.
   bool match(const Roots& roots, std::string* difference = nullptr, bool loosely = false) const;
 
@@ -69,7 +72,7 @@ class Guards {
   std::vector<Check> checks_;
   std::size_t num_roots_ = 0;
   Ref place_;  // (number of a check) -> what it is, as text
-  std::string unproven_;
+  std::string unproven_, of_same_objects_;
   bool holds_arrays_ = false;
 };
 

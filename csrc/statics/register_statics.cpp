@@ -11,11 +11,12 @@ namespace partax {
 namespace {
 
 void configure_statics(const py::object& partial, const py::object& jitted, const py::object& treedef,
-                       const py::object& settings) {
+                       const py::object& settings, const py::object& registrations) {
   taken_apart().partial.set(partial.ptr());
   taken_apart().jitted.set(jitted.ptr());
   taken_apart().treedef.set(treedef.ptr());
   taken_apart().settings.set(settings.ptr());
+  taken_apart().registrations.set(registrations.ptr());
 }
 
 StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::borrow(value.ptr())).sealed(nullptr); }
@@ -25,7 +26,13 @@ StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::bor
 void register_statics(py::module_& module) {
   intern_partial_names();
   module.def("configure_statics", &configure_statics, "Sets the types of values that are taken apart.", py::kw_only(),
-             py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"));
+             py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
+  module.def(
+      "num_registrations",
+      [](const py::object&) {
+        return give(Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get())));
+      },
+      "How much has been registered with abstract classes.", py::arg("of"));
   module.def(
       "static_equal",
       [](const py::object& a, const py::object& b) {
@@ -33,7 +40,8 @@ void register_statics(py::module_& module) {
           const MadeAnew made_anew;
           if (!sealed(a).equals(b.ptr())) return false;
           const auto now = [&](std::size_t) { return Ref::borrow(b.ptr()); };
-          return !made_anew.any() || Guards::of({Ref::borrow(a.ptr())})->match(now);
+          const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(a.ptr())});
+          return !made_anew.any() || (guards->of_same_objects().empty() && guards->match(now));
         });
       },
       py::arg("a"), py::arg("b"));
@@ -61,7 +69,10 @@ void register_statics(py::module_& module) {
   module.def(
       "unproven",
       [](const py::object& callable) {
-        return py::str(with_path("callable", [&] { return Guards::of({Ref::borrow(callable.ptr())})->unproven(); }));
+        return py::str(with_path("callable", [&] {
+          const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(callable.ptr())});
+          return guards->proven() ? guards->of_same_objects() : guards->unproven();
+        }));
       },
       "What of all that a callable reads nobody can prove unchanged; empty if there is nothing.", py::arg("callable"));
   module.def(

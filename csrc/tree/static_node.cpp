@@ -141,7 +141,7 @@ bool equal_nodes(PyObject* a, PyObject* b) {
     const TreeSpec& other = part_of(b).tree;
     const MadeAnew made_anew;
     return sealed.equals(other) &&
-           (!made_anew.any() || sealed.is_proven([&](std::size_t i) { return other.statics[i].value(); }));
+           (!made_anew.any() || (sealed.is_open() && sealed.is_proven([&](std::size_t i) { return other.statics[i].value(); })));
   } catch (const WalkError& error) {
     raise_at(error, b, error.origin());
   }

@@ -123,6 +123,7 @@ def test_reference_counts_do_not_move() -> None:
     watched += [type(model), Layer.total, True, ()]
     for _ in range(10):
         f(model, x, v=value)
+        f(m=model, a=x, v=value, k=None)
     before = [sys.getrefcount(o) for o in watched]
     for _ in range(1000):
         f(model, x, v=value)

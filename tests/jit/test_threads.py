@@ -28,6 +28,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from counting import pause
 from growth import Witness
 from partax import filter_jit
 from partax._explain.value_parts import ValueParts
@@ -77,11 +78,6 @@ def all_right(results: list[Any]) -> None:
 
 def assert_equal(found: Any, expected: Any) -> None:
     assert np.array_equal(np.asarray(found), np.asarray(expected)), (found, expected)
-
-
-def pause() -> None:
-    """Lets other threads run."""
-    time.sleep(0)
 
 
 def rounds(count: int, seen: Callable[[], Any]) -> Iterator[int]:

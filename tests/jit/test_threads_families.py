@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from counting import pause
 from test_threads import (
     THREADS,
     Traces,
     all_right,
     assert_equal,
-    pause,
     rounds,
     switching_as_often_as_possible,  # noqa: F401
     together,

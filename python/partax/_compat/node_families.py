@@ -1,6 +1,7 @@
 """Tells the native stages how to read each type: as which leaf, or as which family of nodes."""
 
 import collections
+import abc
 import functools
 from typing import Any
 
@@ -120,4 +121,5 @@ def install() -> None:
         jitted=type(jax.jit(_identity)),
         treedef=jax.tree_util.PyTreeDef,
         settings=SETTINGS,
+        registrations=abc.get_cache_token,
     )

@@ -197,7 +197,8 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
 
 def _not_found(fun: Any, part: Part) -> str:
     """Why a function made anew has not found the trace of an earlier one, of which nothing is left to compare."""
-    _, _, holds_arrays, unproven = written_down((fun,))
+    _, _, holds_arrays, unproven, of_same_objects = written_down((fun,))
+    unproven = unproven or of_same_objects
     if unproven:
         return unproven_function(part, unproven)
     held = ", as it holds arrays" if holds_arrays else ""

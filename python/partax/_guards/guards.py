@@ -48,25 +48,27 @@ _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
 # Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
 _SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
-_REGISTRATIONS = (type(vars(abc.ABC)["_abc_impl"]), lambda _: abc.get_cache_token())
+_REGISTRATIONS = (type(vars(abc.ABC)["_abc_impl"]), _core.num_registrations)
 
 
 class _UnprovenError(Exception):
     """Ends the walk at what nobody can prove unchanged."""
 
 
-def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Any, ...], Callable[[int], str], bool, str]:
+def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Any, ...], Callable[[int], str], bool, str, str]:
     """Writes down what can be read of these values now. Called by C++ when a program is to be traced.
 
     Args:
       roots: the classes of the nodes of a call and its static values, or a callable.
 
     Returns:
-      The checks, what each is of in words, whether arrays are among it, and what is not proven or an empty string.
+      The checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and what
+      is not proven of functions among the roots, which are the same only as the same objects.
     """
     walk = _Walk()
     unproven = walk.all(roots)
-    return () if unproven else tuple(walk.checks), functools.partial(place, walk.places), walk.holds_arrays, unproven
+    checks = () if unproven else tuple(walk.checks)
+    return checks, functools.partial(place, walk.places), walk.holds_arrays, unproven, walk.of_same_objects
 
 
 class _Walk:
@@ -76,12 +78,14 @@ class _Walk:
       checks: for each value what is expected of it, with an object; what is read next, with an argument; and how much.
       places: of each value what it is a part of, by number, and as which part.
       holds_arrays: whether arrays are among the values.
+      of_same_objects: what is not proven of functions among the roots.
     """
 
     def __init__(self) -> None:
         self.checks: list[tuple[int, Any, int, Any, int]] = []
         self.places: list[tuple[int, str | int]] = []
         self.holds_arrays = False
+        self.of_same_objects = ""
         self._met: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no id in `_met` is used again
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
@@ -91,9 +95,27 @@ class _Walk:
 
     def all(self, roots: tuple[Any, ...]) -> str:
         """Walks all; returns what is not proven."""
-        for root in reversed(roots):
-            name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
-            self._next.append((_Walk._value, root, -1, name))
+        for root in roots:
+            state = len(self.checks), dict(self._met), set(self._names), list(self._modules)
+            unproven = self._root(root)
+            if unproven and type(root) is not types.FunctionType:
+                return unproven
+            if unproven:  # it is the same as long as it is the same object
+                start, self._met, self._names, self._modules = state
+                del self.checks[start:], self.places[start:]
+                self._next.clear()
+                self.places.append((-1, ""))
+                self._object(root)
+                self.of_same_objects = unproven
+        names = frozenset(self._names)
+        for module, at in self._modules:
+            if not is_pure_module(module, names):
+                return place(self.places, at) or "a module"
+        return ""
+
+    def _root(self, root: Any) -> str:
+        name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
+        self._next.append((_Walk._value, root, -1, name))
         try:
             while self._next:
                 note, it, whole, segment = self._next.pop()
@@ -102,10 +124,6 @@ class _Walk:
                 note(self, it)
                 if len(self.checks) > _MOST:
                     raise _UnprovenError
-            names = frozenset(self._names)
-            for module, at in self._modules:
-                if not is_pure_module(module, names):
-                    return place(self.places, at) or "a module"
         except MemoryError:
             raise
         except Exception:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import operator
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ _KNOWN: tuple[tuple[Any, _Ask, tuple[str, ...]], ...] = (
     (range, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     (slice, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     (bytearray, bytes, ("",)),
+    (re.Pattern, operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
     (types.UnionType, operator.attrgetter("__args__"), ()),
     (types.GenericAlias, operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
     (property, operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),

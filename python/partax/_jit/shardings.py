@@ -100,10 +100,11 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     traces = [functools.partial(options.traces, own) for own in option_names(call)]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
-        given = list(prefix)
+        left_out = call[1]  # a default that was left out is no argument
+        given = [sharding for i, sharding in enumerate(prefix) if i not in left_out]
         if len(given) > len(values) - first:
             raise ValueError(
-                f"in_shardings has {len(given)} entries, expected at most one for each argument "
+                f"in_shardings has {len(prefix)} entries, expected at most one for each argument "
                 f"({', '.join(names[first:])})"
             )
         per_value[first : first + len(given)] = given
