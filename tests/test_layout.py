@@ -27,7 +27,7 @@ MAY_INCLUDE = {
 # Each sub-package may import those before it, and the native module; the top files may import all.
 PACKAGES = [
     "_compat",
-    "_statics",
+    "_guards",
     "_tree",
     "_views",
     "_partition",

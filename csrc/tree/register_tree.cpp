@@ -46,6 +46,7 @@ py::tuple flatten(const py::object& tree, const py::str& root) {
   spec->root = exact_text(root.ptr());
   spec->loose = flatten_tree(tree.ptr(), spec->root, leaves);
   spec->sealed = spec->loose.sealed(nullptr);
+  if (spec->sealed.holds_callables()) spec->sealed.guard(spec->loose);
   return py::make_tuple(as_list(leaves), give(box(std::move(spec))));
 }
 
@@ -85,7 +86,7 @@ void register_tree(py::module_& module) {
           "__eq__",
           [](const Spec& spec, const Spec& other) {
             try {
-              return spec.sealed.equals(other.loose);
+              return spec.sealed.equals_as_proven(other.loose);
             } catch (const WalkError& error) {
               raise_at_static(error, other.loose, root_of(other.root));
             }

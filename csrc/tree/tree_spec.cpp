@@ -180,6 +180,12 @@ bool TreeSpec::equals(const TreeSpec& other) const {
   return true;
 }
 
+bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
+  const MadeAnew made_anew;
+  if (!equals(other)) return false;
+  return !made_anew.any() || (is_open() && is_proven([&](std::size_t i) { return other.statics[i].value(); }));
+}
+
 int TreeSpec::traverse(visitproc visit, void* arg) const {
   for (const Ref& type : types) Py_VISIT(type.get());
   for (const StaticValue& value : statics) {

@@ -69,6 +69,8 @@ struct TreeSpec {
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
+  // The same where callables made anew count too, if the guards hold.
+  bool equals_as_proven(const TreeSpec& other) const;
   // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
   bool holds_callables() const noexcept;
   // When a trace begins and when it ends: where callables hold, or anything that is guarded is, something else than for

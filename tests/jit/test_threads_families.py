@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from counting import pause
 from test_threads import (
     THREADS,
     Traces,
@@ -23,6 +22,7 @@ from test_threads import (
     together,
 )
 
+from counting import pause
 from library_trees import PAIRS, parts_of
 from partax import filter_jit
 from trees import array

@@ -298,8 +298,8 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @CASES.append
 @played(
     "a method of an object, looked up and wrapped anew",
-    "apply: trace 1, the first of function 2 of this code: apply at FILE:LINE is new (reads .__self__, which cannot be proven "
-    "unchanged)",
+    "apply: trace 1, the first of function 2 of this code: apply at FILE:LINE is new (reads .__self__, which cannot be "
+    "proven unchanged)",
     equinox=HIT,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:

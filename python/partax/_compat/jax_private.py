@@ -201,69 +201,6 @@ _context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_co
 _context_names: Callable[[], tuple[str, ...]] | None = _name("jax._src.config.trace_context_names")
 
 
-class Settings:
-    """The values of jax's configuration that a trace can read, but jax.jit does not look at, as attributes."""
-
-
-# What only says how programs are compiled, kept, checked, sent or logged.
-_OF_COMPILING = (
-    *(
-        "cache",
-        "log",
-        "pgle",
-        "traceback",
-        "timeout",
-        "debug",
-        "visible",
-        "distributed",
-        "collectives",
-        "dump",
-        "export",
-    ),
-    *(
-        "mock",
-        "cross_host",
-        "mosaic",
-        "pallas",
-        "guard",
-        "optimization",
-        "pjrt",
-        "recoverability",
-        "preemption",
-        "pprint",
-    ),
-    *(
-        "proxy",
-        "serialization",
-        "source_url",
-        "metadata",
-        "magma",
-        "fitting",
-        "effort",
-        "memory",
-        "share_binary",
-        "jax2tf",
-    ),
-)
-
-
-def _settings() -> tuple[Any, Callable[[Any], Any]]:
-    """The settings, and what asks for the value of each. The fallback knows of what is public: random numbers' kind."""
-    states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
-    known = () if _context_names is None else _context_names()
-    settings = Settings()
-    for name, state in states.items():
-        if name not in known and hasattr(state, "value") and not any(part in name for part in _OF_COMPILING):
-            setattr(settings, name, state)
-    if not vars(settings):
-        settings.config = jax.config  # type: ignore[attr-defined]
-        return settings, operator.attrgetter("config.jax_default_prng_impl", "config.jax_enable_custom_prng")
-    return settings, operator.attrgetter(*(f"{name}.value" for name in vars(settings)))
-
-
-SETTINGS, ask_for_settings = _settings()
-
-
 def _plain(value: Any) -> Any:
     """A configuration value as something small that compares by what it says."""
     if value is None or isinstance(value, (bool, int, float, str)):

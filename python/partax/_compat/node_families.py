@@ -1,7 +1,7 @@
 """Tells the native stages how to read each type: as which leaf, or as which family of nodes."""
 
-import collections
 import abc
+import collections
 import functools
 from typing import Any
 
@@ -14,12 +14,12 @@ from partax import _core
 from partax._compat.families import dataclasses, declared, equinox, flax
 from partax._compat.families.fields import Description, fallback
 from partax._compat.jax_private import (
-    SETTINGS,
     concrete_array_type,
     flatten_one_level,
     flatten_one_level_with_keys,
     registered_nodes,
 )
+from partax._compat.settings_private import SETTINGS
 
 _LEAVES = (
     ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),

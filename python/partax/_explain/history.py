@@ -19,8 +19,8 @@ from partax._explain.reasons import Occasion, Reasons, first_reason
 from partax._explain.record import Record
 from partax._explain.snapshot import Noted, Snapshot, take_snapshot
 from partax._explain.value_parts import ValueParts
-from partax._jit.parameters import option_names
 from partax._guards.user_objects import read, unwrapped
+from partax._jit.parameters import option_names
 from partax._tree.key_details import Detail, details
 from partax._tree.spec_data import SpecData
 

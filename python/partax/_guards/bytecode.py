@@ -15,17 +15,15 @@ ABOUT_CLASS = {
 }
 """Entries of a class that its statement, and decorators of libraries, write about it: these are not written down."""
 # Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself.
-_KNOWN_SPECIAL = {
-    f"__{name}__"
-    for name in """
+_SPECIAL = """
 abs add aenter aexit aiter and anext await bool bytes call ceil class complex contains copy deepcopy delattr delete
 delitem divmod enter eq exit float floor floordiv format func ge get getattr getattribute getitem getnewargs getstate gt
 hash iadd iand index init instancecheck int invert ior isub iter itruediv jax_array le len length_hint lshift lt matmul
-missing mod mul name ne neg new next or pos post_init pow qualname radd rand reduce repr reversed rfloordiv rmatmul rmod rmul
-ror round rpow rshift rsub rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truediv trunc
+missing mod mul name ne neg new next or pos post_init pow qualname radd rand reduce repr reversed rfloordiv rmatmul rmod
+rmul ror round rpow rshift rsub rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truediv trunc
 version wrapped xor init_subclass class_getitem build_class
-""".split()
-}
+"""
+_KNOWN_SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
 # What leads from a frame or a running generator to all that there is.
 _OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"}
 _BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}

@@ -15,8 +15,9 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._compat.jax_private import SETTINGS, Settings, ask_for_settings, concrete_array_type, registered_nodes
 from partax._compat.families.equinox import is_module
+from partax._compat.jax_private import concrete_array_type, registered_nodes
+from partax._compat.settings_private import SETTINGS, Settings, ask_for_settings
 from partax._guards.bytecode import ABOUT_CLASS, Named, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant, is_plain_member
 from partax._guards.places import attribute, followed, place

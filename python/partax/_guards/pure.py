@@ -1,9 +1,9 @@
 """The list of what is known to be pure: functions and classes whose results depend on their arguments alone.
 
 What is not in this table is not pure: it is read as the user's own code is, and where that cannot be done a function
-made anew that names it is traced again. A name stands here only if it asks nothing of the world: no clock, no chance, no
-file, no environment, no setting that can be changed, no state. jax's configuration is no such setting: partax looks at
-its values by itself.
+made anew that names it is traced again. A name stands here only if it asks nothing of the world: no clock, no chance,
+no file, no environment, no setting that can be changed, no state. jax's configuration is no such setting: partax looks
+at its values by itself.
 """
 
 import sys
@@ -74,7 +74,9 @@ not_ or_ pos pow rshift setitem sub truediv truth xor itemgetter
 Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpec Protocol TypeVar TypeVarTuple
 TypedDict Union cast final overload
 """,
-    "dataclasses": "_recursive_repr FrozenInstanceError InitVar KW_ONLY MISSING asdict astuple dataclass field is_dataclass replace",
+    "dataclasses": """
+_recursive_repr FrozenInstanceError InitVar KW_ONLY MISSING asdict astuple dataclass field is_dataclass replace
+""",
     "enum": "*",
     "reprlib": "recursive_repr",
     "abc": "ABC ABCMeta abstractmethod",
@@ -199,12 +201,12 @@ _names = {module: None if names == "*" else frozenset(names.split()) for module,
 def pure(*modules: str) -> None:
     """Adds modules to those whose functions and classes are known to be pure.
 
+    Example:
+      >>> partax.pure("mylib.ops")
+
     A function made anew (a lambda in a loop, a partial) gets the program of an equal earlier one only if all that it
     can read is proven to be as it was. partax looks into functions, but not into what is written in C, has hidden state
     or reads a file. By this you promise that the results of a module's functions depend on their arguments alone.
-
-    Example:
-      >>> partax.pure("mylib.ops")
 
     Args:
       *modules: names, as `mylib.ops`; the modules below are included.

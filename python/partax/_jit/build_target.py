@@ -10,12 +10,12 @@ import jax
 
 from partax import _core
 from partax._compat.jax_private import traced_once
+from partax._guards.user_objects import read, unwrapped
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
-from partax._guards.user_objects import read, unwrapped
 from partax._tree.paths import leaf_owners, leaf_paths
 from partax._tree.spec_data import SpecData
 

@@ -11,12 +11,12 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
+from partax._guards.shown import shown_by
 from partax._jit import trace_calls
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
 from partax._jit.parameters import argument_names
 from partax._jit.shardings import sharding_of
-from partax._guards.shown import shown_by
 from partax._tree.short_text import wrapper_text
 
 _P = ParamSpec("_P")

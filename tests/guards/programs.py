@@ -1,0 +1,162 @@
+"""Guards the promise that each program of this folder is told in one way: a module of the user's that makes a function
+anew, and changes something that the function can see.
+
+A program is the source of a module. It has
+
+- `make()`, which gives the function anew;
+- `arguments()`, which gives what the function is called with after its array, if it is called with more;
+- `change()`, which changes something, and `restore()`, if the change goes beyond the module;
+- `EVER_OTHER`, if what the function gives is never the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import pathlib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+import partax.equinox
+import partax.nnx
+
+Call = Callable[..., Any]
+Load = Callable[[str], types.ModuleType]
+
+_names = (f"guarded_program_{i}" for i in itertools.count())
+
+
+def source_of(parts: tuple[str, ...]) -> str:
+    """A program of what it defines, the value that the function takes its array times, and what changes."""
+    setup, value, change, *restore = parts
+    return f"""
+{setup}
+make = lambda: lambda x: x * {value}
+def change():
+    exec({change!r}, globals())
+def restore():
+    exec({"".join(restore)!r}, globals())
+"""
+
+
+def load(source: str, folder: pathlib.Path) -> types.ModuleType:
+    """Imports a program as a module of its own."""
+    name = next(_names)
+    file = folder / f"{name}.py"
+    file.write_text(source, encoding="utf-8")
+    module = types.ModuleType(name)
+    module.__file__ = str(file)
+    sys.modules[name] = module
+    exec(compile(source, str(file), "exec"), vars(module))
+    return module
+
+
+@pytest.fixture
+def program(tmp_path: pathlib.Path) -> Iterator[Load]:
+    modules: list[types.ModuleType] = []
+
+    def undo() -> None:
+        for module in modules:
+            getattr(module, "restore", lambda: None)()
+            del sys.modules[module.__name__]
+        modules.clear()
+
+    def loaded(source: str) -> types.ModuleType:
+        undo()  # what an earlier one has changed
+        modules.append(load(source, tmp_path))
+        return modules[-1]
+
+    yield loaded
+    undo()
+
+
+class Holder(eqx.Module):
+    weight: Any
+    fun: Any = eqx.field(static=True)
+
+
+def plain(fun: Any, x: Any, *more: Any) -> Any:
+    return fun(x, *more)
+
+
+def jitted(fun: Any, x: Any, *more: Any) -> Any:
+    """By `jax.jit` of the function, or of one around it if it has no hash or is called with more than an array."""
+    try:
+        hash(fun)
+    except TypeError:
+        return jax.jit(lambda x: fun(x, *more))(x)
+    return jax.jit(lambda x: fun(x, *more))(x) if more else jax.jit(fun)(x)
+
+
+def in_accelerated_equinox(fun: Any, x: Any, *more: Any) -> Any:
+    with partax.equinox.accelerate():
+        return eqx.filter_jit(fun)(x, *more)
+
+
+def of_vmap(fun: Any, x: Any, *more: Any) -> Any:
+    axes = (0, *[None] * len(more))
+    return partax.filter_jit(partax.filter_vmap(fun, in_axes=axes))(x[None], *more)[0]
+
+
+def static_argument() -> Call:
+    return partax.filter_jit(lambda fun, x, *more: fun(x, *more))
+
+
+def static_field() -> Call:
+    step = partax.filter_jit(lambda holder, *more: holder.fun(holder.weight, *more))
+    return lambda fun, x, *more: step(Holder(x, fun), *more)
+
+
+# How a function made anew comes to partax; each makes what a whole program is called with.
+WAYS: dict[str, Callable[[], Call]] = {
+    "direct": lambda: lambda fun, x, *more: partax.filter_jit(fun)(x, *more),
+    "argument": static_argument,
+    "partial": lambda: lambda fun, x, *more: partax.filter_jit(functools.partial(fun))(x, *more),
+    "vmap": lambda: of_vmap,
+    "gradient": lambda: lambda fun, x, *more: partax.filter_jit(partax.filter_grad(fun))(x, *more),
+    "field": static_field,
+    "closure": lambda: lambda fun, x, *more: partax.filter_jit(lambda y: fun(y, *more))(x),
+    "accelerate": lambda: in_accelerated_equinox,
+    "nnx": lambda: lambda fun, x, *more: partax.nnx.jit(fun)(x, *more),
+    "identity": lambda: lambda fun, x, *more: partax.filter_jit(fun, callables="identity")(x, *more),
+}
+
+
+def answers(module: types.ModuleType, call: Call) -> list[float]:
+    """Two calls of functions made anew, with the change in between."""
+    found = []
+    for change in (False, True):
+        if change:
+            module.change()
+        fun = module.make()
+        found.append(float(call(fun, jnp.float32(0.5), *getattr(module, "arguments", tuple)())))
+        del fun
+        gc.collect(0)  # the function is gone before the next one is made
+    return found
+
+
+class Runs:
+    """Counts how often Python enters a function of some files: a call that traces nothing enters none."""
+
+    def __init__(self, *files: str) -> None:
+        self.files, self.count = files, 0
+
+    def __enter__(self) -> Runs:
+        self.count = 0
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame: types.FrameType, event: str, _: object) -> None:
+        self.count += event == "call" and frame.f_code.co_filename.startswith(self.files)
