@@ -1,5 +1,7 @@
 #include "statics/static_hash.h"
 
+#include <utility>
+
 #include "statics/callable_parts.h"
 
 namespace partax {
@@ -48,8 +50,13 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
   const std::size_t seed = pointer_hash(Py_TYPE(value));
   if (is_composite(form)) {
     std::size_t combined = seed;
+    bool is_first = true;
     each_item(value, form, [&](const Ref& item) {
-      const std::size_t hash = item ? hash_of_part(item.get(), unhashable, callables) : 0;
+      // The object of a method is known by identity, whatever its hash is.
+      const bool is_object = form == Form::kMethod && !std::exchange(is_first, false) && form_of(item.get()) == Form::kGeneric;
+      const std::size_t hash = !item       ? 0
+                               : is_object ? pointer_hash(item.get())
+                                           : hash_of_part(item.get(), unhashable, callables);
       // Order matters, but for sets, whose iteration order is not part of their value.
       combined = is_unordered(form) ? combined + mix(3, hash) : mix(combined, hash);
     });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 OBJECT = "class O: k = 2.0\no = O()\n"
 CHANGED = "o.k = 3.0"
 # What they define, the function that is made anew, and the change.

@@ -194,22 +194,9 @@ _SETTING = {
         "np.seterr(invalid='raise')",
         "np.seterr(**OLD)",
     ),
-    "what NumPy raises": (
-        "import numpy as np\nOLD = np.seterr(divide='ignore')\ndef get():\n    try: np.divide(1.0, 0.0)\n"
-        "    except FloatingPointError: return 3.0\n    return 2.0",
-        "get()",
-        "np.seterr(divide='raise')",
-        "np.seterr(**OLD)",
-    ),
     "np.get_printoptions": (
         "import numpy as np\nOLD = np.get_printoptions()",
         "np.get_printoptions()['precision']",
-        "np.set_printoptions(precision=3)",
-        "np.set_printoptions(**OLD)",
-    ),
-    "text of a NumPy array": (
-        "import numpy as np\nOLD = np.get_printoptions()",
-        "len(str(np.ones(1) / 3))",
         "np.set_printoptions(precision=3)",
         "np.set_printoptions(**OLD)",
     ),

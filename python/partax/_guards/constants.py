@@ -5,18 +5,10 @@ from typing import Any
 import jax
 
 from partax._guards.type_traits import facts
-from partax._guards.user_objects import read
 
 # By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
 PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}
-_MEMBER = {"_name_", "__objclass__", "_sort_order_", "_inverted_"}
 COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
-
-
-def is_plain_member(it: Any) -> bool:
-    """Whether a member of an enumeration has nothing but its name and a constant."""
-    state = dict(read(it, "__dict__", {}))
-    return is_constant(state.pop("_value_", None)) and not state.keys() - _MEMBER
 
 
 def compares_as(cls: Any, base: Any, names: tuple[str, ...] = (*COMPARING, "__hash__")) -> bool:

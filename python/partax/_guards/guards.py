@@ -3,6 +3,7 @@
 import abc
 import collections
 import dataclasses
+import enum
 import functools
 import sys
 import types
@@ -19,12 +20,11 @@ from partax._compat.families.equinox import is_module
 from partax._compat.jax_private import concrete_array_type, registered_nodes
 from partax._compat.settings_private import SETTINGS, Settings, ask_for_settings
 from partax._guards.bytecode import ABOUT_CLASS, Named, named_by
-from partax._guards.constants import PLAIN, compares_as, is_constant, is_plain_member
+from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import is_pure, is_pure_code, is_pure_module
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
-from partax._guards.user_objects import read
 
 # More than this is not proven.
 _MOST = 20_000
@@ -49,7 +49,11 @@ _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
 # Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
 _SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
-_REGISTRATIONS = (type(vars(abc.ABC)["_abc_impl"]), _core.num_registrations)
+# What an enumeration keeps of its members, beside each member itself.
+_OF_ENUM = {
+    *("_generate_next_value_", "_hashable_values_", "_member_map_", "_member_names_", "_member_type_", "_new_member_"),
+    *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value2member_map_", "_value_repr_"),
+}
 
 
 class _UnprovenError(Exception):
@@ -303,12 +307,14 @@ class _Walk:
 
     def _class(self, it: Any) -> None:
         if is_pure(it) or id(it) in _SENTINELS:
+            if type(it) is abc.ABCMeta:
+                return self._registrations(it)
             return self._constant(it) if not _flags_of(it) & _HEAP_TYPE else self._object(it)
         if not _flags_of(it) & _HEAP_TYPE or registered_nodes() is None:  # written in C, or a node that nobody knows of
             raise _UnprovenError
         found = self._open(it, _OBJECT, _CLASS)
         entries = 2 * len(_entries_of(it))
-        is_enum = type(it) is not type and read(it, "_member_map_", _NOTHING) is not _NOTHING
+        is_enum = issubclass(type(it), enum.EnumType)
         steps: list[Any] = [(_Walk._value, found[0], ".__class__")]
         steps += [(_Walk._constant, name, ".__name__") for name in found[1:3]]
         steps += [(_Walk._value, base, ".__mro__") for base in found[3 : -entries - 1]]
@@ -317,10 +323,9 @@ class _Walk:
         for name, entry in zip(found[-entries::2], found[1 - entries :: 2], strict=True):
             if type(name) is not str:
                 raise _UnprovenError
-            is_about_enum = is_enum and type(entry) is not types.FunctionType
             if name == "_abc_impl":
                 steps += [(_Walk._anything, None, ""), (_Walk._registrations, entry, ".register")]
-            elif name in ABOUT_CLASS or (is_about_enum and (type(entry) is not it or is_plain_member(entry))):
+            elif name in ABOUT_CLASS or (is_enum and name in _OF_ENUM):
                 steps += [(_Walk._anything, None, ""), (_Walk._anything, None, "")]
             else:
                 steps += [(_Walk._constant, name, ""), (_Walk._value, entry, f".{name}")]
@@ -328,9 +333,9 @@ class _Walk:
 
     def _registrations(self, it: Any) -> None:
         """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
-        self._read_by(
-            [(_Walk._anything, None, ""), (_Walk._value, self._open(it, _THERE, _ASKED, _REGISTRATIONS)[1], "")]
-        )
+        expected = _OBJECT if issubclass(type(it), type) else _THERE
+        cls, count = self._open(it, expected, _ASKED, (type(it), _core.num_registrations))
+        self._read_by([(_Walk._anything, cls, ""), (_Walk._value, count, "")])
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may.
@@ -338,10 +343,7 @@ class _Walk:
         One that is an integer has no weak references: it is known by its class and its name.
         """
         cls: Any = type(it)
-        known = _OBJECT if cls.__weakrefoffset__ else _THERE
-        if known == _OBJECT and is_plain_member(it):
-            return self._read(self._open(it, known, _TYPE), (".__class__",))
-        found = self._open(it, known, STATE)
+        found = self._open(it, _OBJECT if cls.__weakrefoffset__ else _THERE, STATE)
         names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
         return self._read(found, (".__class__", ".<content>", *names))
 

@@ -75,7 +75,7 @@ Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpe
 TypedDict Union cast final overload
 """,
     "dataclasses": """
-_recursive_repr FrozenInstanceError InitVar KW_ONLY MISSING asdict astuple dataclass field is_dataclass replace
+_recursive_repr FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
 """,
     "enum": "*",
     "reprlib": "recursive_repr",
@@ -139,7 +139,9 @@ named_scope value_and_grad vjp vmap device_put
     "jax._src.traceback_util": "*",
     # libraries
     "beartype": "*",
-    "chex": "*",
+    "chex": "dataclass",
+    "chex._src.dataclass": "*",
+    "chex._src.pytypes": "*",
     "diffrax": "*",
     "einops": "*",
     "equinox._ad": "*",
@@ -262,7 +264,10 @@ def is_pure_module(module: types.ModuleType, names: frozenset[str]) -> bool:
     """Whether code that has a module, and these names for attributes, can get nothing out of it but what is pure."""
     seen, pending = {id(module)}, [module]
     while pending:
-        scope = vars(pending.pop())
+        known = pending.pop()
+        scope = vars(known)
+        if scope["__name__"] not in _names and ("__getattr__" in scope or type(known) is not types.ModuleType):
+            return False
         for name in names & scope.keys():
             value = scope[name]
             if issubclass(type(value), types.ModuleType):
