@@ -7,7 +7,10 @@
 #include <memory>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "base/dealloc_in_turn.h"
 #include "base/python_api.h"
 
 namespace partax {
@@ -34,16 +37,46 @@ inline void translate_exceptions() {
   });
 }
 
+// Whether a class tells the garbage collector what it holds, by a `traverse(visit, arg)`; its boxes may be in cycles
+// then.
+template <typename Value, typename = void>
+struct IsTraversed : std::false_type {};
+template <typename Value>
+struct IsTraversed<Value, std::void_t<decltype(&Value::traverse)>> : std::true_type {};
+
 // A Python object around a C++ one.
 template <typename Value>
 struct Boxed {
   PyObject_HEAD
-  Value* value;
+  PyObject* weakrefs;                          // none; first, as of NestableHead
+  Value* value;                                // null while it is made, and once the garbage collector has cleared it
   static inline PyTypeObject* type = nullptr;  // kept for the life of the process
 
+  // The value of such an object. Raises where there is none.
+  static Value& in(PyObject* self) {
+    Value* value = reinterpret_cast<Boxed*>(self)->value;
+    if (value != nullptr) return *value;
+    PyErr_SetString(PyExc_ReferenceError, "partax: the object has been cleared by the garbage collector");
+    throw PythonError{};
+  }
+
+  static int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+    Py_VISIT(Py_TYPE(self));
+    if constexpr (IsTraversed<Value>::value) {
+      const Value* value = reinterpret_cast<Boxed*>(self)->value;
+      if (value != nullptr) return value->traverse(visit, arg);
+    }
+    return 0;
+  }
+
+  static int clear(PyObject* self) noexcept {
+    const std::unique_ptr<Value> dropped(std::exchange(reinterpret_cast<Boxed*>(self)->value, nullptr));
+    return 0;
+  }
+
   static void dealloc(PyObject* self) noexcept {
-    delete reinterpret_cast<Boxed*>(self)->value;
-    free_heap_object(self);
+    static_assert(offsetof(Boxed, weakrefs) == offsetof(NestableHead, weakrefs));
+    dealloc_in_turn(self, [](PyObject* dying) noexcept { clear(dying); });
   }
 };
 
@@ -70,12 +103,17 @@ template <typename Value>
 class BoxedClass {
  public:
   BoxedClass(pybind11::module_& module, const char* name, const char* doc, newfunc construct) {
-    PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(doc)},
-                           {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Value>::dealloc)},
-                           {construct == nullptr ? 0 : Py_tp_new, reinterpret_cast<void*>(construct)},
-                           {0, nullptr}};
-    const unsigned int flags = Py_TPFLAGS_DEFAULT | (construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0);
-    PyType_Spec spec = {name, sizeof(Boxed<Value>), 0, flags, slots};
+    std::vector<PyType_Slot> slots = {{Py_tp_doc, const_cast<char*>(doc)},
+                                      {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Value>::dealloc)}};
+    unsigned int flags = Py_TPFLAGS_DEFAULT | (construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0);
+    if (construct != nullptr) slots.push_back({Py_tp_new, reinterpret_cast<void*>(construct)});
+    if (IsTraversed<Value>::value) {
+      slots.push_back({Py_tp_traverse, reinterpret_cast<void*>(Boxed<Value>::traverse)});
+      slots.push_back({Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)});
+      flags |= Py_TPFLAGS_HAVE_GC;
+    }
+    slots.push_back({0, nullptr});
+    PyType_Spec spec = {name, sizeof(Boxed<Value>), 0, flags, slots.data()};
     type_ = give(Ref::checked(PyType_FromSpec(&spec)));
     Boxed<Value>::type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type_.ptr()));
     module.add_object(Boxed<Value>::type->tp_name + sizeof("partax._core"), type_);
@@ -111,15 +149,14 @@ class type_caster<Value, enable_if_t<partax::IsBoxed<Value>::value>> {
   using cast_op_type = conditional_t<std::is_pointer_v<remove_reference_t<Wanted>>, Value*, Value&>;
 
   bool load(handle source, bool) noexcept {
-    if (Py_TYPE(source.ptr()) != partax::Boxed<Value>::type) return false;
-    value_ = reinterpret_cast<partax::Boxed<Value>*>(source.ptr())->value;
-    return true;
+    object_ = source.ptr();
+    return Py_TYPE(object_) == partax::Boxed<Value>::type;
   }
-  operator Value*() noexcept { return value_; }
-  operator Value&() noexcept { return *value_; }
+  operator Value*() { return &partax::Boxed<Value>::in(object_); }
+  operator Value&() { return partax::Boxed<Value>::in(object_); }
 
  private:
-  Value* value_ = nullptr;
+  PyObject* object_ = nullptr;  // whose caller holds it
 };
 
 }  // namespace pybind11::detail

@@ -159,6 +159,11 @@ void BoundCall::take(const Ref& values) {
   values_ = reinterpret_cast<PyTupleObject*>(values.get())->ob_item;
 }
 
+int BoundCall::traverse(visitproc visit, void* arg) const {
+  for (const Ref& owned : owned_) Py_VISIT(owned.get());
+  return 0;
+}
+
 Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_callable) {
   std::vector<Ref> left_out;
   left_out.reserve(shape.left_out.size());

@@ -50,6 +50,7 @@ class BoundCall {
   std::size_t size() const noexcept { return size_; }
   const CallShape& shape() const noexcept { return shape_; }
   bool has_callable() const noexcept { return has_callable_; }
+  int traverse(visitproc visit, void* arg) const;
 
  private:
   void bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,

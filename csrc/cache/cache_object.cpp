@@ -19,6 +19,8 @@ int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(cache->options.get());
   Py_VISIT(cache->history.get());
   Py_VISIT(cache->graph.get());
+  Py_VISIT(cache->parameters.description.get());
+  if (const int status = cache->rule.traverse(visit, arg)) return status;
   return cache->table.traverse(visit, arg);
 }
 

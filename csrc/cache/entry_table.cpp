@@ -262,11 +262,25 @@ void EntryTable::clear() noexcept {
   for (auto& [hash, entry] : dropped) entry->in_table = false;
 }
 
+int Entry::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(value.get());
+  Py_VISIT(function.get());
+  if (objects) {
+    Py_VISIT(objects->changed.targets.get());
+    if (objects->valid.use_count() == 1) {
+      Py_VISIT(objects->valid->current.get());
+      for (const Ref& trace : objects->valid->of_owners) Py_VISIT(trace.get());
+    }
+  }
+  return key.traverse(visit, arg);
+}
+
 int EntryTable::traverse(visitproc visit, void* arg) const {
+  // The table has each entry twice: by its hash too.
+  constexpr long kOwn = 2;
   for (const EntryPtr& entry : recency_) {
-    Py_VISIT(entry->value.get());
-    Py_VISIT(entry->function.get());
-    if (const int status = entry->key.traverse(visit, arg)) return status;
+    if (entry.use_count() > kOwn) continue;
+    if (const int status = entry->traverse(visit, arg)) return status;
   }
   Py_VISIT(callback_.get());
   return 0;

@@ -60,6 +60,8 @@ struct Entry {
   // `spec`, or matched to `leaves`. The entry is not the call's then.
   std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec) const;
   std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const LeafBuffer& leaves) const;
+  // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
+  int traverse(visitproc visit, void* arg) const;
 
   TreeSpec key;  // sealed
   CallShape shape;

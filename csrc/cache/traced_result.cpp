@@ -85,4 +85,12 @@ bool TraceOutput::holds_user_objects() const noexcept {
   return false;
 }
 
+int TraceOutput::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(shardings.get());
+  for (const OwnStatic& came_in : own) {
+    if (const int status = came_in.known.traverse(visit, arg)) return status;
+  }
+  return spec.traverse(visit, arg);
+}
+
 }  // namespace partax

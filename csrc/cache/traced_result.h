@@ -70,6 +70,7 @@ struct TraceOutput {
   }
   // Whether the result holds objects that did not come in with the call, and are no plain values.
   bool holds_user_objects() const noexcept;
+  int traverse(visitproc visit, void* arg) const;
 };
 
 // Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.

@@ -1,5 +1,6 @@
 #include "call/compiled_call.h"
 
+#include "base/binding.h"
 #include "cache/cache_object.h"
 #include "call/call_frame.h"
 #include "call/call_target.h"
@@ -7,6 +8,7 @@
 #include "call/find_entry.h"
 #include "call/forwarded.h"
 #include "call/graph_objects.h"
+#include "call/prepared_call.h"
 #include "call/user_result.h"
 #include "tree/match.h"
 
@@ -51,12 +53,13 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
   return objects.apply(result, *entry, leaves);
 }
 
-// `self` is (wrapper, executable, entry).
+// `self` is (prepared call, executable): the collector finds all that it needs.
 PyObject* call_compiled(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keyword_names) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    return run(in_capsule<EntryPtr>(PyTuple_GET_ITEM(self, 2)), as_jit(PyTuple_GET_ITEM(self, 0)),
-               PyTuple_GET_ITEM(self, 1), args, static_cast<std::size_t>(num_args), keyword_names)
+    const PreparedCall& prepared = Boxed<PreparedCall>::in(PyTuple_GET_ITEM(self, 0));
+    return run(prepared.entry(), as_jit(prepared.jit()), PyTuple_GET_ITEM(self, 1), args,
+               static_cast<std::size_t>(num_args), keyword_names)
         .release();
   });
 }
@@ -66,9 +69,8 @@ PyMethodDef call_method_def = {"compiled", reinterpret_cast<PyCFunction>(reinter
 
 }  // namespace
 
-Ref make_compiled_call(PyObject* jit, EntryPtr entry, PyObject* executable) {
-  const Ref held = capsule_of(std::make_unique<EntryPtr>(std::move(entry)));
-  const Ref self = Ref::checked(PyTuple_Pack(3, jit, executable, held.get()));
+Ref make_compiled_call(PyObject* prepared, PyObject* executable) {
+  const Ref self = Ref::checked(PyTuple_Pack(2, prepared, executable));
   return Ref::checked(PyCFunction_New(&call_method_def, self.get()));
 }
 

@@ -2,12 +2,11 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "cache/entry_table.h"
 
 namespace partax {
 
-// A function that matches the arguments with the entry's key and runs `executable` on their arrays. A call
-// with another static part raises a TypeError, which Python explains.
-Ref make_compiled_call(PyObject* jit, EntryPtr entry, PyObject* executable);
+// A function that matches the arguments with the key of a PreparedCall (the Python object) and runs `executable`, which
+// has been compiled for it, on their arrays. A call with another static part raises a TypeError, which Python explains.
+Ref make_compiled_call(PyObject* prepared, PyObject* executable);
 
 }  // namespace partax

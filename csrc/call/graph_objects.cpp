@@ -161,7 +161,7 @@ class NewValues {
   // Notes which nodes these targets are; false where one is no value of a variable.
   bool read(PyObject* object) {
     if (Py_TYPE(object) != Boxed<Targets>::type) return false;
-    const Targets& targets = *reinterpret_cast<Boxed<Targets>*>(object)->value;
+    const Targets& targets = Boxed<Targets>::in(object);
     const Py_ssize_t count = PyTuple_GET_SIZE(targets.owners.get());
     ChangedValues changed;
     for (Py_ssize_t i = 0; i < count; ++i) {

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "base/dealloc_in_turn.h"
 #include "call/find_cache.h"
 #include "call/run_call.h"
 
@@ -44,12 +45,12 @@ int jit_clear(PyObject* self) noexcept {
 }
 
 void jit_dealloc(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  if (as_jit(self).weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  jit_clear(self);
-  Py_CLEAR(as_jit(self).options);
-  Py_CLEAR(as_jit(self).cache);
-  free_heap_object(self);
+  static_assert(offsetof(JitFunction, weakrefs) == offsetof(NestableHead, weakrefs));
+  dealloc_in_turn(self, [](PyObject* dying) noexcept {
+    jit_clear(dying);
+    Py_CLEAR(as_jit(dying).options);
+    Py_CLEAR(as_jit(dying).cache);
+  });
 }
 
 // `self` (may be null) is the instance that `callable`, a method of `function`, is bound to.

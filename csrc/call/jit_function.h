@@ -14,6 +14,7 @@ struct SeenCallable {
 
 struct JitFunction {
   PyObject_HEAD
+  PyObject* weakrefs;  // first, as of NestableHead
   vectorcallfunc vectorcall;
   PyObject* callable;  // what was wrapped: the function, or a method of it
   PyObject* function;  // the wrapped callable
@@ -22,7 +23,6 @@ struct JitFunction {
   PyObject* cache;     // a CallCacheObject, or null before the first use
   SeenCallable* seen;  // the callable as it was when the cache was found, or null where only arguments tell
   PyObject* dict;
-  PyObject* weakrefs;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };
 

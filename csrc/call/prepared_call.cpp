@@ -2,7 +2,6 @@
 
 #include "cache/cache_object.h"
 #include "cache/flatten_call.h"
-#include "call/compiled_call.h"
 #include "call/explain_failure.h"
 #include "call/find_cache.h"
 #include "call/find_entry.h"
@@ -82,8 +81,6 @@ Ref PreparedCall::run(PyObject* callable) const {
   return returned;
 }
 
-Ref PreparedCall::compiled(PyObject* executable) const { return make_compiled_call(jit_.get(), entry_, executable); }
-
 Ref PreparedCall::result(PyObject* returned, PyObject* leaves) const {
   if (static_cast<std::size_t>(PyTuple_GET_SIZE(leaves)) != leaves_->size()) {
     PyErr_SetString(PyExc_ValueError, "expected as many leaves as the call has");
@@ -123,6 +120,24 @@ void PreparedCall::detach() noexcept {
   borrowed_.clear();
   std::vector<Ref> dropped;
   dropped.swap(arguments_);
+}
+
+int PreparedCall::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(jit_.get());
+  Py_VISIT(cache_.get());
+  Py_VISIT(keyword_names_.get());
+  Py_VISIT(leaf_tuple_.get());
+  Py_VISIT(record_.get());
+  for (const Ref& argument : arguments_) Py_VISIT(argument.get());
+  if (call_) {
+    if (const int status = call_->traverse(visit, arg)) return status;
+  }
+  if (objects_) Py_VISIT(objects_->objects().get());
+  if (leaves_) {
+    if (const int status = leaves_->traverse(visit, arg)) return status;
+  }
+  // One that is in a table too, or in use, is not this object's alone to report.
+  return entry_.use_count() == 1 ? entry_->traverse(visit, arg) : 0;
 }
 
 }  // namespace partax

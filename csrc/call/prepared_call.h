@@ -22,8 +22,9 @@ class PreparedCall {
   // What this call, or one with other arguments, is flattened to: see `spec_data`.
   Ref described() const;
   Ref described_of(PyObject* args, PyObject* kwargs) const;
-  // Lets go of the arguments; only `record`, `rebind`, `compiled` and `described_of` may follow.
+  // Lets go of the arguments; only `record`, `rebind`, `entry`, `jit` and `described_of` may follow.
   void detach() noexcept;
+  int traverse(visitproc visit, void* arg) const;
   // Raises if the call has let go of them.
   const PreparedCall& attached() const;
 
@@ -35,8 +36,9 @@ class PreparedCall {
   PyObject* target() const noexcept { return entry_->value.get(); }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
   Ref run(PyObject* callable) const;
-  // The program of this call, compiled into `executable`, for other arguments.
-  Ref compiled(PyObject* executable) const;
+  // The key and the program of this call, and its wrapper, which others of the same static part may be run by.
+  const EntryPtr& entry() const noexcept { return entry_; }
+  PyObject* jit() const noexcept { return jit_.get(); }
   // Rebuilds a result that consists of one output node, from these leaves in place of the call's own.
   Ref result(PyObject* returned, PyObject* leaves) const;
 

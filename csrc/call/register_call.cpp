@@ -2,6 +2,7 @@
 
 #include "base/binding.h"
 #include "call/call_frame.h"
+#include "call/compiled_call.h"
 #include "call/explain_retrace.h"
 #include "call/graph_objects.h"
 #include "call/jit_function.h"
@@ -179,7 +180,10 @@ void register_prepared_call(py::module_& module) {
       .def("detach", &PreparedCall::detach)
       .def(
           "compiled",
-          [](const PreparedCall& call, const py::object& executable) { return give(call.compiled(executable.ptr())); },
+          [](const py::object& call, const py::object& executable) {
+            if (Py_TYPE(call.ptr()) != Boxed<PreparedCall>::type) throw py::type_error("expected a PreparedCall");
+            return give(make_compiled_call(call.ptr(), executable.ptr()));
+          },
           py::arg("executable"))
       .def("described", [](const PreparedCall& call) { return give(call.attached().described()); })
       .def(

@@ -8,7 +8,7 @@ namespace {
 // The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
 struct Handle {
   PyObject_HEAD
-  std::shared_ptr<OutputSlot>* slot;
+  std::shared_ptr<OutputSlot>* slot;  // null while it is made, and once the garbage collector has cleared it
 };
 
 struct OutputNode {
@@ -25,8 +25,28 @@ Object* as(PyObject* object) noexcept {
   return reinterpret_cast<Object*>(object);
 }
 
+// Null where nothing is left of it.
+std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
+  const std::shared_ptr<OutputSlot>* slot = as<Handle>(handle)->slot;
+  return slot == nullptr ? nullptr : (*slot)->output;
+}
+
+int handle_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  const std::shared_ptr<OutputSlot>* slot = as<Handle>(self)->slot;
+  // What a call under way holds too is not this object's alone to report.
+  if (slot == nullptr || slot->use_count() > 1 || (*slot)->output.use_count() != 1) return 0;
+  return (*slot)->output->traverse(visit, arg);
+}
+
+int handle_clear(PyObject* self) noexcept {
+  const std::unique_ptr<std::shared_ptr<OutputSlot>> dropped(std::exchange(as<Handle>(self)->slot, nullptr));
+  return 0;
+}
+
 void handle_dealloc(PyObject* self) noexcept {
-  delete as<Handle>(self)->slot;
+  PyObject_GC_UnTrack(self);
+  handle_clear(self);
   free_heap_object(self);
 }
 
@@ -34,8 +54,7 @@ PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     if (Py_TYPE(other) != handle_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
     bool equal = self == other;
-    const std::shared_ptr<const TraceOutput> mine = (*as<Handle>(self)->slot)->output;
-    const std::shared_ptr<const TraceOutput> theirs = (*as<Handle>(other)->slot)->output;
+    const std::shared_ptr<const TraceOutput> mine = output_in(self), theirs = output_in(other);
     if (!equal && mine && theirs && mine->shardings && theirs->shardings) {
       equal = checked_int(PyObject_RichCompareBool(mine->shardings.get(), theirs->shardings.get(), Py_EQ)) == 1;
     }
@@ -48,7 +67,15 @@ Py_hash_t handle_hash(PyObject* self) noexcept {
   return 1;
 }
 
+int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(as<OutputNode>(self)->handle);
+  Py_VISIT(as<OutputNode>(self)->results);
+  return 0;
+}
+
 void node_dealloc(PyObject* self) noexcept {
+  PyObject_GC_UnTrack(self);
   Py_XDECREF(as<OutputNode>(self)->handle);
   Py_XDECREF(as<OutputNode>(self)->results);
   free_heap_object(self);
@@ -173,17 +200,21 @@ class CallLeaves final : public LeafSource {
 Ref register_trace_output_types() {
   static constexpr char kHandleDoc[] = "What one trace returned beside its arrays.";
   static constexpr char kNodeDoc[] = "The arrays that a target returned, with what is needed to rebuild the result.";
+  constexpr unsigned int kFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   static PyType_Slot handle_slots[] = {{Py_tp_doc, const_cast<char*>(kHandleDoc)},
                                        {Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
+                                       {Py_tp_traverse, reinterpret_cast<void*>(handle_traverse)},
+                                       {Py_tp_clear, reinterpret_cast<void*>(handle_clear)},
                                        {Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
                                        {Py_tp_hash, reinterpret_cast<void*>(handle_hash)},
                                        {0, nullptr}};
-  static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0,
-                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
-  static PyType_Slot node_slots[] = {
-      {Py_tp_doc, const_cast<char*>(kNodeDoc)}, {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)}, {0, nullptr}};
-  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+  static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0, kFlags, handle_slots};
+  // Without `tp_clear`: it never changes, as a tuple.
+  static PyType_Slot node_slots[] = {{Py_tp_doc, const_cast<char*>(kNodeDoc)},
+                                     {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+                                     {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
+                                     {0, nullptr}};
+  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0, kFlags, node_slots};
   Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));
   Ref node = Ref::checked(PyType_FromSpec(&node_spec));
   Ref flatten = Ref::checked(PyCFunction_New(&flatten_output_method, nullptr));
@@ -204,7 +235,7 @@ Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
 
 std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
-  std::shared_ptr<const TraceOutput> output = (*as<Handle>(as<OutputNode>(node)->handle)->slot)->output;
+  std::shared_ptr<const TraceOutput> output = output_in(as<OutputNode>(node)->handle);
   if (!output) {
     PyErr_SetString(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
     throw PythonError{};

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/dealloc_in_turn.h"
 #include "base/error_path.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
@@ -15,8 +16,8 @@ PyTypeObject* structure_type = nullptr;
 
 struct Structure {
   PyObject_HEAD
-  TreeSpec* tree;  // null once the garbage collector has cleared it
-  PyObject* weakrefs;
+  PyObject* weakrefs;  // first, as of NestableHead
+  TreeSpec* tree;      // null once the garbage collector has cleared it
 };
 
 Structure* as_structure(PyObject* object) noexcept { return reinterpret_cast<Structure*>(object); }
@@ -42,10 +43,8 @@ int clear(PyObject* self) noexcept {
 }
 
 void dealloc(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  if (as_structure(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  clear(self);
-  free_heap_object(self);
+  static_assert(offsetof(Structure, weakrefs) == offsetof(NestableHead, weakrefs));
+  dealloc_in_turn(self, [](PyObject* dying) noexcept { clear(dying); });
 }
 
 // Of the nodes alone, as jax's: aux data need not be hashable.

@@ -27,6 +27,11 @@ class DynamicRule {
   }
   // Whether a leaf is traced that is no array. Raises a WalkError.
   bool holds(PyObject* leaf) const;
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(predicate_.get());
+    Py_VISIT(names_.get());
+    return 0;
+  }
 
  private:
   enum class Kind : std::uint8_t { kArrays, kNative, kPython };

@@ -94,6 +94,12 @@ class LeafBuffer {
   // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
   PyObject** arguments() noexcept { return data_ + 1; }
   Ref tuple() const { return tuple_of(data_ + 1, size_); }
+  int traverse(visitproc visit, void* arg) const {
+    for (std::size_t i = 1; i <= size_; ++i) Py_VISIT(data_[i]);
+    for (const auto& [index, value] : own_statics_) Py_VISIT(value.get());
+    for (const auto& [index, node] : nodes_) Py_VISIT(node.get());
+    return 0;
+  }
 
  private:
   static constexpr std::size_t kInline = 48;

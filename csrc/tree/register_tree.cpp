@@ -18,6 +18,11 @@ struct Spec {
   TreeSpec loose;
   TreeSpec sealed;
   std::string root;
+
+  int traverse(visitproc visit, void* arg) const {
+    const int status = loose.traverse(visit, arg);
+    return status != 0 ? status : sealed.traverse(visit, arg);
+  }
 };
 
 void configure_tree(const py::object& missing, const py::tuple& wrapper_names) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <unordered_set>
 
+#include "base/dealloc_in_turn.h"
 #include "base/error_path.h"
 #include "statics/static_value.h"
 #include "tree/spec_data.h"
@@ -28,8 +29,8 @@ struct StaticPart {
 
 struct StaticNode {
   PyObject_HEAD
-  StaticPart* part;
-  PyObject* weakrefs;
+  PyObject* weakrefs;  // first, as of NestableHead
+  StaticPart* part;    // null once the garbage collector has cleared it
 };
 
 StaticNode* as_node(PyObject* object) noexcept { return reinterpret_cast<StaticNode*>(object); }
@@ -57,6 +58,8 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(Py_TYPE(self));
   const StaticPart* part = as_node(self)->part;
   if (part == nullptr) return 0;
+  Py_VISIT(part->keys.get());
+  Py_VISIT(part->separator.get());
   if (const int status = part->tree.traverse(visit, arg)) return status;
   return part->sealed ? part->sealed->traverse(visit, arg) : 0;
 }
@@ -67,10 +70,8 @@ int node_clear(PyObject* self) noexcept {
 }
 
 void node_dealloc(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  if (as_node(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  node_clear(self);
-  free_heap_object(self);
+  static_assert(offsetof(StaticNode, weakrefs) == offsetof(NestableHead, weakrefs));
+  dealloc_in_turn(self, [](PyObject* dying) noexcept { node_clear(dying); });
 }
 
 [[noreturn]] void raise_at(const WalkError& error, PyObject* self, std::size_t index) {

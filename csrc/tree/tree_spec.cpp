@@ -188,6 +188,7 @@ bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
 
 int TreeSpec::traverse(visitproc visit, void* arg) const {
   for (const Ref& type : types) Py_VISIT(type.get());
+  for (const Ref& pattern : patterns) Py_VISIT(pattern.get());
   for (const StaticValue& value : statics) {
     if (const int status = value.traverse(visit, arg)) return status;
   }

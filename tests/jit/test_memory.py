@@ -230,6 +230,7 @@ def test_lowered_and_compiled_functions_die(collect: Collect) -> None:
     lowered = f.lower(array(2), witness)
     compiled = lowered.compile()
     assert compiled(array(2), witness)[1] is witness
+    f.stages = lowered, compiled  # what an object does that keeps its compiled step; tests/jit/test_cycles.py has all
     alive = [weakref.ref(f), weakref.ref(witness)]
     del f, witness, lowered, compiled
     collect()
