@@ -57,7 +57,8 @@ std::size_t Parameters::shown_index_of(PyObject* name) const {
   return shown_named.size();
 }
 
-BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
+                     std::size_t num_args, PyObject* keyword_names) {
   const std::size_t named = parameters.names.size();
   if (first == nullptr && self == nullptr && keyword_names == nullptr && num_args == named &&
       num_args == parameters.num_positional) {
@@ -69,8 +70,8 @@ BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* se
   bind(parameters, first, self, args, num_args, keyword_names);
 }
 
-void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* self,
-                     PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
+                     std::size_t num_args, PyObject* keyword_names) {
   const std::size_t named = parameters.names.size();
   const std::size_t num_keywords =
       keyword_names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(keyword_names));

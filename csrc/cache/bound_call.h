@@ -34,7 +34,8 @@ struct Parameters {
   std::size_t shown_index_of(PyObject* name) const;  // shown_named.size() if there is none
 };
 
-// The arguments of one call in parameter order, but for defaults, which are the function's own: [callable], given parameters, *args, **kwargs by name.
+// The arguments of one call in parameter order, but for defaults, which are the function's own: [callable], given
+// parameters, *args, **kwargs by name.
 class BoundCall {
  public:
   // `first` (may be null) is the wrapped callable as a traced tree, `self` (may be null) the bound instance.
@@ -53,8 +54,8 @@ class BoundCall {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  void bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
-            std::size_t num_args, PyObject* keyword_names);
+  void bind(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args, std::size_t num_args,
+            PyObject* keyword_names);
 
   static constexpr std::size_t kInline = 16;
   PyObject* inline_[kInline];

@@ -19,8 +19,8 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
         PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
-  BoundCall call(cache.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
-                 num_args, keyword_names);
+  BoundCall call(cache.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args, num_args,
+                 keyword_names);
   LeafBuffer leaves;
   GraphObjects objects(call);
   const auto matches = [&] {

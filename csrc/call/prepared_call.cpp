@@ -25,9 +25,8 @@ void PreparedCall::bind(PyObject* args, PyObject* kwargs) {
   for (const Ref& argument : arguments_) borrowed_.push_back(argument.get());
   const JitFunction& function = as_jit(jit_.get());
   CallCache& cache = cache_in(cache_.get());
-  call_ = std::make_unique<BoundCall>(cache.parameters,
-                                      function.callable_is_tree ? function.function : nullptr, function.self,
-                                      borrowed_.data(), num_args, keyword_names_.get());
+  call_ = std::make_unique<BoundCall>(cache.parameters, function.callable_is_tree ? function.function : nullptr,
+                                      function.self, borrowed_.data(), num_args, keyword_names_.get());
   objects_ = std::make_unique<GraphObjects>(*call_);
   if (!cache.graph) return;
   const CallFrame frame(function, cache, *call_, abstract_);

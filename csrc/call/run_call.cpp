@@ -22,8 +22,8 @@ bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuff
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
   const Ref keep_cache = ready_cache(jit);
   CallCache& cache = cache_in(keep_cache.get());
-  BoundCall call(cache.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args,
-                 num_args, keyword_names);
+  BoundCall call(cache.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args, num_args,
+                 keyword_names);
   LeafBuffer leaves;
   CallFrame frame(jit, cache, call, false);
   GraphObjects objects(call);

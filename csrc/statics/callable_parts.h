@@ -8,12 +8,12 @@ namespace partax {
 
 // The types of values that are taken apart, beside Python's own.
 struct TakenApart {
-  Kept partial;  // functools.partial
-  Kept jitted;   // what jax.jit returns
-  Kept treedef;  // jax.tree_util.PyTreeDef
+  Kept partial;        // functools.partial
+  Kept jitted;         // what jax.jit returns
+  Kept treedef;        // jax.tree_util.PyTreeDef
   Kept registrations;  // abc.get_cache_token, which counts what was registered with abstract classes
-  Kept settings;  // what each trace can read of jax's configuration: one more root of all guards
-  Kept wrapper;  // what filter_jit returns, and what such a one wraps: known to whoever defines it
+  Kept settings;       // what each trace can read of jax's configuration: one more root of all guards
+  Kept wrapper;        // what filter_jit returns, and what such a one wraps: known to whoever defines it
   Ref (*wrapped)(PyObject* wrapper) = nullptr;
 };
 

@@ -55,8 +55,8 @@ class Guards {
   // Whether arrays are among it, which nobody may keep for a callable that is gone.
   bool holds_arrays() const noexcept { return holds_arrays_; }
 
-  // For what was made anew: whether the same can be read of these roots now; if not, and `difference` is given, what is not as it was. `loosely`:
-  // a number may have become an equal one of another type, as 100 becomes 100.0.
+  // For what was made anew: whether the same can be read of these roots now; if not, and `difference` is given, what is
+  // not as it was. `loosely`: a number may have become an equal one of another type, as 100 becomes 100.0.
   bool match(const Roots& roots, std::string* difference = nullptr, bool loosely = false) const;
 
  private:

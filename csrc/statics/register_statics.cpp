@@ -29,9 +29,7 @@ void register_statics(py::module_& module) {
              py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
   module.def(
       "num_registrations",
-      [](const py::object&) {
-        return give(Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get())));
-      },
+      [](const py::object&) { return give(Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()))); },
       "How much has been registered with abstract classes.", py::arg("of"));
   module.def(
       "static_equal",
@@ -80,8 +78,7 @@ void register_statics(py::module_& module) {
       [](const py::object& before, const py::object& now) {
         std::string found;
         with_path("callable", [&] {
-          Guards::of({Ref::borrow(before.ptr())})
-              ->match([&](std::size_t) { return Ref::borrow(now.ptr()); }, &found);
+          Guards::of({Ref::borrow(before.ptr())})->match([&](std::size_t) { return Ref::borrow(now.ptr()); }, &found);
         });
         return py::str(found);
       },

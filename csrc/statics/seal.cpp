@@ -62,7 +62,8 @@ class Sealer {
         composite->by_hash.emplace(hash, composite->items.size());
       }
       // The object of a method is known by identity, as for Python, whatever its == says.
-      const bool is_object = form == Form::kMethod && !composite->items.empty() && form_of(item.get()) == Form::kGeneric;
+      const bool is_object =
+          form == Form::kMethod && !composite->items.empty() && form_of(item.get()) == Form::kGeneric;
       composite->items.push_back(!item ? StaticValue() : is_object ? weak(item.get()) : seal(item.get()));
       reusable = reusable && composite->items.back().identity() != nullptr;
     });

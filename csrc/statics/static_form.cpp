@@ -73,6 +73,7 @@ Form form_of(PyObject* value) {
   if (type == base) return form_of_content(base);
   if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
   if (PyMethod_Check(value)) return Form::kMethod;
+  if (type == &PySlice_Type || type == &PyRange_Type) return Form::kSlice;
   const TypeInfo& info = TypeTable::instance().find(value);
   if (info.kind == Kind::kStaticLeaf) {
     switch (info.sort) {
@@ -95,8 +96,10 @@ Form form_of(PyObject* value) {
   const CallableSort sort = callable_sort(value);
   if (sort == CallableSort::kPartial && info.is_in_reach && !info.slots.empty()) return Form::kSubclass;
   if (sort != CallableSort::kNone) return Form::kCallable;
-  if (base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash &&
-      info.is_in_reach) {
+  // As collections.Counter has, a library's own == may take no notice of types.
+  const bool is_plain =
+      base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
+  if (info.is_in_reach && base != nullptr && (is_plain || info.is_installed)) {
     return has_state(value, info) ? Form::kSubclass : form_of_content(base);
   }
   if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {

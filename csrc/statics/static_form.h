@@ -27,8 +27,9 @@ enum class Form : std::uint8_t {
   kSet,
   kByteArray,
   kMethod,
+  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
   kFrozenDataclass,
-  kSubclass,  // of a built-in, without a == or hash of its own: the built-in content and the attributes
+  kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
   kTreedef,
   kCallable,  // by what it holds and reads: see callable_parts.h
   kArray,     // refused
@@ -61,6 +62,7 @@ inline bool is_composite(Form form) noexcept {
     case Form::kDict:
     case Form::kSet:
     case Form::kMethod:
+    case Form::kSlice:
     case Form::kFrozenDataclass:
     case Form::kSubclass:
       return true;
@@ -158,6 +160,11 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
     case Form::kMethod:
       visit(Ref::borrow(PyMethod_GET_FUNCTION(value)));
       located(Ref::borrow(PyMethod_GET_SELF(value)), [] { return std::string(".__self__"); });
+      break;
+    case Form::kSlice:
+      for (const char* name : {"start", "stop", "step"}) {
+        located(attribute(value, name), [&] { return std::string(".") + name; });
+      }
       break;
     case Form::kFrozenDataclass: {
       const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));

@@ -53,7 +53,8 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
     bool is_first = true;
     each_item(value, form, [&](const Ref& item) {
       // The object of a method is known by identity, whatever its hash is.
-      const bool is_object = form == Form::kMethod && !std::exchange(is_first, false) && form_of(item.get()) == Form::kGeneric;
+      const bool is_object =
+          form == Form::kMethod && !std::exchange(is_first, false) && form_of(item.get()) == Form::kGeneric;
       const std::size_t hash = !item       ? 0
                                : is_object ? pointer_hash(item.get())
                                            : hash_of_part(item.get(), unhashable, callables);

@@ -56,8 +56,11 @@ py::tuple flatten(const py::object& tree, const py::str& root) {
 }
 
 py::object match(const Spec& spec, const py::object& tree) {
-  LeafBuffer leaves;
+  LeafBuffer leaves, others;
+  const MadeAnew made_anew;
   if (!match_tree(spec.sealed, tree.ptr(), leaves)) return py::none();
+  const bool is_same = !made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree.ptr(), spec.root, others));
+  if (!is_same) return py::none();
   return as_list(leaves);
 }
 

@@ -79,9 +79,7 @@ struct TreeSpec {
   // The same for a reason of the trace's.
   void stop_sharing(const std::string& reason) const;
   // Whether callables made anew may have the program.
-  bool is_open() const noexcept {
-    return guards != nullptr && guards->proven() && guards->of_same_objects().empty();
-  }
+  bool is_open() const noexcept { return guards != nullptr && guards->proven() && guards->of_same_objects().empty(); }
   // Whether a trace may wait for callables made anew when all of them are gone.
   bool may_wait() const noexcept;
 

@@ -207,10 +207,10 @@ _SETTING = {
         "np.setbufsize(OLD)",
     ),
     "locale": (
-        "import locale\nlocale.setlocale(locale.LC_CTYPE, 'C')",
+        "import locale\nOLD = locale.setlocale(locale.LC_CTYPE)\nlocale.setlocale(locale.LC_CTYPE, 'C')",
         "len(locale.setlocale(locale.LC_CTYPE))",
         "locale.setlocale(locale.LC_CTYPE, 'C.UTF-8')",
-        "locale.setlocale(locale.LC_CTYPE, 'C')",
+        "locale.setlocale(locale.LC_CTYPE, OLD)",
     ),
     "filters of warnings": (
         "import warnings\nOLD = warnings.filters[:]",
