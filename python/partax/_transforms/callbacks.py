@@ -8,6 +8,7 @@ from jax.experimental import io_callback
 from jax.sharding import Sharding
 
 from partax._partition.filters import is_array
+from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._partition.partition import combine, partition
 from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import check_callable
@@ -55,9 +56,9 @@ def filter_pure_callback(
         if vmap_method is not None:
             raise ValueError("filter_pure_callback: found vectorized and vmap_method, expected one of the two")
         vmap_method = "expand_dims" if vectorized else "sequential"
-    run, structs, arrays, static = _on_arrays(callback, args, kwargs, result_shape_dtypes)
+    run, structs, arrays, whole = _on_arrays(callback, args, kwargs, result_shape_dtypes)
     out = jax.pure_callback(run, structs, arrays, sharding=sharding, vmap_method=vmap_method)
-    return combine(out, static)
+    return whole(out)
 
 
 def filter_io_callback(
@@ -95,29 +96,37 @@ def filter_io_callback(
       ValueError: when the program runs, as for `filter_pure_callback`.
     """
     check_callable(callback, "filter_io_callback")
-    run, structs, arrays, static = _on_arrays(callback, args, kwargs, result_shape_dtypes)
-    return combine(io_callback(run, structs, arrays, sharding=sharding, ordered=ordered), static)
+    run, structs, arrays, whole = _on_arrays(callback, args, kwargs, result_shape_dtypes)
+    return whole(io_callback(run, structs, arrays, sharding=sharding, ordered=ordered))
 
 
 def _on_arrays(
     callback: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> tuple[Callable[[Any], Any], Any, Any, Any]:
-    """The callback on its arrays; and what it returns of arrays, the arrays, and what it returns beside arrays."""
-    arrays, static = partition((args, kwargs), is_array)
-    structs, expected = partition(result, _is_described)
-    which = jax.tree.map(_is_described, result)
+    """The callback on its arrays; what it returns of arrays, the arrays, and what makes its result of its arrays."""
+    spec, arrays, static = flat_partition((args, kwargs), is_array)
+    described, structure = jax.tree.flatten(result)
+    structs, expected = partition(described, _is_described)
+    which = [_is_described(leaf) for leaf in described]
 
-    def run(arrays: Any) -> Any:
-        positional, named = combine(arrays, static)
-        own, rest = partition(callback(*positional, **named), which)
-        if Rest(rest) != Rest(expected):
+    def run(values: Any) -> Any:
+        positional, named = flat_combine(spec, dict(zip(arrays, values, strict=True)), static)
+        out = callback(*positional, **named)
+        leaves, found = jax.tree.flatten(out)
+        if found != structure:
+            partition(out, jax.tree.unflatten(structure, which))  # tells where they differ, if it can
+        own, rest = partition(leaves, which) if found == structure else ([], leaves)
+        if found != structure or Rest(rest) != Rest(expected):
             raise ValueError(
                 f"the result of the callback `{getattr(callback, '__name__', callback)}` is not what "
                 f"result_shape_dtypes says beside arrays: found {rest!r}, expected {expected!r}"
             )
         return own
 
-    return run, structs, arrays, expected
+    def whole(out: Any) -> Any:
+        return jax.tree.unflatten(structure, combine(out, expected))
+
+    return run, structs, list(arrays.values()), whole
 
 
 def _is_described(leaf: Any) -> bool:

@@ -131,9 +131,9 @@ class filter_custom_jvp(Transformed[_P, _R]):
             moved = [is_array(leaf) or slope is not None for leaf, slope in zip(leaves, given, strict=True)]
             zipped = list(zip(leaves, given, moved, strict=True))
             values = [leaf if move else None for leaf, _, move in zipped]
-            rest = Rest(jax.tree.unflatten(structure, [None if move else leaf for leaf, _, move in zipped]))
+            rest = Rest(([None if move else leaf for leaf, _, move in zipped], structure))
             along = [_or_zero(slope, leaf) if move else None for leaf, slope, move in zipped]
-            return (jax.tree.unflatten(structure, values), rest), (jax.tree.unflatten(structure, along), rest)
+            return (values, rest), (along, rest)
 
         run.defjvp(run_rule, symbolic_zeros=True)
         return joined(run(arrays))

@@ -7,8 +7,9 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import jax
 
-from partax._partition.filters import FilterSpec, all_of, is_array, is_inexact_array
-from partax._partition.partition import combine, partition
+from partax._partition.filters import FilterSpec, all_of, is_inexact_array
+from partax._transforms.on_arrays import joined, split
+from partax._transforms.tangents import differentiated
 from partax._transforms.wrapper import Transformed, check_callable
 
 _A = TypeVar("_A")
@@ -30,20 +31,17 @@ class _ValueAndGrad(Transformed[_P, _R]):
                 "need one: the first is differentiated"
             )
         first, *rest = args
-        differentiable, fixed = partition(first, inexact_arrays(wrt))
-        other: list[Any] = []  # what the function returned beside arrays, kept out of jax's way
+        differentiable, whole = differentiated(first, inexact_arrays(wrt))
 
         def value_of(part: Any) -> tuple[Any, Any]:
-            out = self.__wrapped__(combine(part, fixed), *rest, **kwargs)
+            out = self.__wrapped__(whole(part), *rest, **kwargs)
             if not has_aux:
                 return out, None
             value, aux = value_and_aux(out, self.__name__)
-            arrays, static = partition(aux, is_array)
-            other[:] = [static]
-            return value, arrays
+            return value, split(aux)
 
-        (value, arrays), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(options))(differentiable)
-        return ((value, combine(arrays, other[0])) if has_aux else value), gradient
+        (value, aux), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(options))(differentiable)
+        return ((value, joined(aux)) if has_aux else value), gradient
 
 
 class _Grad(_ValueAndGrad[_P, _R]):

@@ -11,8 +11,9 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax import _core
 from partax._partition.filters import is_array
+from partax._partition.partition import combine, partition
 from partax._transforms.arguments import read_arguments
-from partax._transforms.on_arrays import joined, split
+from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import Transformed, check_callable
 
 _P = ParamSpec("_P")
@@ -53,11 +54,13 @@ class _ShardMap(Transformed[_P, _R]):
             positional, named = given.with_leaves(leaves)
             out = self.__wrapped__(*positional, **named)
             _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
-            return split(out)
+            arrays, rest = partition(out, is_array)  # a tree, which the specs are a prefix of
+            return arrays, Rest(rest)
 
         everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
         mapped = jax.shard_map(run, mesh=mesh, **specs, out_specs=(everywhere, PartitionSpec()), **dict(options))
-        return joined(mapped([given.leaves[i] for i in places]))
+        arrays, rest = mapped([given.leaves[i] for i in places])
+        return combine(arrays, rest.value)
 
 
 def _is_spec(node: Any) -> bool:

@@ -5,12 +5,11 @@ from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 import jax
 
-from partax._partition.filters import FilterSpec, is_array, is_inexact_array
-from partax._partition.partition import combine, partition
+from partax._partition.filters import FilterSpec, is_inexact_array
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_grad import inexact_arrays, value_and_aux
-from partax._transforms.on_arrays import Rest
-from partax._transforms.tangents import filled_tangents, structs_of
+from partax._transforms.on_arrays import Rest, joined, split
+from partax._transforms.tangents import differentiated, filled_tangents, structs_of
 from partax._transforms.wrapper import check_callable
 
 _A = TypeVar("_A")
@@ -57,7 +56,7 @@ def filter_vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, wr
     on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
     arrays, pull, rest = jax.vjp(on_arrays, *differentiable, has_aux=True)
     bound = jax.tree_util.Partial(_pull, pull, Rest(structs_of(arrays)))
-    return _with_rest(arrays, bound, rest, has_aux)
+    return _with_rest(bound, rest, has_aux)
 
 
 @overload
@@ -96,31 +95,28 @@ def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = Fal
     """
     check_callable(fun, "filter_linearize")
     on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)
-    arrays, push, rest = jax.linearize(on_arrays, *differentiable, has_aux=True)
+    _, push, rest = jax.linearize(on_arrays, *differentiable, has_aux=True)
     names = names_of_arguments(fun, len(primals))
     bound = jax.tree_util.Partial(_push, push, Rest((names, structs_of(differentiable))))
-    return _with_rest(arrays, bound, rest, has_aux)
+    return _with_rest(bound, rest, has_aux)
 
 
 def _on_arrays(
     fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, wrt: FilterSpec
 ) -> tuple[Callable[..., Any], Any]:
     """The function on what is differentiated, and these values; beside the inexact arrays it returns the rest."""
-    differentiable, fixed = partition(primals, inexact_arrays(wrt))
+    differentiable, whole = differentiated(primals, inexact_arrays(wrt))
 
     def on_arrays(*part: Any) -> Any:
-        out = fun(*combine(part, fixed))
+        out = fun(*whole(part))
         value, aux = value_and_aux(out, getattr(fun, "__name__", "the function")) if has_aux else (out, None)
-        arrays, others = partition(value, is_inexact_array)
-        other_arrays, static = partition((others, aux), is_array)
-        return arrays, (other_arrays, Rest(static))
+        return jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value), split((value, aux))
 
     return on_arrays, differentiable
 
 
-def _with_rest(arrays: Any, bound: Any, rest: Any, has_aux: bool) -> Any:
-    others, aux = combine(rest[0], rest[1].value)
-    value = combine(arrays, others)
+def _with_rest(bound: Any, rest: Any, has_aux: bool) -> Any:
+    value, aux = joined(rest)
     return (value, bound, aux) if has_aux else (value, bound)
 
 

@@ -6,10 +6,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import jax
 
-from partax._partition.filters import FilterSpec, is_array, is_inexact_array_like
-from partax._partition.partition import combine, partition
+from partax._partition.filters import FilterSpec, is_inexact_array_like
 from partax._transforms.filter_grad import inexact_arrays, value_and_aux
-from partax._transforms.on_arrays import Rest
+from partax._transforms.on_arrays import joined, split
+from partax._transforms.tangents import differentiated
 from partax._transforms.wrapper import Transformed, check_callable
 
 _A = TypeVar("_A")
@@ -33,19 +33,15 @@ class _Jacobian(Transformed[_P, _R]):
 
     def _derivative(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
         has_aux, wrt, holomorphic = self._options
-        differentiable, fixed = partition(first, inexact_arrays(wrt))
+        differentiable, whole = differentiated(first, inexact_arrays(wrt))
 
         def on_arrays(part: Any) -> Any:
-            out = self.__wrapped__(combine(part, fixed), *rest, **kwargs)
+            out = self.__wrapped__(whole(part), *rest, **kwargs)
             value, aux = value_and_aux(out, self.__name__) if has_aux else (out, None)
-            arrays, _ = partition(value, is_inexact_array_like)
-            aux_arrays, static = partition(aux, is_array)
-            return arrays, (aux_arrays, Rest(static))
+            return jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value), split(aux)
 
-        jacobian, (arrays, static) = type(self)._of_jax(on_arrays, has_aux=True, holomorphic=holomorphic)(
-            differentiable
-        )
-        return (jacobian, combine(arrays, static.value)) if has_aux else jacobian
+        jacobian, rest_of_result = type(self)._of_jax(on_arrays, has_aux=True, holomorphic=holomorphic)(differentiable)
+        return (jacobian, joined(rest_of_result)) if has_aux else jacobian
 
 
 class _Forward(_Jacobian[_P, _R]):

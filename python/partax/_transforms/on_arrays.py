@@ -7,6 +7,7 @@ import jax
 
 from partax import _core
 from partax._partition.filters import FilterSpec, is_array
+from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._partition.partition import combine, partition
 
 
@@ -64,21 +65,23 @@ def on_arrays(
     Returns:
       The function, which returns a `Split`, and its argument.
     """
-    arrays, static = partition((fun, args, kwargs), taken)
+    spec, arrays, static = flat_partition((fun, args, kwargs), taken)
 
-    def run(arrays: Any) -> Split:
-        function, positional, named = combine(arrays, static)
+    def run(values: list[Any]) -> Split:
+        function, positional, named = flat_combine(spec, dict(zip(arrays, values, strict=True)), static)
         return split(function(*positional, **named))
 
-    return run, arrays
+    return run, list(arrays.values())
 
 
 def split(value: Any) -> Split:
     """The arrays of a value, and the rest of it."""
-    arrays, static = partition(value, is_array)
-    return arrays, Rest(static)
+    leaves, structure = jax.tree.flatten(value)
+    arrays, static = partition(leaves, is_array)  # a list: a user's node may refuse None for an array
+    return arrays, Rest((static, structure))
 
 
 def joined(result: Split) -> Any:
     """What was split."""
-    return combine(result[0], result[1].value)
+    static, structure = result[1].value
+    return jax.tree.unflatten(structure, combine(result[0], static))

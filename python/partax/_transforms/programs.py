@@ -9,7 +9,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from partax._partition.filters import any_of, is_array
 from partax._partition.partition import combine, partition
-from partax._transforms.on_arrays import Rest, joined, on_arrays, split
+from partax._transforms.on_arrays import Rest, joined, on_arrays
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
 from partax._tree.array_text import array_text
@@ -56,7 +56,9 @@ class _MakeJaxpr(Transformed[_P, _R]):
 
         def run(arrays: Any) -> Any:
             positional, named = combine(arrays, static)
-            return split(self.__wrapped__(*positional, **named))
+            out = self.__wrapped__(*positional, **named)
+            arrays, rest = partition(out, is_array)
+            return arrays, Rest(rest)
 
         jaxpr, (structs, rest) = jax.make_jaxpr(run, return_shape=True)(arrays)
         return jaxpr, structs, rest.value

@@ -7,7 +7,22 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
+from partax._partition.filters import FilterSpec
+from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._tree.array_text import array_text
+
+
+def differentiated(tree: Any, which: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:
+    """A tree with None for what the filter does not take, and a function from such a tree to a whole one.
+
+    No node is built that has None for what is taken, as a user's node may refuse it.
+    """
+    spec, taken, fixed = flat_partition(tree, which)
+
+    def whole(part: Any) -> Any:
+        return flat_combine(spec, dict(zip(taken, jax.tree.leaves(part), strict=True)), fixed)
+
+    return flat_combine(spec, taken, dict.fromkeys(fixed)), whole
 
 
 def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callable[[str, Any, Any], None]) -> list[Any]:
