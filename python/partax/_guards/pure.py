@@ -242,8 +242,9 @@ def is_pure(value: Any) -> bool:
     name = read(value, "__qualname__") or read(value, "__name__")
     if not is_listed(module, name):
         return False
-    found = sys.modules.get(module)
-    for part in name.split("."):
+    first, *rest = name.split(".")
+    found = read(sys.modules.get(module), "__dict__", {}).get(first)  # a module may make up what it has not
+    for part in rest:
         found = read(found, part)
     return found is value
 
