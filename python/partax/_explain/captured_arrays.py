@@ -110,7 +110,7 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
             yield from _variables(value, seen, depth + 1)
         if isinstance(value, types.ModuleType):
             for attribute in fun.__code__.co_names:
-                yield from _arrays(kind, f"{name}.{attribute}", getattr(value, attribute, None))
+                yield from _arrays(kind, f"{name}.{attribute}", vars(value).get(attribute))
         else:
             yield from _arrays(kind, name, value)
 

@@ -37,7 +37,7 @@ _NOTHING: Any = object()  # stands for a part that is not there
 _DESCRIPTORS = {
     *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
     *map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)),
-    id(type(vars(collections.namedtuple("_Pair", "first"))["first"])),
+    id(type(vars(Named)["globals"])),
 }
 _HEAP_TYPE = 1 << 9
 # Past the attributes that a metaclass makes up.

@@ -21,7 +21,7 @@ def _treedef_parts(treedef: Any) -> tuple[Any, ...]:
     return treedef.node_data(), *treedef.children()
 
 
-_KNOWN: tuple[tuple[Any, _Ask, tuple[str, ...]], ...] = (
+_KNOWN: tuple[tuple[type[Any], _Ask, tuple[str, ...]], ...] = (
     (range, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     (slice, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     (bytearray, bytes, ("",)),
@@ -84,5 +84,5 @@ def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
     )
 
 
-for _known in _KNOWN:
-    shown_by(*_known)
+for _cls, _ask, _segments in _KNOWN:
+    shown_by(_cls, _ask, _segments)
