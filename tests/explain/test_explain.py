@@ -228,7 +228,7 @@ def test_arguments_that_come_and_go(lines: Callable[[], list[str]], traces: Trac
     f(n=1, x=X)
     assert lines() == ["f: trace 1, the first"]
     f(X, 1, 2)
-    f(X, k=2)
+    f(X, 1, k=2)
     assert lines() == [
         "f: trace 2, because rest[0]: static int 2, which was not there",
         "f: trace 3, because k: static int 2, which was not there",

@@ -21,23 +21,23 @@ def _treedef_parts(treedef: Any) -> tuple[Any, ...]:
     return treedef.node_data(), *treedef.children()
 
 
-_KNOWN: tuple[tuple[type[Any], _Ask, tuple[str, ...]], ...] = (
-    (range, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
-    (slice, operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
-    (bytearray, bytes, ("",)),
-    (re.Pattern, operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
-    (types.UnionType, operator.attrgetter("__args__"), ()),
-    (types.GenericAlias, operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
-    (property, operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
-    (staticmethod, operator.attrgetter("__func__"), (".__func__",)),
-    (classmethod, operator.attrgetter("__func__"), (".__func__",)),
-    (functools.cached_property, operator.attrgetter("func"), (".func",)),
-    (contextlib._GeneratorContextManager, operator.attrgetter("func", "args", "kwds"), (".func", ".args", ".kwds")),
-    (jax.tree_util.PyTreeDef, _treedef_parts, ()),
-    (_core.Static, _core.roots_of, ()),
-    (_core.FlatSpec, _core.roots_of, ()),
-    (type(jax.jit(len)), jit_parts, (".__wrapped__", ".<options>")),
-)
+_KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
+    range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
+    slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
+    bytearray: (bytes, ("",)),
+    re.Pattern: (operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
+    types.UnionType: (operator.attrgetter("__args__"), ()),
+    types.GenericAlias: (operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
+    property: (operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
+    staticmethod: (operator.attrgetter("__func__"), (".__func__",)),
+    classmethod: (operator.attrgetter("__func__"), (".__func__",)),
+    functools.cached_property: (operator.attrgetter("func"), (".func",)),
+    contextlib._GeneratorContextManager: (operator.attrgetter("func", "args", "kwds"), (".func", ".args", ".kwds")),
+    jax.tree_util.PyTreeDef: (_treedef_parts, ()),
+    _core.Static: (_core.roots_of, ()),
+    _core.FlatSpec: (_core.roots_of, ()),
+    type(jax.jit(len)): (jit_parts, (".__wrapped__", ".<options>")),
+}
 # Of libraries, by the module and the name of their class: nothing is imported here.
 _OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
     ("flax.typing", "HashableMapping"): (operator.attrgetter("_mapping"), ("",)),
@@ -84,5 +84,5 @@ def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
     )
 
 
-for _cls, _ask, _segments in _KNOWN:
-    shown_by(_cls, _ask, _segments)
+for _cls, _how in _KNOWN.items():
+    shown_by(_cls, *_how)
