@@ -26,10 +26,20 @@ bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(s
   return true;
 }
 
+bool Entry::has_objects_of(const TreeSpec& spec) const {
+  if (!needs_same_objects) return true;
+  for (std::size_t i = 0; i < key.statics.size(); ++i) {
+    PyObject* const value = spec.statics[i].identity();
+    if (value != nullptr && !is_plain(value) && !key.statics[i].is_object(value)) return false;
+  }
+  return true;
+}
+
 void Entry::add_user(PyObject* callable) {
   constexpr std::size_t kMost = 8;
   if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(callable)) == 0) return;
-  users.insert(users.begin(), Ref::checked(PyWeakref_NewRef(callable, nullptr)));
+  Ref user = Ref::checked(PyWeakref_NewRef(callable, nullptr));  // a collection may run Python, which may call it
+  users.insert(users.begin(), std::move(user));
   if (users.size() > kMost) users.pop_back();
 }
 
@@ -59,6 +69,8 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   outputs.push_back(slot);
+  needs_same_objects = needs_same_objects || slot->output->needs_same_objects;
+  is_of_one_call = is_of_one_call || slot->output->is_of_one_call;
   has_twins = has_twins || slot->output->has_twins;
   twins_are_keys = twins_are_keys && slot->output->twins_are_keys;
   forwarded.swap(all);
@@ -155,7 +167,7 @@ EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
     const MadeAnew made_anew;
-    if (!entry->key.equals(spec) || entry->twins_apart(spec)) continue;
+    if (!entry->key.equals(spec) || entry->twins_apart(spec) || !entry->has_objects_of(spec)) continue;
     if (!entry->is_for(callable, made_anew.any(), value_of)) continue;
     if (!entry->in_table) continue;
     touch(*entry);

@@ -52,6 +52,8 @@ struct Entry {
   // Whether a call of an equal key gets this program: if `callable` is one that has it, and no callable of the call was
   // made anew; else if the guards hold. `value_of` gives the call's static values by index.
   bool is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of);
+  // Whether the call has the key's very own objects where some result needs them: it was flattened to `spec`.
+  bool has_objects_of(const TreeSpec& spec) const;
   // `callable` has the program from now on.
   void add_user(PyObject* callable);
   // Whether no callable can get it any more.
@@ -82,6 +84,8 @@ struct Entry {
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   bool has_twins = false;  // of the outputs, as are these
   bool twins_are_keys = true;
+  bool needs_same_objects = false;
+  bool is_of_one_call = false;
   bool waits = false;                   // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tree/spec_data.h"
+
 namespace partax {
 namespace {
 
@@ -11,6 +13,15 @@ StaticPlace static_place(PyObject* place) {
   each_item(PyTuple_GET_ITEM(place, 1), Form::kTuple,
             [&](const Ref& item) { made.inner.push_back(PyLong_AsSize_t(item.get())); });
   return made;
+}
+
+[[noreturn]] void refuse_used_up(const TreeSpec& spec, std::size_t index) {
+  const std::string type = type_name(spec.statics[index].identity());
+  PyErr_SetString(PyExc_TypeError, (static_path(spec, root_of("the result"), index) + ": found a `" + type +
+                                    "`, which is used up by whoever takes it first, expected arrays or values that each "
+                                    "call can have anew; return a list or a tuple of what it gives")
+                                       .c_str());
+  throw PythonError{};
 }
 
 }  // namespace
@@ -48,6 +59,12 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     StaticValue known = key.statics[first.index].for_result();
     own.push_back(OwnStatic{std::move(first), std::move(known), std::move(all)});
   });
+  int same = 0, of_one_call = 0;
+  Py_ssize_t used_up = -1;
+  if (PyArg_ParseTuple(PyTuple_GET_ITEM(told.get(), 2), "ppn", &same, &of_one_call, &used_up) == 0) throw PythonError{};
+  if (used_up >= 0) refuse_used_up(spec, static_cast<std::size_t>(used_up));
+  needs_same_objects = same != 0;
+  is_of_one_call = of_one_call != 0;
   bool any = false;
   for (std::size_t i = 0; i < spec.statics.size(); ++i) {
     PyObject* source = PyTuple_GET_ITEM(PyTuple_GET_ITEM(told.get(), 1), i);

@@ -82,6 +82,7 @@ EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
 }  // namespace
 
 bool is_for(Entry& entry, PyObject* callable, const MadeAnew& made_anew, const LeafBuffer& leaves) {
+  if (entry.needs_same_objects && leaves.has_other_objects()) return false;
   return entry.is_for(callable, made_anew.any(), [&](std::size_t i) {
     PyObject* const own = leaves.own_static(i);
     return own != nullptr ? Ref::borrow(own) : entry.key.statics[i].value();

@@ -59,6 +59,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     objects.learn(*entry, leaves);
     result = objects.apply(result, *entry, leaves);
   }
+  if (entry->is_of_one_call) cache.table.erase(*entry);
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);
   return result;

@@ -1,0 +1,156 @@
+"""Guards the promise that what comes back is the call's own, or made for it: no call gets another one's objects."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import partax
+from conftest import TraceCounter
+from partax import filter_jit
+from trees import array
+
+
+class Equal:
+    """All of these are equal, and yet each is one of its own."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Equal
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Box:
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def get(self) -> Any:
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: Any
+
+
+class Module(eqx.Module):
+    value: Any
+
+
+# What a body makes of a static value, and how that is found again.
+HOLDERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "object": (Box, lambda box: box.value),
+    "object in an object": (lambda s: Box(Box(s)), lambda box: box.value.value),
+    "method": (lambda s: Box(s).get, lambda get: get()),
+    "lambda": (lambda s: lambda: s, lambda get: get()),
+    "lambda in a lambda": (lambda s: (lambda inner: lambda: inner())(lambda: s), lambda get: get()),
+    "default": (lambda s: lambda value=s: value, lambda get: get()),
+    "partial": (lambda s: functools.partial(lambda value: value, s), lambda get: get()),
+    "frozen dataclass": (Frozen, lambda frozen: frozen.value),
+    "lambda in a module": (lambda s: Module(lambda: s), lambda module: module.value()),
+    "deque": (lambda s: collections.deque([s]), lambda held: held[0]),
+}
+
+
+@pytest.mark.parametrize(("make", "find"), HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
+def test_a_result_holds_the_calls_own_object(jit: Any, make: Callable[[Any], Any], find: Callable[[Any], Any]) -> None:
+    f = jit(lambda x, s: (x + 1, make(s)))
+    objects = Equal(), Equal(), Equal()
+    for held in (*objects, *objects):
+        assert find(f(array(2), held)[1]) is held
+
+
+CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "list": (lambda: [1], lambda it: it.append(2), list),
+    "dict of lists": (lambda: {"a": [1]}, lambda it: it["a"].append(2), lambda it: list(it["a"])),
+    "set in a frozen dataclass": (lambda: Frozen({1}), lambda it: it.value.add(2), lambda it: sorted(it.value)),
+    "deque": (lambda: collections.deque([1]), lambda it: it.append(2), list),
+    "counter": (lambda: collections.Counter("a"), lambda it: it.update("b"), dict),
+    "object": (lambda: Box(1), lambda it: setattr(it, "value", 2), lambda it: it.value),
+    "object in a frozen dataclass": (
+        lambda: Frozen(Box(1)),
+        lambda it: setattr(it.value, "value", 2),
+        lambda it: it.value.value,
+    ),
+    "list in a closure": (
+        lambda: (lambda held: lambda: held)([1]),
+        lambda it: it().append(2),
+        lambda it: list(it()),
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "change", "read"), CHANGING.values(), ids=CHANGING)
+def test_what_a_caller_changes_no_other_call_gets(
+    make: Callable[[], Any], change: Callable[[Any], Any], read: Callable[[Any], Any]
+) -> None:
+    f = filter_jit(lambda x: (x + 1, Module(make())))
+    first = f(array(2))[1].value
+    expected = read(make())
+    change(first)
+    assert read(first) != expected
+    for _ in range(2):
+        assert read(f(array(2))[1].value) == expected
+
+
+async def coroutine() -> None: ...
+
+
+async def asynchronous() -> Any:
+    yield 1
+
+
+USED_UP: dict[str, Callable[[], Any]] = {
+    "iterator of a list": lambda: iter([1]),
+    "iterator of a range": lambda: iter(range(2)),
+    "generator": lambda: (i for i in (1, 2)),
+    "zip": lambda: zip([1], [2], strict=True),
+    "map": lambda: map(str, [1]),
+    "enumerate": lambda: enumerate([1]),
+    "reversed": lambda: reversed([1]),
+    "asynchronous generator": asynchronous,
+}
+
+
+@pytest.mark.parametrize("make", USED_UP.values(), ids=USED_UP)
+def test_what_is_used_up_is_refused_with_its_path(make: Callable[[], Any]) -> None:
+    f = filter_jit(lambda x: (x + 1, {"a": make()}))
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"the result\[1\]\['a'\]: found a `.*`, which is used up"):
+            f(array(2))
+
+
+def test_a_coroutine_is_refused() -> None:
+    made = []
+    f = filter_jit(lambda x: (x + 1, made.append(coroutine()) or made[-1]))
+    with pytest.raises(TypeError, match=r"the result\[1\]: found a `coroutine`"):
+        f(array(2))
+    made[0].close()
+
+
+def test_one_that_came_in_comes_back() -> None:
+    f, mine = filter_jit(lambda x, it: (x + 1, it)), iter([1])
+    assert f(array(2), mine)[1] is mine
+
+
+def test_what_does_not_change_and_holds_no_object_is_traced_once(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any, n: int) -> Any:
+        traces.tick()
+        made = eqx.nn.MLP(2, 2, 2, 1, activation=lambda x: x * n, key=jax.random.key(0))
+        return made, jax.nn.relu, jnp.sin, "text", 3, None, object, (1, 2), [n], lambda: n, Frozen(n)
+
+    for _ in range(3):
+        f(array(2), 300_000)
+        f(array(2), 300_000 + int("1"))
+    assert traces.count == 2
