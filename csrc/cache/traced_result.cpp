@@ -17,10 +17,11 @@ StaticPlace static_place(PyObject* place) {
 
 [[noreturn]] void refuse_used_up(const TreeSpec& spec, std::size_t index) {
   const std::string type = type_name(spec.statics[index].identity());
-  PyErr_SetString(PyExc_TypeError, (static_path(spec, root_of("the result"), index) + ": found a `" + type +
-                                    "`, which is used up by whoever takes it first, expected arrays or values that each "
-                                    "call can have anew; return a list or a tuple of what it gives")
-                                       .c_str());
+  PyErr_SetString(PyExc_TypeError,
+                  (static_path(spec, root_of("the result"), index) + ": found a `" + type +
+                   "`, which is used up by whoever takes it first, expected arrays or values that each "
+                   "call can have anew; return a list or a tuple of what it gives")
+                      .c_str());
   throw PythonError{};
 }
 
@@ -45,7 +46,13 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     }
     return tuple_of(std::move(all));
   };
-  const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec));
+  // What the functions of a registered node give for its aux data is not in the result.
+  std::vector<Ref> aux_data;
+  for (const Node& node : spec.nodes) {
+    if (node.kind == Kind::kRegistered) aux_data.push_back(Ref::checked(PyLong_FromSize_t(node.first_static)));
+  }
+  const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec),
+                               tuple_of(std::move(aux_data)));
   each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& places) {
     std::vector<StaticPlace> all;
     each_item(places.get(), Form::kTuple, [&](const Ref& place) { all.push_back(static_place(place.get())); });

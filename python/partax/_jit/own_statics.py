@@ -129,13 +129,14 @@ def _is_used_up(value: Any) -> bool:
 
 
 def find_own_statics(
-    given: tuple[Any, ...], returned: tuple[Any, ...]
+    given: tuple[Any, ...], returned: tuple[Any, ...], aux_data: tuple[int, ...] = ()
 ) -> tuple[tuple[tuple[_Place, ...], ...], tuple[tuple[int, Any], ...], tuple[bool, bool, int]]:
     """Finds what of the static values in a result came in with the call. Called by C++ after a trace.
 
     Args:
       given: the static values that came in, with None for those that are no object of the call.
       returned: those of the result, likewise.
+      aux_data: which of these are no objects of the result, but what functions give for its nodes.
 
     Returns:
       Where what each call gives its own objects for is: the place, and others with the same object. And for each value
@@ -145,13 +146,13 @@ def find_own_statics(
     """
     known = _Given(given)
     sources = list[tuple[int, Any]]()
-    sort, used_up = _CONSTANT, -1
+    sort, used_up, aux = _CONSTANT, -1, frozenset(aux_data)
     for value in returned:
         index, before, template = known.index_of(value), known.used, None
         if index < 0 and id(type(value)) not in PLAIN:
             template = rebuilt(value, known.placeholder, _MOST_LEVELS)
         sources.append((index, None) if known.used == before else (-2, template))
-        if index < 0:
+        if index < 0 and len(sources) - 1 not in aux:
             sort = max(sort, _sort_of(value))
             used_up = len(sources) - 1 if _is_used_up(value) else used_up
     return known.places(), tuple(sources), (sort >= _MAY_HOLD, sort >= _CHANGES, used_up)
