@@ -80,7 +80,7 @@ class Guards {
 // there were any: then the guards decide. Where there is none, such callables are not equal.
 class MadeAnew {
  public:
-  MadeAnew() noexcept : outer_(innermost_) { innermost_ = this; }
+  MadeAnew() noexcept { innermost_ = this; }
   ~MadeAnew() {
     innermost_ = outer_;
     if (any_ && outer_ != nullptr) outer_->any_ = true;
@@ -96,7 +96,7 @@ class MadeAnew {
 
  private:
   static thread_local MadeAnew* innermost_;
-  MadeAnew* outer_;
+  MadeAnew* outer_ = innermost_;
   bool any_ = false;
 };
 

@@ -302,6 +302,7 @@ const TreeSpec& loose_tree(PyObject* node) { return part_of(node).tree; }
 Ref roots_of(PyObject* node) {
   const StaticPart& part = part_of(node);
   std::vector<Ref> roots;
+  roots.reserve(part.tree.infos.size() + part.tree.statics.size() + 3);
   for (const TypeInfoPtr& info : part.tree.infos) {
     roots.push_back(Ref::borrow(reinterpret_cast<PyObject*>(info->type)));
   }
