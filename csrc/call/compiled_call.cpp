@@ -40,6 +40,12 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
     PyErr_SetString(PyExc_TypeError, "the static part of the arguments is not the compiled one");
     throw PythonError{};
   }
+  if (entry->is_of_one_call) {
+    PyErr_SetString(PyExc_TypeError,
+                    "found an object in the result that can be changed and is made by the trace, expected one for each "
+                    "call; call the function itself, which traces each time, or return what cannot be changed");
+    throw PythonError{};
+  }
   if (may_lose_forwarded(*entry, leaves)) {
     CallFrame frame(jit, cache, call, false);
     frame.entry = entry.get();

@@ -53,13 +53,13 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     throw;
   }
   check_forwarded(*entry, returned.get(), leaves, !frame.traced);
+  if (entry->is_of_one_call) cache.table.erase(*entry);
   keep_nodes(frame, *entry, leaves);
   Ref result = user_result(returned.get(), leaves);
   if (cache.graph) {
     objects.learn(*entry, leaves);
     result = objects.apply(result, *entry, leaves);
   }
-  if (entry->is_of_one_call) cache.table.erase(*entry);
   ++entry->calls;
   ++(frame.traced || is_new ? cache.misses : cache.hits);
   return result;

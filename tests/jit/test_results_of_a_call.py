@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -42,8 +43,24 @@ class Frozen:
     value: Any
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    value: Any
+
+
 class Module(eqx.Module):
     value: Any
+
+
+def counter() -> Callable[[], int]:
+    count = 0
+
+    def add() -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    return add
 
 
 # What a body makes of a static value, and how that is found again.
@@ -79,6 +96,28 @@ CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any
     "object": (lambda: Box(1), lambda it: setattr(it, "value", 2), lambda it: it.value),
     "object in a frozen dataclass": (
         lambda: Frozen(Box(1)),
+        lambda it: setattr(it.value, "value", 2),
+        lambda it: it.value.value,
+    ),
+    "namespace": (
+        lambda: types.SimpleNamespace(value=1),
+        lambda it: setattr(it, "value", 2),
+        lambda it: it.value,
+    ),
+    "user dict": (lambda: collections.UserDict(a=1), lambda it: it.update(a=2), lambda it: it["a"]),
+    "default": (
+        lambda: lambda box=Box(1): box,  # noqa: B008
+        lambda it: setattr(it(), "value", 2),
+        lambda it: it().value,
+    ),
+    "keyword default": (
+        lambda: lambda *, box=Box(1): box,  # noqa: B008
+        lambda it: setattr(it(), "value", 2),
+        lambda it: it().value,
+    ),
+    "counter in a closure": (counter, lambda it: it(), lambda it: it()),
+    "object in slots": (
+        lambda: Slotted(Box(1)),
         lambda it: setattr(it.value, "value", 2),
         lambda it: it.value.value,
     ),
@@ -119,7 +158,16 @@ USED_UP: dict[str, Callable[[], Any]] = {
     "enumerate": lambda: enumerate([1]),
     "reversed": lambda: reversed([1]),
     "asynchronous generator": asynchronous,
+    "in a partial": lambda: functools.partial(next, iter([1])),
+    "in a closure": lambda: (lambda it: lambda: next(it))(iter([1])),
+    "in a frozen dataclass": lambda: Frozen(iter([1])),
 }
+
+
+def test_a_compiled_program_hands_no_object_out_twice() -> None:
+    compiled = filter_jit(lambda x: (x + 1, Box(1))).lower(array(2)).compile()
+    with pytest.raises(TypeError, match="can be changed"):
+        compiled(array(2))
 
 
 @pytest.mark.parametrize("make", USED_UP.values(), ids=USED_UP)

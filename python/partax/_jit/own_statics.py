@@ -1,18 +1,11 @@
 """What of a result each call gives its own objects for: static values that came in with it, or are inside of such."""
 
-import collections
-import functools
-import types
-from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any
 
 from partax import _core
 from partax._guards.constants import PLAIN, is_constant
 from partax._guards.copies import NOTHING, rebuilt
-from partax._guards.installed import is_installed
-from partax._guards.pure import is_pure
-from partax._guards.type_traits import facts
-from partax._guards.user_objects import read
+from partax._jit.result_values import CHANGES, CONSTANT, MAY_HOLD, USED_UP, sort_of
 
 # A value that came in, and which item of which item of it.
 _Place = tuple[int, tuple[int, ...]]
@@ -81,53 +74,6 @@ class _Given:
         return NOTHING if index < 0 else _Placeholder(index)
 
 
-_CONTAINERS = (list, dict, set, tuple, frozenset, bytearray)
-_CONSTANT, _MAY_HOLD, _CHANGES = range(3)
-
-
-def _sort_of(value: Any, depth: int = 0) -> int:
-    """Whether a value of a result is a constant, may hold an object of the call's, or can be changed."""
-    cls = type(value)
-    is_class = issubclass(cls, type)
-    if (
-        is_class
-        or id(cls) in PLAIN
-        or is_constant(value)
-        or cls is _core.Targets
-        or (callable(value) and is_pure(value))
-    ):
-        return _CONSTANT
-    known = facts(cls)
-    if known.enum or depth > _MOST_LEVELS:
-        return _CONSTANT if known.enum else _MAY_HOLD
-    if known.equal_by is not None:
-        return _sort_of(dict(read(value, known.equal_by, {})), depth + 1)
-    if cls in _CONTAINERS:
-        items = (*value, *value.values()) if cls is dict else value
-        return max((_sort_of(item, depth + 1) for item in items), default=_CONSTANT)
-    if not is_installed(cls.__module__) and not known.frozen:
-        return _CHANGES
-    if cls in (collections.deque, collections.Counter):
-        return _CHANGES
-    return max((_sort_of(item, depth + 1) for item in _held(value)), default=_MAY_HOLD) or _MAY_HOLD
-
-
-def _held(value: Any) -> tuple[Any, ...]:
-    """What functions, partials, methods and frozen instances hold; a container of a function counts as an object."""
-    if isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
-        return tuple(collections.deque() if type(cell) in (list, dict, set, bytearray) else cell for cell in cells)
-    if isinstance(value, types.MethodType):
-        return value.__func__, value.__self__
-    if isinstance(value, functools.partial):
-        return value.func, *value.args, *value.keywords.values()
-    return tuple(read(value, "__dict__", {}).values()) if facts(type(value)).frozen else ()
-
-
-def _is_used_up(value: Any) -> bool:
-    return isinstance(value, (Iterator, Coroutine, AsyncGenerator)) and type(value).__module__ != "partax._core"
-
-
 def find_own_statics(
     given: tuple[Any, ...], returned: tuple[Any, ...], aux_data: tuple[int, ...] = ()
 ) -> tuple[tuple[tuple[_Place, ...], ...], tuple[tuple[int, Any], ...], tuple[bool, bool, int]]:
@@ -146,16 +92,18 @@ def find_own_statics(
     """
     known = _Given(given)
     sources = list[tuple[int, Any]]()
-    sort, used_up, aux = _CONSTANT, -1, frozenset(aux_data)
+    ids, aux = frozenset(map(id, given)), frozenset(aux_data)
+    sort, used_up = CONSTANT, -1
     for value in returned:
         index, before, template = known.index_of(value), known.used, None
         if index < 0 and id(type(value)) not in PLAIN:
             template = rebuilt(value, known.placeholder, _MOST_LEVELS)
         sources.append((index, None) if known.used == before else (-2, template))
         if index < 0 and len(sources) - 1 not in aux:
-            sort = max(sort, _sort_of(value))
-            used_up = len(sources) - 1 if _is_used_up(value) else used_up
-    return known.places(), tuple(sources), (sort >= _MAY_HOLD, sort >= _CHANGES, used_up)
+            found = sort_of(value, ids)
+            sort = max(sort, found)
+            used_up = len(sources) - 1 if found == USED_UP else used_up
+    return known.places(), tuple(sources), (sort >= MAY_HOLD, sort >= CHANGES, used_up)
 
 
 def filled(template: Any, own: tuple[Any, ...]) -> Any:
