@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import partax
 import partax.nnx
@@ -87,6 +88,67 @@ def test_names_of_options_are_checked() -> None:
         partax.nnx.jit(step, donate="all", donate_argnums=0)
 
 
+def add_to_all(*a: jax.Array) -> list[jax.Array]:
+    return [x + 1 for x in a]
+
+
+def add_after_first(first: jax.Array, *a: jax.Array) -> list[jax.Array]:
+    return [x + 1 for x in (first, *a)]
+
+
+@functools.wraps(add_after_first)
+def shows_a_first_one(*b: jax.Array) -> list[jax.Array]:
+    return add_after_first(*b)
+
+
+@functools.wraps(add_to_all)
+def hides_its_first(x: jax.Array, *b: jax.Array) -> list[jax.Array]:
+    return add_to_all(x, *b)
+
+
+@pytest.mark.parametrize("function", [add_to_all, add_after_first, shows_a_first_one, hides_its_first])
+@pytest.mark.parametrize("donated", [0, 1, (0, 1), (1, 2), (5,), -1, (0, -2)])
+def test_positions_in_args(function: Any, donated: Any) -> None:
+    for jit in (nnx.jit, partax.nnx.jit):
+        for count in (1, 2, 3):
+            arrays = [jnp.arange(4.0) for _ in range(count)]
+            jit(function, donate_argnums=donated)(*arrays)
+            positions = (donated,) if isinstance(donated, int) else donated
+            assert [x.is_deleted() for x in arrays] == [i in positions for i in range(count)]
+
+
+def test_positions_of_a_module_that_is_called() -> None:
+    class Scale(nnx.Module):
+        def __init__(self) -> None:
+            self.by = nnx.Param(jnp.ones(()))
+
+        def __call__(self, x: jax.Array, *more: jax.Array) -> list[jax.Array]:
+            return [value + 1 for value in (x, *more)]
+
+    for jit in (nnx.jit, partax.nnx.jit):
+        x, y, z = (jnp.arange(4.0) for _ in range(3))
+        jit(Scale(), donate_argnums=(0, 2))(x, y, z)
+        assert (x.is_deleted(), y.is_deleted(), z.is_deleted()) == (True, False, True)
+        on_one = SingleDeviceSharding(jax.devices()[0])
+        assert jit(Scale(), static_argnums=1, in_shardings=(on_one,))(jnp.ones(2), 3)[0][0] == 2
+
+
+def test_one_of_args_is_donated_by_its_name() -> None:
+    for jit in (partax.filter_jit, partax.nnx.jit):
+        x, y = jnp.arange(4.0), jnp.arange(4.0)
+        jit(add_to_all, donate=("a[1]",))(x, y)
+        assert (x.is_deleted(), y.is_deleted()) == (False, True)
+        for name in ("a[x]", "a[", "b[0]"):
+            with pytest.raises(ValueError, match="in donate, expected names"):
+                jit(add_to_all, donate=(name,))
+
+
+def test_static_positions_in_args() -> None:
+    for jit in (nnx.jit, partax.nnx.jit):
+        for static in (1, (1, 5), -1):
+            assert jit(lambda *a: a[0] * a[1], static_argnums=static)(jnp.ones(2), 3)[0] == 3
+
+
 def test_static_arguments() -> None:
     def function(model: Model, n: int, mode: str = "a") -> Any:
         return model.layer.kernel[...] * n, mode
@@ -135,6 +197,9 @@ def test_shardings_leave_out_static_arguments(mesh: Mesh) -> None:
     function = lambda n, x: x * n
     for jit in (nnx.jit, partax.nnx.jit):
         assert jit(function, in_shardings=(everywhere,), static_argnums=(0,))(2, jnp.ones(2))[0] == 2
+        for static in (1, -2):
+            jitted = jit(lambda *a: a[0] * a[1] + a[2], in_shardings=(everywhere, everywhere), static_argnums=static)
+            assert jitted(jnp.ones(2), 2, jnp.ones(2))[0] == 3
 
 
 def test_ahead_of_time() -> None:

@@ -13,7 +13,7 @@ from partax._compat.jax_private import traced_once
 from partax._guards.user_objects import read, unwrapped
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
-from partax._jit.parameters import argument_names, option_names
+from partax._jit.parameters import argument_names, is_argument_name, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._tree.paths import leaf_owners, leaf_paths
@@ -96,7 +96,7 @@ def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
     given = set[str]().union(*of_values)
     for option, names in (("donate", options.donate), ("trace", options.trace)):
         for name in names if isinstance(names, tuple) else ():
-            if name in given or name in argument_names(fun)[0]:
+            if name in given or is_argument_name(fun, name):
                 continue
             raise ValueError(
                 f"found {name!r} in {option}, which is neither a parameter of `{names_of(fun)[1]}` nor passed as a "

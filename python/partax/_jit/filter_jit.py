@@ -15,7 +15,7 @@ from partax._guards.shown import shown_by
 from partax._jit import trace_calls
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
-from partax._jit.parameters import argument_names
+from partax._jit.parameters import argument_names, is_argument_name
 from partax._jit.shardings import sharding_of
 from partax._tree.short_text import wrapper_text
 
@@ -139,7 +139,7 @@ def _restore(fun: Any, options: Options) -> Any:
 def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
     known, may_have_others = argument_names(fun)  # others are looked for when a call is traced
     for name in names:
-        if name not in known and not may_have_others:
+        if not may_have_others and not is_argument_name(fun, name):
             raise ValueError(
                 f"found {name!r} in {option}, expected names of arguments of `{names_of(fun)[1]}`: {', '.join(known)}"
             )
@@ -209,11 +209,12 @@ def filter_jit(
         function. Its arguments may be any pytrees. Without it, a decorator.
       donate: whose arrays' buffers the call may reuse. `"none"`; `"all"`, also those of `fun` itself;
         `"all-except-first"`; or names of arguments. `"warn"` and `"warn-except-first"` are as `"all…"`, but let jax
-        warn about donated buffers that it could not use. `"args"` and `"kw"` are all values of an `*args` and a `**kw`;
-        a name that is no parameter is taken for a keyword of `**kw`, and a call that is traced without it raises a
-        ValueError. An array that is returned as it came is not donated, so of a donated module the arrays that the call
-        does not change stay alive: they are returned as the very same objects, and what has been given away could not
-        be. What the call changes is deleted in the old module, which is then good for nothing but its unchanged arrays.
+        warn about donated buffers that it could not use. `"args"` and `"kw"` are all values of an `*args` and a `**kw`,
+        `"args[0]"` is one of them; a name that is no parameter is taken for a keyword of `**kw`, and a call that is
+        traced without it raises a ValueError. An array that is returned as it came is not donated, so of a donated
+        module the arrays that the call does not change stay alive: they are returned as the very same objects, and what
+        has been given away could not be. What the call changes is deleted in the old module, which is then good for
+        nothing but its unchanged arrays.
       inline: whether the traced program is inlined where it is called inside another one, as in `jax.jit`, or a
         `jax.Inline`, where jax has that.
       keep_unused: whether arrays that the program does not need are passed to it all the same, as in `jax.jit`.

@@ -185,25 +185,54 @@ def call_parameters(fun: Any) -> CallParameters:
     )
 
 
+def _name_in_all(parameters: CallParameters, i: int) -> str:
+    """The name of a value in `*args`, by its place there: one of its own where it has one, or `args[0]`."""
+    shown = parameters.shown
+    more = i - len(shown.positional)
+    if more < 0 and shown.positional[i]:
+        return shown.positional[i]
+    return f"{shown.var_positional}[{more}]" if more >= 0 and shown.var_positional else _hidden_name(parameters, i)
+
+
+def _hidden_name(parameters: CallParameters, i: int) -> str:
+    return f"{parameters.var_positional_name}[{i}]"
+
+
+def name_at(parameters: CallParameters, position: int) -> str | None:
+    """The name by which options mean the value at a position of a call; None where no call has one there."""
+    if position < parameters.num_positional:
+        return parameters.names[position]
+    return _name_in_all(parameters, position - parameters.num_positional) if parameters.var_positional else None
+
+
+def is_argument_name(fun: Any, name: str) -> bool:
+    """Whether options may mean an argument of `fun` by this name, if not as one of its `**kwargs`."""
+    if name in argument_names(fun)[0]:
+        return True
+    all_of_them, bracket, place = name.partition("[")
+    if not bracket or not place.endswith("]") or not place[:-1].isdecimal():
+        return False
+    parameters = call_parameters(fun)
+    return parameters.var_positional and all_of_them in (
+        parameters.shown.var_positional,
+        parameters.var_positional_name,
+    )
+
+
 def value_names(call: CallShape) -> tuple[str, ...]:
     """The root of each value's path in messages: `model`, `args[0]`, and what `**kwargs` takes by its own names."""
     parameters, left_out, num_extra, keywords, has_callable = call
-    shown = parameters.shown
     names = [parameters.function] if has_callable else []
     names += [name for i, name in enumerate(parameters.names) if i not in left_out]
     for i in range(num_extra):
-        more = i - len(shown.positional)
-        if more < 0 and shown.positional[i] and shown.positional[i] not in keywords:
-            names.append(shown.positional[i])
-        elif more >= 0 and shown.var_positional:
-            names.append(f"{shown.var_positional}[{more}]")
-        else:
-            names.append(f"{parameters.var_positional_name}[{i}]")
+        name = _name_in_all(parameters, i)
+        names.append(_hidden_name(parameters, i) if name in keywords else name)
     return (*names, *keywords)
 
 
 def option_names(call: CallShape) -> list[set[str]]:
-    """By which names options (`donate`, `trace`) may mean each value: `args` means each of `args[0]`, `args[1]`.
+    """By which names options (`donate`, `trace`) may mean each value: `args` means each of `args[0]`, `args[1]`, and
+    each of these its own.
 
     The callable itself has none.
     """
@@ -213,7 +242,7 @@ def option_names(call: CallShape) -> list[set[str]]:
     names += [{name} for i, name in enumerate(parameters.names) if i not in left_out]
     for i in range(num_extra):
         own = shown.positional[i] if i < len(shown.positional) else shown.var_positional
-        names.append({own, shown.all_positional})
+        names.append({own, shown.all_positional, _name_in_all(parameters, i)})
     for name in keywords:
         others = () if name in parameters.shown_named else (shown.var_named,)
         names.append({name, shown.all_named, *others})

@@ -3,13 +3,14 @@
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapping
+from partax._jit.parameters import argument_names, call_parameters, is_argument_name, name_at
 from partax._nnx.apply_changes import Outcome
 from partax._nnx.graph import REGISTERED
 from partax._nnx.graph_call import GRAPH, TREE, VARIABLES
@@ -47,15 +48,17 @@ def made_jit(
     Returns:
       The wrapper.
     """
-    function = fun
-    if type(fun) in REGISTERED:  # as an argument, whether jax knows it as a tree or not
-        function, fun = type(fun).__call__, types.MethodType(type(fun).__call__, fun)
+    is_argument = type(fun) in REGISTERED  # itself, whether jax knows it as a tree or not
+    if is_argument:
+        fun = types.MethodType(type(fun).__call__, fun)
     else:
         _refuse_bound_method(fun)
-    static_names = _names(function, "static", *static)
-    names = _names(function, "donate", *donated)
+    static_positions, static_names = _chosen(fun, "static", *static)
+    positions, names = _chosen(fun, "donate", *donated)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
-        in_shardings = _by_position(function, static_names, list(in_shardings))
+        others = _by_position(fun, static_positions, static_names, list(in_shardings))
+        in_shardings = (None, *others) if is_argument else others  # nnx has none for the object itself
+    names += _names_at(fun, positions)
     mode = _mode(graph, graph_updates)
     for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
         extract.check_prefix(shardings, option, "jit", mode != TREE, mode == GRAPH)
@@ -63,7 +66,7 @@ def made_jit(
     if out_shardings is not None:
         out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
     wrap = wrapping(
-        donate=names or donate,
+        donate=tuple(dict.fromkeys(names)) or donate,
         in_shardings=in_shardings,
         out_shardings=out_shardings,
         graph=mode,
@@ -91,36 +94,48 @@ def _mode(graph: bool | None, graph_updates: bool | None) -> str:
     return TREE if not graph else GRAPH if graph_updates else VARIABLES
 
 
-def _parameters(fun: Callable[..., Any]) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        return []
-
-
-def _names(fun: Any, option: str, numbers: Any, names: Any) -> tuple[str, ...]:
-    """The names of the arguments that an option means."""
-    chosen = (names,) if isinstance(names, str) else tuple(names or ())
-    parameters = _parameters(fun)
-    known = [p.name for p in parameters]
-    takes_any = any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
-    for name in chosen:
-        if name not in known and not takes_any:
+def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The positions and the names that an option has, checked."""
+    names = (names,) if isinstance(names, str) else tuple(names or ())
+    numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
+    known, may_have_others = argument_names(fun)
+    parameters = call_parameters(fun)
+    for name in names:
+        if not may_have_others and not is_argument_name(fun, name):
             raise ValueError(f"found {name!r} in {option}_argnames, expected names of arguments: {', '.join(known)}")
-    by_position = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    by_position += [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-    for number in (numbers,) if isinstance(numbers, int) else tuple(numbers or ()):
-        if not -len(by_position) <= number < len(by_position):
+    count = parameters.num_positional
+    for number in numbers:
+        if not parameters.var_positional and not -count <= number < count:
             raise ValueError(
-                f"found {number} in {option}_argnums, expected positions of arguments: {', '.join(by_position)}"
+                f"found {number} in {option}_argnums, expected positions of arguments: "
+                f"{', '.join(parameters.names[:count])}"
             )
-        chosen += (by_position[number],)
-    return tuple(dict.fromkeys(chosen))
+    return numbers, names
 
 
-def _by_position(fun: Any, static: tuple[str, ...], shardings: list[Any]) -> tuple[Any, ...]:
+def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
+    """The names of the arguments at some positions.
+
+    Those from the end are none where a call may have any number, as in jax.
+    """
+    parameters = call_parameters(fun)
+    if not parameters.var_positional:
+        positions = tuple([p % parameters.num_positional for p in positions])
+    names = [name_at(parameters, p) for p in positions if p >= 0]
+    return tuple([name for name in names if name is not None])
+
+
+def _by_position(
+    fun: Any, static_positions: tuple[int, ...], static_names: tuple[str, ...], shardings: list[Any]
+) -> tuple[Any, ...]:
     """The shardings of all arguments, of which nnx leaves out those that are said to be static."""
-    for i, parameter in enumerate(_parameters(fun)):
-        if parameter.name in static and i <= len(shardings):
+    parameters = call_parameters(fun)
+    # Those from the end of an `*args` are counted in a call with as many arguments as there are shardings for.
+    count = len(shardings) + len(static_positions) if parameters.var_positional else parameters.num_positional
+    in_order = [*parameters.names, *parameters.shown.positional]
+    static = {position if position >= 0 else count + position for position in static_positions}
+    static |= {in_order.index(name) for name in static_names if name in in_order}
+    for i in sorted(static):
+        if i <= len(shardings):
             shardings.insert(i, None)
     return tuple(shardings)
