@@ -48,8 +48,8 @@ struct TraceOutput {
   // Whether an object of the result was in several places of the call, and whether those had the key's own objects.
   bool has_twins = false;
   bool twins_are_keys = true;
-  // Whether the result may hold objects of the traced call's: it serves only calls with the very same ones. And whether it
-  // holds an object of its own that can be changed: it serves no other call.
+  // Whether the result may hold objects of the traced call's: it serves only calls with the very same ones. And whether
+  // it holds an object of its own that can be changed: it serves no other call.
   bool needs_same_objects = false;
   bool is_of_one_call = false;
   bool keys_hold_all = true;  // a call without other objects than its key's gives what the spec holds
