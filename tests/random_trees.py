@@ -222,5 +222,5 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
 
 
 def describe(tree: Any) -> Any:
-    """A static result that shows what the traced program saw."""
-    return [(type(x), canonical(x)) for x in jax.tree.leaves(tree) if not is_dynamic(x)]
+    """A static result that shows what the traced program saw: texts, since an object would be each call's own."""
+    return [f"{type(x)} {canonical(x)!r}" for x in jax.tree.leaves(tree) if not is_dynamic(x)]

@@ -51,6 +51,9 @@ class _Generic:
                 raise TypeError(f"{path}: a {type(value).__name__} cannot be hashed") from error
             self.hash = 0
 
+    def __repr__(self) -> str:
+        return f"{type(self.value).__qualname__} {self.hash}"
+
     def __hash__(self) -> int:
         return self.hash
 

@@ -120,10 +120,7 @@ def test_a_call_with_equal_metadata_gets_its_own_objects() -> None:
 
 
 def test_a_trace_that_is_dropped_lets_go_of_the_metadata() -> None:
-    class Mark:
-        pass
-
-    jitted = partax.filter_jit(lambda array: nnx.Variable(array, mark=Mark()))
+    jitted = partax.filter_jit(lambda array: nnx.Variable(array, mark=lambda: None))
     seen = weakref.ref(jitted(jnp.ones(2)).get_metadata("mark"))
     assert seen() is jitted(jnp.ones(2)).get_metadata("mark")
     jitted.clear_cache()

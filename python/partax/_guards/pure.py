@@ -75,7 +75,7 @@ Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpe
 TypedDict Union cast final overload
 """,
     "dataclasses": """
-_recursive_repr FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
+_recursive_repr _replace FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
 """,
     "enum": "*",
     "reprlib": "recursive_repr",
