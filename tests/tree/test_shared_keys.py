@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import partax
 from partax._compat.shared_keys import to_copy
@@ -71,6 +71,7 @@ def variable(array: jax.Array, metadata: dict[str, Any]) -> Any:
 
 
 @changes
+@settings(deadline=None)  # it compiles
 @given(first=METADATA, second=METADATA)
 def test_variables_of_a_result_share_no_metadata(
     change: Callable[[dict[Any, Any]], Any], first: dict[str, Any], second: dict[str, Any]
