@@ -128,7 +128,11 @@ eval_shape fwd_and_bwd grad hessian jacfwd jacobian jacrev jit jvp linear_transp
 named_scope value_and_grad vjp vmap device_put
 """,
     "jax._src.pjit": "reshard with_sharding_constraint",
-    "jax._src.ad_checkpoint": "checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable",
+    "jax._src.ad_checkpoint": """
+checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable dots_saveable dots_with_no_batch_dims_saveable
+everything_saveable nothing_saveable offload_dot_with_no_batch_dims save_and_offload_only_these_names
+save_any_names_but_these save_anything_except_these_names save_from_both_policies save_only_these_names
+""",
     "jax._src.api_util": "*",
     "jax._src.core": "typeof ShapedArray get_aval",
     "jax._src.custom_derivatives": "*",
