@@ -14,6 +14,7 @@ from partax._compat.jax_private import direct_call
 from partax._compat.program_private import is_read_of_programs
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.exported import ArrayCall
+from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._tree.array_text import array_text
 from partax._tree.paths import leaf_paths, static_values
 from partax._tree.short_text import wrapper_text
@@ -292,6 +293,10 @@ class Compiled:
             result = self._run(*args, **kwargs)
         except TypeError as error:
             raise self._difference(args, kwargs) or error from None
+        except (RuntimeError, ValueError) as error:
+            if is_of_lost_arrays(error):
+                self._name_lost_arrays(error, args, kwargs)
+            raise
         if not self._has_run:
             # Only now has jax made its native dispatch.
             self._run = self._program.call.compiled(direct_call(self._compiled))
@@ -316,6 +321,12 @@ class Compiled:
             now = static_values(self._program.call.described_of(args, kwargs))
             return _static_difference(self._program.statics, now)
         return self._array_difference(call.leaves)
+
+    def _name_lost_arrays(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = self._program.call.rebind(args, kwargs)
+        if call is not None:
+            donated = [info.donated for info in jax.tree.leaves(self._compiled.args_info)]
+            name_lost_arrays(error, self._program.paths, call.leaves, donated)
 
     def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:
         """Says which array has another shape or dtype than the compiled one."""
