@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
@@ -354,6 +355,20 @@ def ahead_of_time() -> None:
         raise AssertionError("another static value was taken")
 
 
+def exported_and_serialized() -> None:
+    from jax.experimental import serialize_executable
+
+    import partax
+
+    scale = partax.filter_jit(lambda tree, by: {"twice": tree["x"] * by})
+    x = jnp.ones(3)
+    loaded = serialize_executable.deserialize_and_load(
+        *serialize_executable.serialize(scale.lower({"x": x}, 2).compile()), execution_devices=jax.devices()[:1]
+    )
+    same(loaded({"x": x}, None), {"twice": x * 2})
+    same(jax.export.export(scale)({"x": x}, 2).call({"x": x}, None), {"twice": x * 2})
+
+
 def errors_with_paths() -> None:
     import partax
 
@@ -518,6 +533,7 @@ SCENARIOS = (
     donation_and_shardings,
     compiled_functions_as_statics,
     ahead_of_time,
+    exported_and_serialized,
     errors_with_paths,
     partitions,
     explanations,

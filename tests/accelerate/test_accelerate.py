@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +24,7 @@ import partax.equinox
 import partax.tree
 from conftest import TraceCounter
 from partax._equinox.names import OURS
-from trees import assert_same
+from trees import array, assert_same
 
 
 class Model(eqx.Module):
@@ -144,6 +145,80 @@ def test_what_ours_cannot_do_stays_equinoxs() -> None:
     jitted = eqx.filter_jit(lambda x: x + 1, device=jax.devices()[0])
     with partax.equinox.accelerate():
         assert_same(jitted(jnp.ones(2)), jnp.full(2, 2.0))
+
+
+class Lookup(eqx.Module):
+    weight: jax.Array
+    table: Any = eqx.field(static=True)
+
+    @eqx.filter_jit
+    def method(self, x: jax.Array) -> jax.Array:
+        return self.weight * x + self.table.sum()
+
+
+class CalledLookup(Lookup):
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.weight * x + self.table.sum()
+
+
+def lookup(table: Any, kind: type[Lookup] = Lookup) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Equinox, about the array
+        return kind(array(3), table)
+
+
+REFUSED = r"`{}\.table`: found an array \(.*\) as a static value.*Equinox's own filter_jit"
+
+
+def test_an_array_in_a_static_field_is_known_by_identity(traces: TraceCounter) -> None:
+    @eqx.filter_jit
+    def apply(model: Lookup, x: jax.Array) -> jax.Array:
+        traces.tick()
+        return model.weight * x + model.table.sum()
+
+    model, lookup_itself = lookup(np.arange(3)), lookup(np.arange(3), CalledLookup)
+    changed = eqx.tree_at(lambda m: m.weight, model, jnp.ones(3))
+    expected = [apply(it, array(3)) for it in (model, changed)]
+    assert traces.count == 1
+    with partax.equinox.accelerate():
+        for _ in range(2):
+            for it, result in zip((model, changed), expected, strict=True):
+                with pytest.warns(UserWarning, match=REFUSED.format("model")) as told:
+                    assert_same(apply(it, array(3)), result)
+                assert [warning.filename for warning in told] == [__file__]
+        assert traces.count == 1  # the trace that Equinox had
+        with pytest.warns(UserWarning, match=REFUSED.format("self")):
+            assert_same(model.method(array(3)), array(3) * array(3) + 3)
+        with pytest.warns(UserWarning, match=REFUSED.format("model")):
+            assert_same(jax.jit(lambda x: apply(model, x))(array(3)), expected[0])
+        with pytest.warns(UserWarning, match=REFUSED.format("fun")):
+            assert_same(eqx.filter_jit(lookup_itself)(array(3)), expected[0])
+        # Ours refuses it, and so does what has it made.
+        with pytest.raises(TypeError, match=r"`model\.table`: found an array"):
+            partax.filter_jit(lambda model: model.weight)(model)
+    with pytest.raises(TypeError, match=r"`model\.table`: found an array"):
+        partax.filter_jit(lambda model: model.weight)(model)
+
+
+def test_what_is_refused_inside_of_a_function_is_its_error(traces: TraceCounter) -> None:
+    model = lookup(np.arange(3))
+    inner = partax.filter_jit(lambda model: model.weight)
+
+    @eqx.filter_jit
+    def outer(x: jax.Array) -> jax.Array:
+        traces.tick()
+        return inner(model) + x
+
+    with partax.equinox.accelerate(), pytest.raises(TypeError, match=r"`model\.table`: found an array"):
+        outer(array(3))
+    assert traces.count == 1
+
+
+def test_nothing_is_donated_by_a_call_that_is_refused() -> None:
+    model, x = lookup(np.arange(3)), array(3)
+    step = eqx.filter_jit(lambda model, x: x + model.table, donate="all")
+    with partax.equinox.accelerate(), pytest.warns(UserWarning, match=REFUSED.format("model")):
+        assert step(model, x).tolist() == [0.0, 2.0, 4.0]
 
 
 def test_wrappers_are_not_kept() -> None:

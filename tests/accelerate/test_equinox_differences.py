@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
@@ -35,6 +36,7 @@ class Model(eqx.Module):
 NAMES = {
     "jax": jax,
     "jnp": jnp,
+    "np": np,
     "x": jnp.arange(2.0),
     "Model": Model,
     "Unhashable": Unhashable,
@@ -66,6 +68,10 @@ CASES: dict[str, str] = {
     """,
     'a static leaf without a hash, in `tree["a"][0]`': """
         eqx.filter_jit(lambda tree: len(tree))({"a": [Unhashable()]})
+    """,
+    "a NumPy array in a static field": """
+        model = Model(x, np.arange(2))
+        eqx.filter_jit(lambda model: model.weight + model.scale)(model).tolist()
     """,
     '`filter_jit(f, donate=("state",))`': """
         f = eqx.filter_jit(lambda x, state: (x, state + 1), donate=("state",))

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import partax
 from trees import Bag, Cell, Layer, Pair, Tray, array, make_model
@@ -68,6 +69,57 @@ def fails(call: Any, path: str, *words: str) -> None:
 def where(change: str, root: str) -> str:
     path = CHANGES[change][2]
     return root + (".bottom[<flat index 1>]" if path is NONE else path)
+
+
+class Net(nnx.Module):
+    def __init__(self, **attributes: Any):
+        self.weight = nnx.Param(array(2))
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+
+def parts(count: int) -> Net:
+    return Net(layers=nnx.List([nnx.Param(array(2)) for _ in range(count)]))
+
+
+# Objects of one class of which one has a field that the other has not.
+FIELDS: dict[str, tuple[Any, Any, str, str, str]] = {
+    "a Variable that comes": (Net(), Net(bias=nnx.Param(array(2))), ".bias", "nothing", "a `Param` of 1"),
+    "a Variable that goes": (Net(bias=nnx.Param(array(2))), Net(), ".bias", "a `Param` of 1", "nothing"),
+    "a static attribute": (Net(), Net(mode="x"), ".mode", "nothing", "'x'"),
+    "a list that grows": (parts(1), parts(2), ".layers[1]", "nothing", "a `Param` of 1"),
+    "a state": (nnx.state(Net(bias=nnx.Param(array(2)))), nnx.state(Net()), "['bias']", "a `Param` of 1", "nothing"),
+}
+CHANGES |= FIELDS
+
+
+class Moody:
+    """Its `==` says another thing each time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.asked += 1
+        return self.asked > 1
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "Moody"
+
+
+def test_a_value_whose_equality_is_not_steady_is_named() -> None:
+    told = "Moody before the step, Moody after it"
+    fails(
+        lambda: partax.filter_scan(lambda c, x: ({"a": [Moody()]}, None), {"a": [Moody()]}, XS), "carry['a'][0]", told
+    )
+    fails(
+        lambda: partax.filter_cond(jnp.array(True), lambda: (1, Moody()), lambda: (1, Moody())),
+        "result[1]",
+        "Moody of true_fun, Moody of false_fun",
+    )
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -725,6 +725,62 @@ def test_a_repr_that_fails_or_is_not_asked_for(lines: Callable[[], list[str]]) -
     assert "<Silent whose repr raises RuntimeError>" in line
 
 
+class Unequal:
+    """Equal to nothing, with one text and one hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return "Unequal"
+
+
+class Slotted:
+    """The same without weak references."""
+
+    __slots__ = ()
+    __eq__ = Unequal.__eq__
+    __hash__ = Unequal.__hash__
+    __repr__ = Unequal.__repr__
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: Net(array(3), activation=Unequal()),
+            "`net.activation` compares unequal to that of a trace, though its",
+        ),
+        (lambda: {"a": [1, Unequal()]}, "`net['a'][1]` compares unequal to that of a trace, though its"),
+        (lambda: Net(array(3), activation=(1, Unequal())), "`net.activation[1]` compares unequal to that of a trace"),
+        (lambda: functools.partial(max, Unequal()), "`net, argument 0` compares unequal to that of a trace"),
+        (
+            lambda: Pair(Unequal(), Net(array(3), activation=Unequal())),
+            "`net.left`, `net.right.activation` compare unequal to those of a trace, though text, type and hash",
+        ),
+        (
+            lambda: Net(array(3), activation=Slotted()),
+            "`net.activation` compares unequal to that of a trace, though its",
+        ),
+        (
+            lambda: [Slotted(), np.dtype("float32"), Slotted()],
+            "a static value (one of `net[0]`, `net[2]`) compares unequal to that of a trace",
+        ),
+    ],
+)
+def test_the_place_of_a_value_that_compares_unequal(
+    lines: Callable[[], list[str]], make: Callable[[], Any], told: str
+) -> None:
+    f = filter_jit(lambda net, x: x)
+    for _ in range(2):
+        f(make(), array(3))
+    line = re.sub(r"trace \d+", "a trace", lines()[1])  # the function is one, and so are its traces
+    assert line.startswith(f"<lambda>: a trace, because {told}")
+
+
 def test_records_keep_nothing_alive(collect: Callable[[], None]) -> None:
     f = filter_jit(lambda net, value, fun: net, cache_size=1, callables="identity")
     alive: list[weakref.ref[Any]] = []

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
+import partax.nnx
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import array, assert_close, assert_same
@@ -407,6 +409,142 @@ def test_a_second_array_of_the_same_buffer() -> None:
     f(array(3), array(3), array(3))
     with pytest.raises(jax.errors.JaxRuntimeError, match=USED):
         f(x, other, array(3))
+
+
+class Part(eqx.Module):
+    weight: jax.Array
+
+
+class Model(eqx.Module):
+    layers: list[Part]
+
+    @filter_jit(donate="all")
+    def all_given(self, x: jax.Array) -> Any:
+        return add_to(self, x)
+
+    @filter_jit(donate=("self",))
+    def self_given(self, x: jax.Array) -> Any:
+        return add_to(self, x)
+
+
+def add_to(model: Any, x: jax.Array) -> Any:
+    return jax.tree.map(lambda leaf: leaf + x.sum(), model)
+
+
+def new_model(*weights: jax.Array) -> Model:
+    return Model([Part(weight) for weight in (*weights, array(3), array(3))[:2]])
+
+
+class Compiled:
+    """A compiled program of `add_to`."""
+
+    def __init__(self, donate: Any):
+        self.call = filter_jit(add_to, donate=donate).lower(new_model(), array(3)).compile()
+
+    def __call__(self, model: Any, x: Any) -> Any:
+        return self.call(model, x)
+
+
+# What is called, and what it calls the model.
+_ALL_GIVEN = {
+    "function": lambda: (filter_jit(add_to, donate="all"), "model"),
+    "method": lambda: (Model.all_given, "self"),
+    "bound method": lambda: ((lambda model, x: model.all_given(x)), "self"),
+    "compiled": lambda: (Compiled("all"), "model"),
+}
+_MODEL_GIVEN = {
+    "function": lambda: (filter_jit(add_to, donate=("model",)), "model"),
+    "method": lambda: (Model.self_given, "self"),
+    "bound method": lambda: ((lambda model, x: model.self_given(x)), "self"),
+    "compiled": lambda: (Compiled(("model",)), "model"),
+}
+
+
+def note_of(f: Any, *args: Any) -> str:
+    """What partax says of the error of a call, which is jax's own one."""
+    with pytest.raises((RuntimeError, ValueError), match=r"donate|deleted") as caught:
+        f(*args)
+    (note,) = [note for note in caught.value.__notes__ if note.startswith("partax: ")]
+    return note.removeprefix("partax: ")
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+@pytest.mark.parametrize("kind", _ALL_GIVEN)
+def test_the_paths_of_arrays_that_are_given_away_twice(kind: str, calls: int) -> None:
+    f, model = _ALL_GIVEN[kind]()
+    for _ in range(calls):
+        f(new_model(), array(3))
+    x = array(3)
+    first, second = f"`{model}.layers[0].weight`", f"`{model}.layers[1].weight`"
+    both, all_three = "are one array, and the call donates both:", "are one array, and the call donates all of them:"
+    assert note_of(f, new_model(x, x), array(3)).startswith(f"{first} and {second} {both}")
+    assert note_of(f, new_model(x), x).startswith(f"{first} and `x` {both}")
+    assert note_of(f, new_model(x, x), x).startswith(f"{first}, {second} and `x` {all_three}")
+    f(new_model(jnp.copy(x)), x)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+@pytest.mark.parametrize("kind", _MODEL_GIVEN)
+def test_the_paths_of_an_array_that_is_given_away_and_used(kind: str, calls: int) -> None:
+    f, model = _MODEL_GIVEN[kind]()
+    for _ in range(calls):
+        f(new_model(), array(3))
+    x = array(3)
+    given = f"`{model}.layers[1].weight`"
+    assert f"{given} and `x` are one array, and the call donates {given}:" in note_of(f, new_model(array(3), x), x)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+@pytest.mark.parametrize("kind", _MODEL_GIVEN)
+def test_the_paths_of_arrays_that_are_gone(kind: str, calls: int) -> None:
+    f, model = _MODEL_GIVEN[kind]()
+    for _ in range(calls):
+        f(new_model(), array(3))
+    assert note_of(f, new_model(gone()), array(3)).startswith(f"`{model}.layers[0].weight` is deleted already")
+    assert note_of(f, new_model(), gone()).startswith("`x` is deleted already")
+    used = new_model()
+    f(used, array(3))
+    expected = f"`{model}.layers[0].weight` and `{model}.layers[1].weight` are deleted already"
+    assert note_of(f, used, array(3)).startswith(expected)
+
+
+def test_the_paths_of_many_arrays_and_of_a_shared_buffer() -> None:
+    f = filter_jit(lambda arrays: [x + 1 for x in arrays], donate="all")
+    assert "`arrays[3]`, `arrays[4]` and 5 more are deleted already" in note_of(f, [gone() for _ in range(10)])
+    x = array(3)
+    assert "`arrays[0]` and `arrays[1]` are one array" in note_of(f, [x, jax.device_put(x, x.sharding)])
+
+
+def test_errors_of_the_function_itself_name_no_argument() -> None:
+    for text in ("my array has been deleted", "Attempt to donate"):
+
+        def fails(x: Any, text: str = text) -> Any:
+            raise RuntimeError(text)
+
+        with pytest.raises(RuntimeError, match=text) as caught:
+            filter_jit(fails, donate="all")(array(3))
+        assert not any(note.startswith("partax: `") for note in getattr(caught.value, "__notes__", ()))
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_the_paths_in_nnx_objects(calls: int) -> None:
+    class Two(nnx.Module):
+        def __init__(self, *arrays: jax.Array) -> None:
+            self.a, self.b = (nnx.Param(x) for x in arrays)
+
+    def step(model: Two, x: jax.Array) -> jax.Array:
+        model.a[...] += x
+        model.b[...] += x
+        return model.a[...] * 2
+
+    for donated, whole in (((0, 1), "both"), (0, "`model.a.value`")):
+        f = partax.nnx.jit(step, donate_argnums=donated)
+        for _ in range(calls):
+            f(Two(array(3), array(3)), array(3))
+        x = array(3)
+        note = note_of(f, Two(x, array(3)), x)
+        assert note.startswith(f"`model.a.value` and `x` are one array, and the call donates {whole}:")
+        assert note_of(f, Two(array(3), gone()), array(3)).startswith("`model.b.value` is deleted already")
 
 
 # --- names that no parameter has

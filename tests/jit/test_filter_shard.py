@@ -260,7 +260,7 @@ def test_so_does_one_that_does_not_fit_inside_of_jit(mesh: Mesh, devices: list[A
             lambda s: {"x": s, "y": [s]},
             r"`tree\['y'\]`: found a `list` with 2 children, expected the structure of sharding",
         ),
-        (lambda s: {"x": [s], "y": s}, r"`tree\['x'\]`: found a `jaxlib.*`, expected the structure of sharding"),
+        (lambda s: {"x": [s], "y": s}, r"`tree\['x'\]`: found an array, expected the structure of sharding"),
     ],
 )
 def test_a_prefix_of_another_structure(mesh: Mesh, prefix: Any, message: str) -> None:
@@ -270,7 +270,7 @@ def test_a_prefix_of_another_structure(mesh: Mesh, prefix: Any, message: str) ->
 
 @pytest.mark.parametrize("wrong", ["d", 0, jnp.tanh, ("d",)])
 def test_what_is_no_sharding(wrong: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=r"`tree\['x'\]`: found a `\w+"):
+    with pytest.raises((TypeError, ValueError), match=r"`tree\['x'\]`: found an? (`\w+|array)"):
         filter_shard({"x": array(8)}, {"x": wrong})
     if not isinstance(wrong, tuple):
         with pytest.raises(TypeError, match=r"`tree\['x'\]`: found a `\w+` as its sharding, expected"):

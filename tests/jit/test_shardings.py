@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+import partax.nnx
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import Layer, array, assert_close, assert_same, make_model
@@ -201,6 +202,20 @@ def test_a_tuple_of_the_wrong_length(split: Sharding, length: int) -> None:
         filter_jit(lambda x, y: x, in_shardings=(split,) * length)(array(8), array(8))
 
 
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [
+        (1, r"^in_shardings has 1 entry and none for the arrays of `x`;"),
+        (4, r"^in_shardings has 4 entries, expected at most one for each argument \(n, x, m\)$"),
+    ],
+)
+def test_the_count_of_entries_is_that_of_the_user(split: Sharding, length: int, message: str) -> None:
+    f = filter_jit(lambda n, x, m=2: x * n * m, in_shardings=(split,) * length)
+    for arguments in ((2, array(8)), (2, array(8), 3)):
+        with pytest.raises(ValueError, match=message):
+            f(*arguments)
+
+
 # --- out_shardings
 
 
@@ -272,6 +287,21 @@ def test_an_out_prefix_that_does_not_match(split: Sharding, bad: Any) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="out_shardings"):
             f(array(8))
+
+
+@pytest.mark.parametrize("jit", [filter_jit, partax.nnx.jit])
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_a_tuple_for_a_single_result(jit: Any, kind: Any) -> None:
+    name = kind.__name__
+    message = (
+        rf"^`the result`: found float32\[8\], expected the structure of out_shardings, which has a `{name}` with 1 "
+        rf"child here; give its sharding without the `{name}`"
+    )
+    with pytest.raises(ValueError, match=message):
+        jit(lambda x: x + 1, out_shardings=kind([None]))(array(8))
+    with pytest.raises(ValueError, match=r"^`the result\['y'\]`: found an array, expected the structure of"):
+        jit(lambda x: {"y": x + 1}, out_shardings={"y": kind([None])})(array(8))
+    assert jit(lambda x: kind([x + 1]), out_shardings=kind([None]))(array(8))[0].shape == (8,)
 
 
 # --- shardings of the inputs

@@ -202,6 +202,29 @@ def test_shardings_leave_out_static_arguments(mesh: Mesh) -> None:
             assert jitted(jnp.ones(2), 2, jnp.ones(2))[0] == 3
 
 
+def test_the_count_of_entries_is_that_of_the_user(mesh: Mesh) -> None:
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    function = lambda n, x, m, y: x * n + y * m
+    for static in ({"static_argnums": (0, 2)}, {"static_argnames": ("n", "m")}):
+        for count, message in (
+            (1, "^in_shardings has 1 entry and none for the arrays of `y`"),
+            (3, r"^in_shardings has 3 entries, expected at most one for each argument \(x, y\)$"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                partax.nnx.jit(function, in_shardings=(everywhere,) * count, **static)(2, jnp.ones(2), 3, jnp.ones(2))
+    with pytest.raises(ValueError, match=r"^in_shardings has 3 entries, expected .* \(x\)$"):
+        partax.nnx.jit(Model(nnx.Rngs(0)), in_shardings=(everywhere,) * 3)(jnp.ones((2, 4)))
+    # A position that a call does not reach takes no sharding.
+    jitted = partax.nnx.jit(lambda *a: a[0] * 2, in_shardings=(everywhere,), static_argnums=(1, 2))
+    assert jitted(jnp.ones(2))[0] == jitted(jnp.ones(2), 3)[0] == 2
+
+
+def test_a_variable_of_an_argument_that_is_said_to_be_static(mesh: Mesh) -> None:
+    model = Model(nnx.Rngs(0))
+    jitted = partax.nnx.jit(lambda a, b: a(jnp.ones((2, 4))), in_shardings=(None,), static_argnums=0)
+    assert jitted(model, model).shape == (2, 4)
+
+
 def test_ahead_of_time() -> None:
     model, expected, x = Model(nnx.Rngs(0)), Model(nnx.Rngs(0)), jnp.ones((2, 4))
     jitted = partax.nnx.jit(step)

@@ -4,6 +4,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
 from partax._compat.jax_private import attribute_of as _attribute
 from partax._compat.jax_private import name_of as _name
 
@@ -48,3 +50,30 @@ def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
 
     setattr(module, _FUNCTION, watched)
     return True
+
+
+def is_read_of_programs(name: str) -> bool:
+    """Whether jax reads this attribute of a compiled program to serialize it."""
+    return name in ("_executable", "_no_kwargs", "_params", "args_info", "in_tree", "out_tree")
+
+
+def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
+    """A compiled program that takes and returns its arrays in other trees with as many leaves.
+
+    Args:
+      compiled: a `jax.stages.Compiled`.
+      in_tree: of the arguments.
+      out_tree: of the result.
+
+    Returns:
+      Another `jax.stages.Compiled`; None where this jax makes none, and it is compiled once more.
+    """
+    executable = _attribute(compiled, "_executable")
+    constants = _attribute(_attribute(compiled, "_params"), "const_args")
+    if executable is None or constants is None:
+        return None
+    infos = in_tree.unflatten(jax.tree.leaves(compiled.args_info))
+    try:
+        return jax.stages.Compiled(executable, constants, infos, out_tree)
+    except TypeError:
+        return None

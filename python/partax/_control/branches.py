@@ -8,7 +8,7 @@ import numpy as np
 
 from partax import _core
 from partax._control.arrays import Arrays, in_place_of
-from partax._control.differences import Flat, alike, first_difference, is_number
+from partax._control.differences import Flat, alike, first_difference, is_number, unsteady_values
 from partax._control.types import ArrayType, array_type, converted, joined
 from partax._partition.flat_partition import flat_combine, flat_partition
 
@@ -133,6 +133,8 @@ class _Results:
                 _fail(f"result{path}", (_text(leaf), first), (_text(beside), name))
             types[path] = together
         if types.items() <= self._types.items():
+            for path, text, same in unsteady_values(flat, "result"):
+                _fail(path, (text, first), (same, name), " (its `==` does not say the same each time)")
             _fail("result", ("one structure", first), ("another", name))
         raise _Unsettled(self, types)
 

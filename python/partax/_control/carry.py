@@ -7,7 +7,7 @@ import jax
 
 from partax import _core
 from partax._control.arrays import Arrays
-from partax._control.differences import Flat, alike, first_difference, is_number
+from partax._control.differences import Flat, alike, first_difference, is_number, unsteady_values
 from partax._control.types import ArrayType, array_type, converted, joined, value_text
 from partax._partition.flat_partition import flat_combine, flat_partition
 
@@ -81,6 +81,8 @@ class Carry:
             raise _Unsettled(self, other)
         leaves, made = _core.flatten(flat_combine(spec, now), self._root)
         if made != self._spec:
+            for path, text, same in unsteady_values(Flat(made, leaves), self._root):
+                self._fail(path, text, same, " (its `==` does not say the same each time)")
             self._fail(self._root, "one structure", "another")
         return leaves
 

@@ -1,6 +1,6 @@
 """Where two trees that should be alike differ first, and what is there in each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +57,12 @@ class _Entry(NamedTuple):
         text = shown(self.value)
         return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
+    def has_fields_of(self, other: "_Entry") -> bool:
+        """Whether it is an object of the class of another one, which has more fields or fewer."""
+        if not self.kind == other.kind == NODE or self.value[0] in ("tuple", "list"):
+            return False
+        return self.value[:2] == other.value[:2] and self.value[2] != other.value[2]
+
     def same(self, other: "_Entry", numbers_settle: bool) -> bool:
         if numbers_settle and (self.settles or other.settles):
             return all(entry.settles or entry.kind == ARRAY for entry in (self, other))
@@ -104,8 +110,40 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
         if beside is None:
             return Difference(path, entry.text, "nothing")
         if not entry.same(beside, numbers_settle):
-            return Difference(path, entry.text, beside.text)
+            owner, _, name = path.rpartition(".")
+            # What a library keeps of its fields, such as their number, says less than the field.
+            told_below = path if entry.has_fields_of(beside) else owner if name.startswith("_") else None
+            field = None if told_below is None else _field_of_one(told_below, one, other)
+            return field or Difference(path, entry.text, beside.text)
     return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
+
+
+def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
+    """The first field below a path that only one of two objects of a class has."""
+    for below in [*one, *other]:
+        if below.startswith((f"{path}.", f"{path}[")) and (below in one) != (below in other):
+            if below in one:
+                return Difference(below, one[below].text, "nothing")
+            return Difference(below, "nothing", other[below].text)
+    return None
+
+
+def unsteady_values(flat: Flat, root: str) -> list[Difference]:
+    """The static values of a tree that have an `==` of their own, which may say another thing each time.
+
+    For two trees between which `first_difference` finds none, though they were told apart.
+    """
+    return [
+        Difference(path, entry.text, entry.text)
+        for path, entry in _entries(flat, root)
+        if entry.kind == VALUE and _compares_by_itself(entry.value)
+    ]
+
+
+def _compares_by_itself(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return any(map(_compares_by_itself, value))
+    return type(value).__module__ != "builtins" and type(value).__eq__ is not object.__eq__
 
 
 def alike(difference: Difference) -> str:

@@ -3,6 +3,7 @@
 import sys
 import threading
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +83,8 @@ def accelerate() -> Accelerated:
 
     Functions that have been compiled by `equinox.filter_jit`, also before this call, run by `partax.filter_jit`;
     `partition`, `combine`, `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A
-    program that Equinox has compiled is compiled once more.
+    program that Equinox has compiled is compiled once more. A call with an array in a static field, which partax
+    refuses, runs by Equinox's own `filter_jit`, which takes the very same array for the same value; it warns.
 
     Returns:
       A context manager. Outside of a `with` it is active until its `end` is called.
@@ -110,10 +112,29 @@ def _replace_calls() -> None:
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         known = _jitted.get(id(self))
         ours = known[1] if known is not None and known[0]() is self else _ours(self)
-        return before(self, *args, **kwargs) if ours is None else ours(*args, **kwargs)
+        if ours is None:
+            return before(self, *args, **kwargs)
+        try:
+            return ours(*args, **kwargs)
+        except TypeError as error:
+            if not _refuses_static_array(error):
+                raise
+            refusal = str(error)
+        warnings.warn(
+            f"{refusal}. This call runs by Equinox's own filter_jit, which tells such arrays apart by identity",
+            stacklevel=2,
+        )
+        return before(self, *args, **kwargs)
 
     type.__setattr__(cls, "__call__", __call__)
     _undo.append(lambda: type.__setattr__(cls, "__call__", before))
+
+
+def _refuses_static_array(error: TypeError) -> bool:
+    """Whether a call of ours was refused for an array among its static values, before anything of it has run."""
+    # Where the function has run, or one of a node, there is its frame.
+    is_first = error.__traceback__ is None or error.__traceback__.tb_next is None
+    return is_first and "found an array (" in str(error) and ") as a static value" in str(error)
 
 
 def _ours(wrapper: Any) -> JitFunction[..., Any] | None:

@@ -25,9 +25,10 @@ class Part:
       items: what it consists of, as pairs of a name and a part.
       place: where an array is; empty if jax chooses, None if it has no place, as under a trace.
       aval: jax's type of an array.
+      original: a weak reference to a value whose own `==` decides; None for other values.
     """
 
-    __slots__ = ("aval", "items", "key", "label", "place", "refs", "text")
+    __slots__ = ("aval", "items", "key", "label", "original", "place", "refs", "text")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Part:
         items: tuple[tuple[str, "Part"], ...] = (),
         place: str | None = None,
         aval: Any = None,
+        original: Any = None,
     ):
         self.key = key
         self.label = label
@@ -46,10 +48,16 @@ class Part:
         self.items = items
         self.place = place
         self.aval = aval
+        self.original = original
 
     def same(self, other: "Part") -> bool:
         """Whether a later part is one that a program cannot tell from this one."""
         return self is other or (self.key == other.key and all(ref() is not None for ref in self.refs))
+
+    @property
+    def has_originals(self) -> bool:
+        """Whether the `==` of some value in it decides."""
+        return self.original is not None or any(item.has_originals for _, item in self.items)
 
     @property
     def is_number(self) -> bool:

@@ -13,6 +13,7 @@ from partax._explain.limits import RetraceWarning
 from partax._explain.part import Part
 from partax._explain.record import Record
 from partax._explain.snapshot import Snapshot
+from partax._explain.unequal import unequal_text
 from partax._explain.value_parts import ValueParts
 from partax._guards.guards import written_down
 from partax._guards.user_objects import read, unwrapped
@@ -107,7 +108,7 @@ class Reasons:
         digest = snapshot.digest()
         again = self._digests.get(digest) if digest is not None and changes else None
         if not changes or again is not None:
-            return self._again(nearest if not changes else None, again or nearest.number, occasion)
+            return self._again(nearest if not changes else None, again or nearest.number, occasion, snapshot)
         texts = [self._with_advice(change, occasion) for change in changes[:_SHOWN]]
         more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
         return "; ".join(texts + more)
@@ -122,7 +123,7 @@ class Reasons:
         self._advised.add(change.path)
         return f"{change} ({traces} traces so far: {_advice(change, occasion)})"
 
-    def _again(self, same: Record | None, number: int, occasion: Occasion) -> str:
+    def _again(self, same: Record | None, number: int, occasion: Occasion, snapshot: Snapshot) -> str:
         """Why a trace that has been made before is made again."""
         if self._nested:
             return f"it is called again with the arguments of trace {number}, as when what calls it is traced anew"
@@ -138,10 +139,8 @@ class Reasons:
                 "the static keys used last"
             )
         if occasion.new_key:
-            return (
-                f"a static value compares unequal to that of trace {number}, though its text, type and hash are the "
-                "same (compared: structure, static values, dtypes, shapes, jax configuration)"
-            )
+            unequal = unequal_text(None if same is None else same.snapshot, snapshot, number)
+            return f"{unequal} (compared: structure, static values, dtypes, shapes, jax configuration)"
         return (
             f"jax holds trace {number}, of the same arguments, no more, as after jax.clear_caches() (compared: "
             "structure, static values, dtypes, shapes, jax configuration)"

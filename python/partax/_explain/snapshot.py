@@ -102,7 +102,7 @@ def _used_again(known: tuple[Part, ...], parts: list[Part]) -> tuple[Part, ...]:
     for i, (new, old) in enumerate(zip(parts, known, strict=True)):
         if equal.get(new) is old:
             parts[i] = old
-        elif old.place == new.place and old.text == new.text and old.same(new):
+        elif old.place == new.place and old.text == new.text and not new.has_originals and old.same(new):
             parts[i] = equal[new] = old
     used = tuple(parts)
     return known if used == known else used

@@ -21,6 +21,15 @@ _MAX_ITEMS = 256
 _MAX_DEPTH = 32
 
 
+def _is_known(kind: type) -> bool:
+    """Whether it is a class of Python's own, or of NumPy's or jax's."""
+    return kind.__module__.split(".")[0] in ("builtins", "numpy", "jax", "jaxlib", "pathlib")
+
+
+def _unknown() -> None:
+    """In the place of a weak reference to a value that allows none."""
+
+
 class ValueParts:
     """Makes parts of static values.
 
@@ -201,13 +210,16 @@ class ValueParts:
                 identity = True
         label = "function" if callable(value) and read(value, "__name__") is not None else "static"
         refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
-        return Part(("object", id(kind), hashed), label, self._repr(value), refs)
+        original = None
+        if not identity:
+            original = next(iter(weak_refs(value)), None if _is_known(kind) else _unknown)
+        return Part(("object", id(kind), hashed), label, self._repr(value), refs, original=original)
 
     def _repr(self, value: Any) -> str:
         kind = type(value)
         if kind in (str, bytes) and len(value) > MAX_TEXT:
             value = value[:MAX_TEXT]
-        trusted = kind in ATOMS or kind.__module__.split(".")[0] in ("builtins", "numpy", "jax", "jaxlib", "pathlib")
+        trusted = kind in ATOMS or _is_known(kind)
         if issubclass(kind, (tuple, list, dict, set, frozenset)):
             if not self._verbose or len(value) > _MAX_ITEMS:
                 return f"of {len(value)}"

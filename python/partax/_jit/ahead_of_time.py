@@ -11,7 +11,10 @@ import numpy as np
 
 from partax import _core
 from partax._compat.jax_private import direct_call
+from partax._compat.program_private import is_read_of_programs
 from partax._jit.donation_warnings import donation_warnings
+from partax._jit.exported import ArrayCall
+from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._tree.array_text import array_text
 from partax._tree.paths import leaf_paths, static_values
 from partax._tree.short_text import wrapper_text
@@ -38,9 +41,10 @@ def quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
 class Program:
     """What is kept of a call whose program is used later: its static part, not its arrays."""
 
-    def __init__(self, wrapper: Any, call: _core.PreparedCall):
+    def __init__(self, wrapper: Any, call: _core.PreparedCall, arrays: ArrayCall | Exception):
         self.wrapper = wrapper
         self.call = call
+        self.arrays = arrays
         described = call.described()
         self.statics = static_values(described)
         self.record = call.record
@@ -198,7 +202,8 @@ class Lowered:
           jax.errors.JaxRuntimeError: XLA does not know an option.
         """
         with _working_for(self._program.record):
-            return Compiled(self._program, self._lowered.compile(compiler_options=compiler_options))
+            compiled = self._lowered.compile(compiler_options=compiler_options)
+        return Compiled(self._program, compiled, compiler_options)
 
 
 class Compiled:
@@ -211,9 +216,11 @@ class Compiled:
       Array([3., 6.], dtype=float32)
     """
 
-    def __init__(self, program: Program, compiled: Any):
+    def __init__(self, program: Program, compiled: Any, compiler_options: dict[str, Any] | None):
         self._program = program
         self._compiled = compiled
+        self._compiler_options = compiler_options
+        self._of_arrays: Any = None
         self._run = program.call.compiled(compiled)
         self._has_run = False
 
@@ -286,11 +293,27 @@ class Compiled:
             result = self._run(*args, **kwargs)
         except TypeError as error:
             raise self._difference(args, kwargs) or error from None
+        except (RuntimeError, ValueError) as error:
+            if is_of_lost_arrays(error):
+                self._name_lost_arrays(error, args, kwargs)
+            raise
         if not self._has_run:
             # Only now has jax made its native dispatch.
             self._run = self._program.call.compiled(direct_call(self._compiled))
             self._has_run = True
         return result
+
+    def __getattr__(self, name: str) -> Any:
+        """What `jax.experimental.serialize_executable` reads, of the program as a function of the arrays."""
+        if not is_read_of_programs(name):
+            raise AttributeError(f"'Compiled' object has no attribute {name!r}", name=name, obj=self)
+        if self._of_arrays is None:
+            arrays = self._program.arrays
+            if isinstance(arrays, Exception):
+                raise arrays
+            with quiet(self._program.wrapper), _working_for(self._program.record):
+                self._of_arrays = arrays.compiled(self._compiled, self._compiler_options)
+        return getattr(self._of_arrays, name)
 
     def _difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
         call = self._program.call.rebind(args, kwargs)
@@ -298,6 +321,12 @@ class Compiled:
             now = static_values(self._program.call.described_of(args, kwargs))
             return _static_difference(self._program.statics, now)
         return self._array_difference(call.leaves)
+
+    def _name_lost_arrays(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = self._program.call.rebind(args, kwargs)
+        if call is not None:
+            donated = [info.donated for info in jax.tree.leaves(self._compiled.args_info)]
+            name_lost_arrays(error, self._program.paths, call.leaves, donated)
 
     def _array_difference(self, leaves: tuple[Any, ...]) -> TypeError | None:
         """Says which array has another shape or dtype than the compiled one."""

@@ -7,10 +7,13 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.options import Options
+from partax._jit.parameters import option_names
 from partax._jit.runtime_errors import as_equinox_raises, raised_at_run_time
 from partax._jit.shardings import misplaced_leaf
-from partax._tree.paths import leaf_paths
+from partax._tree.paths import leaf_owners, leaf_paths
+from partax._tree.spec_data import SpecData
 
 
 def explain_failure(
@@ -30,6 +33,10 @@ def explain_failure(
     """
     if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
         return as_equinox_raises(error)
+    if not in_body and is_of_lost_arrays(error):
+        described, leaves = _core.describe_call()
+        name_lost_arrays(error, leaf_paths(described), leaves, _donated(options, described, len(leaves)))
+        return error
     if isinstance(error, RuntimeError):
         return error
     kind = ValueError if isinstance(error, ValueError) else TypeError
@@ -48,6 +55,13 @@ def explain_failure(
     explained = kind(f"`{leaf_paths(described)[index]}`: {text}")
     explained.__cause__ = error
     return explained
+
+
+def _donated(options: Options, described: SpecData, count: int) -> list[bool]:
+    """For each array leaf of the call under way whether its options donate it."""
+    call = _core.call_shape()
+    values = options.donated_values(option_names(call), call[-1])
+    return [owner in values for owner in leaf_owners(described)[:count]]
 
 
 def _untraceable(leaves: tuple[Any, ...]) -> tuple[int, str] | None:

@@ -64,6 +64,11 @@ class Options:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Options, self.key)
 
+    def without_compiler_options(self) -> "Options":
+        """The same for a wrapper that is called while jax traces, where it takes none."""
+        key: list[Any] = [None if value is self.compiler_options else value for value in self.key]
+        return Options(*key)
+
     @property
     def silences_warnings(self) -> bool:
         """Whether jax's warning about donated buffers that it could not use is kept from the user."""

@@ -205,6 +205,16 @@ def name_at(parameters: CallParameters, position: int) -> str | None:
     return _name_in_all(parameters, position - parameters.num_positional) if parameters.var_positional else None
 
 
+def names_by_position(parameters: CallParameters, position: int) -> set[str]:
+    """All names by which options mean the value at a position of a call."""
+    i = position - parameters.num_positional
+    if i < 0:
+        return {parameters.names[position]}
+    shown = parameters.shown
+    own = shown.positional[i] if i < len(shown.positional) else shown.var_positional
+    return {own, shown.all_positional, _name_in_all(parameters, i)}
+
+
 def is_argument_name(fun: Any, name: str) -> bool:
     """Whether options may mean an argument of `fun` by this name, if not as one of its `**kwargs`."""
     if name in argument_names(fun)[0]:
@@ -241,8 +251,7 @@ def option_names(call: CallShape) -> list[set[str]]:
     names: list[set[str]] = [set()] if has_callable else []
     names += [{name} for i, name in enumerate(parameters.names) if i not in left_out]
     for i in range(num_extra):
-        own = shown.positional[i] if i < len(shown.positional) else shown.var_positional
-        names.append({own, shown.all_positional, _name_in_all(parameters, i)})
+        names.append(names_by_position(parameters, parameters.num_positional + i))
     for name in keywords:
         others = () if name in parameters.shown_named else (shown.var_named,)
         names.append({name, shown.all_named, *others})

@@ -1,5 +1,6 @@
 """Shardings of a call's arrays, from prefixes of the user's own trees."""
 
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 
 from partax import _core
 from partax._jit.options import Options, is_traced_array
-from partax._jit.parameters import option_names, value_names
+from partax._jit.parameters import CallShape, option_names, value_names
 from partax._tree.array_text import array_text
 
 
@@ -57,6 +58,14 @@ class PrefixOfValue:
         raise NotImplementedError
 
 
+@dataclasses.dataclass(frozen=True)
+class NoEntry(PrefixOfValue):
+    """What stands in `in_shardings` for an argument that the user gives no entry for, and messages do not count."""
+
+    def of(self, value: Any) -> Any:
+        return None
+
+
 def prefix_for(prefix: Any, tree: Any) -> Any:
     """A prefix without the parts that are made from the value that they are for, which are made here.
 
@@ -91,6 +100,21 @@ def array_shardings(
     return [sharding for leaf, sharding in pairs if is_traced(leaf)]
 
 
+def _given(prefix: tuple[Any, ...], call: CallShape) -> list[Any]:
+    """The parts of `in_shardings` for the values of a call, from the first."""
+    parameters, left_out, num_extra, keywords, _ = call
+    given = list(prefix)
+    while len(given) > len(parameters.names) + num_extra + len(keywords) and isinstance(given[-1], NoEntry):
+        given.pop()
+    return [part for i, part in enumerate(given) if i not in left_out]  # a default that was left out is no argument
+
+
+def _takers(prefix: tuple[Any, ...], call: CallShape) -> str:
+    """The names of the arguments that `in_shardings` may have an entry for, also those that a call leaves out."""
+    names = value_names((call[0], (), *call[2:4], False))
+    return ", ".join([name for i, name in enumerate(names) if not (i < len(prefix) and isinstance(prefix[i], NoEntry))])
+
+
 def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     """The explicit sharding of each input leaf of the call under way, or None."""
     prefix = options.in_shardings
@@ -100,20 +124,15 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
     traces = [functools.partial(options.traces, own) for own in option_names(call)]
     per_value: list[Any] = [None] * len(values)
     if isinstance(prefix, tuple) and not is_sharding_leaf(prefix):
-        left_out = call[1]  # a default that was left out is no argument
-        given = [sharding for i, sharding in enumerate(prefix) if i not in left_out]
+        given = _given(prefix, call)
+        num_entries = sum(not isinstance(part, NoEntry) for part in prefix)
+        has_entries = f"in_shardings has {num_entries} {'entry' if num_entries == 1 else 'entries'}"
         if len(given) > len(values) - first:
-            raise ValueError(
-                f"in_shardings has {len(prefix)} entries, expected at most one for each argument "
-                f"({', '.join(names[first:])})"
-            )
+            raise ValueError(f"{has_entries}, expected at most one for each argument ({_takers(prefix, call)})")
         per_value[first : first + len(given)] = given
         for name, value, is_traced in list(zip(names, values, traces, strict=True))[first + len(given) :]:
             if array_shardings(None, value, "in_shardings", name, is_traced):
-                raise ValueError(
-                    f"in_shardings has {len(given)} entries and none for the arrays of `{name}`; use None to leave it "
-                    "to jax"
-                )
+                raise ValueError(f"{has_entries} and none for the arrays of `{name}`; use None to leave it to jax")
     else:
         per_value[first:] = [prefix] * (len(values) - first)
     shardings: list[Any] = []
@@ -163,6 +182,18 @@ def _fits(leaf: Any, sharding: Sharding) -> bool:
 
 def leaf_out_shardings(options: Options, result: Any) -> tuple[Any, ...] | None:
     """The explicit sharding of each array of a result, or None if there are no out_shardings."""
-    if options.out_shardings is None:
+    prefix = options.out_shardings
+    if prefix is None:
         return None
-    return tuple(array_shardings(options.out_shardings, result, "out_shardings", "the result"))
+    # Of an object that is changed in place, the result is a field of what the program returns.
+    pairs = [(prefix, result)] if options.graph is None else list(zip(prefix, result, strict=True))
+    own, value = pairs[0]
+    if isinstance(own, (tuple, list)) and len(own) == 1 and not is_sharding_leaf(own) and is_traced_array(value):
+        raise ValueError(
+            f"`the result`: found {array_text(value)}, expected the structure of out_shardings, which has a "
+            f"`{type(own).__name__}` with 1 child here; give its sharding without the `{type(own).__name__}`"
+        )
+    found: list[Any] = []
+    for part, value in pairs:
+        found += array_shardings(part, value, "out_shardings", "the result")
+    return tuple(found)

@@ -1,11 +1,13 @@
 """The methods of a wrapper that trace a call without running it: trace, lower and eval_shape."""
 
+import sys
 from typing import Any
 
 import jax
 
 from partax import _core
 from partax._jit.ahead_of_time import Lowered, Program, Traced, quiet
+from partax._jit.exported import ArrayCall, asked_by_export
 
 
 def _same(leaves: list[Any]) -> list[Any]:
@@ -20,6 +22,14 @@ def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
         leaves[i] = info
     result = call.result(out_info, tuple(leaves))
     return result if call.objects is None else result.abstract_result(call.objects)
+
+
+def _array_call(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArrayCall | Exception:
+    """The call for jax's own tools, or why there is none, which is no error before they are used."""
+    try:
+        return ArrayCall(wrapper, args, kwargs)
+    except Exception as error:
+        return error
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
@@ -40,11 +50,14 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
       RetraceError: as a call would.
       TypeError: as a call would. What the function raises when it is traced comes as it is.
     """
+    if asked_by_export(sys._getframe(1).f_globals):
+        with quiet(self):
+            return ArrayCall(self, args, kwargs).trace()
     with quiet(self):
         call = _core.PreparedCall(self, args, kwargs, True)
         traced = call.run(lambda target, arguments: target.trace(*arguments))
     out_info = _abstract_result(call, traced.out_info)
-    program = Program(self, call)
+    program = Program(self, call, _array_call(self, args, kwargs))
     call.detach()
     return Traced(program, traced, out_info)
 

@@ -11,6 +11,7 @@ from flax.nnx import Module, extract, graphlib
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapping
 from partax._jit.parameters import argument_names, call_parameters, is_argument_name, name_at
+from partax._jit.shardings import NoEntry
 from partax._nnx.apply_changes import Outcome
 from partax._nnx.graph import REGISTERED
 from partax._nnx.graph_call import GRAPH, TREE, VARIABLES
@@ -57,7 +58,7 @@ def made_jit(
     positions, names = _chosen(fun, "donate", *donated)
     if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
         others = _by_position(fun, static_positions, static_names, list(in_shardings))
-        in_shardings = (None, *others) if is_argument else others  # nnx has none for the object itself
+        in_shardings = (NoEntry(), *others) if is_argument else others  # the object itself has none in nnx
     names += _names_at(fun, positions)
     mode = _mode(graph, graph_updates)
     for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
@@ -137,5 +138,5 @@ def _by_position(
     static |= {in_order.index(name) for name in static_names if name in in_order}
     for i in sorted(static):
         if i <= len(shardings):
-            shardings.insert(i, None)
+            shardings.insert(i, NoEntry())
     return tuple(shardings)

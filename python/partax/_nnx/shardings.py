@@ -9,7 +9,7 @@ from flax.nnx import extract, graphlib
 from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
-from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, prefix_for
+from partax._jit.shardings import NoEntry, PrefixOfValue, is_sharding_leaf, prefix_for
 from partax._nnx.graph import Variable, is_object
 
 
@@ -101,7 +101,9 @@ def _step(part: Any) -> str:
 
 def _prefixes(prefix: Any, count: int) -> tuple[Any, ...]:
     """The prefix of each argument."""
-    return prefix if isinstance(prefix, tuple) and not is_sharding_leaf(prefix) else (prefix,) * count
+    if not isinstance(prefix, tuple) or is_sharding_leaf(prefix):
+        return (prefix,) * count
+    return tuple([None if isinstance(part, NoEntry) else part for part in prefix])
 
 
 def shardings_by_leaf(prefix: Any, values: tuple[Any, ...]) -> dict[int, Any]:

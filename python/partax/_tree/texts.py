@@ -255,7 +255,8 @@ def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, wha
       The message.
     """
     node = Node(*expected[0][0])
-    text = f"a `{type_name}`"
+    is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
+    text = "an array" if is_array else f"a `{type_name}`"
     if found is not None:
         other = Node(*found[0][0])
         text = _node_words(other, found[1], other.cls is node.cls)

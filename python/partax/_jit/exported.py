@@ -1,0 +1,194 @@
+"""A call as jax's own tools take it, `jax.export` and `jax.experimental.serialize_executable`: a function of the arrays
+alone, in the trees of the user's own arguments and result, in which None stands for all that is static.
+"""
+
+import inspect
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from partax import _core
+from partax._compat.program_private import with_trees
+from partax._jit.build_target import names_of
+from partax._jit.options import Options, is_traced_array
+from partax._jit.parameters import CallParameters, call_parameters, names_by_position
+
+
+def _spec(leaf: Any) -> Any:
+    """What stands for a traced leaf, an object of its own."""
+    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)) or isinstance(leaf, Tracer):
+        return leaf  # a Python number, which `trace` asks for
+    sharding = getattr(leaf, "sharding", None)
+    if isinstance(leaf, jax.Array) and not leaf.committed:
+        sharding = None
+    weak_type = bool(getattr(leaf, "weak_type", False))
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak_type)
+
+
+def _arrays_of(result: Any) -> Any:
+    """The arrays of a result; None for all else."""
+    return jax.tree.map(lambda leaf: leaf if is_traced_array(leaf) else None, result)
+
+
+def _option_names(parameters: CallParameters, args: tuple[Any, ...], kwargs: dict[str, Any], bound: bool) -> Any:
+    """For each argument its place in the call, and by which names options may mean it; in the order of the values."""
+    named = [name for name in parameters.names if name in kwargs]
+    named += [name for name in kwargs if name not in named]
+    found: list[tuple[Any, set[str]]] = []
+    for i in range(bound, len(args) + bound):
+        found.append((i - bound, names_by_position(parameters, i)))
+    for name in named:
+        shown = parameters.shown
+        others = set[str]() if name in parameters.shown_named else {shown.var_named}
+        found.append((name, {name} if name in parameters.names else {name, shown.all_named} | others))
+    return found
+
+
+class ArrayCall:
+    """A call of a wrapper as a function of its arrays.
+
+    It keeps the static part of the arguments, and shapes in place of their arrays.
+    """
+
+    def __init__(self, wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
+        self._wrapper = wrapper
+        options: Options = wrapper._options
+        bound = isinstance(wrapper, _core.BoundJitFunction)
+        self._values = _option_names(call_parameters(wrapper._function), args, kwargs, bound)
+        leaves: list[Any] = []
+        traced: list[bool] = []
+        given = {**dict(enumerate(args)), **kwargs}
+        names = dict(self._values)
+        positional = [self._read(options, names[i], given[i], leaves, traced) for i in range(len(args))]
+        # In the order in which jax flattens keywords.
+        named = {name: self._read(options, names[name], given[name], leaves, traced) for name in sorted(kwargs)}
+        self._trees = (positional, named)
+        self._leaves = leaves
+        self._traced = traced
+
+    @staticmethod
+    def _read(options: Options, names: set[str], value: Any, leaves: list[Any], traced: list[bool]) -> Any:
+        """Notes the leaves of an argument, and returns its structure."""
+        found, tree = jax.tree.flatten(value)
+        for leaf in found:
+            is_traced = options.traces(names, leaf)
+            leaves.append(_spec(leaf) if is_traced else leaf)
+            traced.append(is_traced)
+        return tree
+
+    def _arguments(self, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        rest = iter(leaves)
+
+        def made(tree: Any) -> Any:
+            return tree.unflatten([next(rest) for _ in range(tree.num_leaves)])
+
+        positional, named = self._trees
+        return tuple([made(tree) for tree in positional]), {name: made(tree) for name, tree in named.items()}
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with shapes for their arrays."""
+        return self._arguments(self._leaves)
+
+    def arrays(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same with None for each static leaf."""
+        return self._arguments(
+            [leaf if is_traced else None for leaf, is_traced in zip(self._leaves, self._traced, strict=True)]
+        )
+
+    def trace(self) -> Any:
+        """Traces the function of the arrays.
+
+        Returns:
+          A `jax.stages.Traced`.
+        """
+        wrapper = self._wrapper
+        options: Options = wrapper._options
+        _refuse_objects(wrapper)
+        donated = [self._values[i][0] for i in options.donated_values([names for _, names in self._values], False)]
+        call = _without_compiler_options(wrapper)
+
+        def of_arrays(*args: Any, **kwargs: Any) -> Any:
+            arrays = iter(jax.tree.leaves((args, kwargs)))
+            leaves = [
+                next(arrays) if is_traced else leaf for leaf, is_traced in zip(self._leaves, self._traced, strict=True)
+            ]
+            args, kwargs = self._arguments(leaves)
+            return _arrays_of(call(*args, **kwargs))
+
+        of_arrays.__name__, of_arrays.__qualname__ = names_of(wrapper)
+        jitted = jax.jit(
+            of_arrays,
+            donate_argnums=tuple([place for place in donated if isinstance(place, int)]),
+            donate_argnames=tuple([place for place in donated if isinstance(place, str)]),
+            keep_unused=options.keep_unused,
+        )
+        args, kwargs = self.arrays()
+        return jitted.trace(*args, **kwargs)
+
+    def compiled(self, compiled: Any, compiler_options: Any) -> Any:
+        """The program of this call as jax has it.
+
+        That one is taken which is there already, if it takes and returns all arrays in the order of the user's trees.
+        One that does not, as it returns inputs by not computing them, is compiled once more.
+
+        Args:
+          compiled: the `jax.stages.Compiled` of this call's target.
+          compiler_options: with which it was compiled.
+
+        Returns:
+          A `jax.stages.Compiled`.
+        """
+        _refuse_objects(self._wrapper)
+        trees = self._same_trees(compiled)
+        found = None if trees is None else with_trees(compiled, *trees)
+        if found is not None:
+            return found
+        options = {**(self._wrapper._options.compiler_options or {}), **(compiler_options or {})}
+        return self.trace().lower().compile(compiler_options=options or None)
+
+    def _same_trees(self, compiled: Any) -> tuple[Any, Any] | None:
+        """The trees of the arguments and of the result, if the leaves of both are those of a program, in its order."""
+        again = _core.PreparedCall(self._wrapper, *self.arguments(), True)
+        arrays = self.arrays()
+        if not _are_same(again.leaves, jax.tree.leaves(arrays)):
+            return None
+        outputs = compiled.out_info
+        result = _arrays_of(again.result(outputs, again.leaves))
+        if not _are_same(jax.tree.leaves(result), jax.tree.leaves(outputs)):
+            return None
+        return jax.tree.structure(arrays), jax.tree.structure(result)
+
+
+def _are_same(left: Any, right: Any) -> bool:
+    return list(map(id, left)) == list(map(id, right))
+
+
+def _refuse_objects(wrapper: Any) -> None:
+    if wrapper._options.graph is not None:
+        raise TypeError(
+            f"found `{names_of(wrapper)[1]}` of partax.nnx.jit, which changes its arguments in place, as no exported "
+            "or serialized program can, expected a function of `filter_jit` that takes and returns `nnx.split` states"
+        )
+
+
+def _without_compiler_options(wrapper: Any) -> Any:
+    """A wrapper that may be called while jax traces: there it takes no compiler options."""
+    options: Options = wrapper._options
+    if options.compiler_options is None:
+        return wrapper
+    return _core.make_jit_function(wrapper.__wrapped__, options.without_compiler_options())
+
+
+def asked_by_export(caller: dict[str, Any]) -> bool:
+    """Whether it is `jax.export` that asks for a trace.
+
+    Where its functions are elsewhere, it gets the trace that the user gets, and cannot export it.
+
+    Args:
+      caller: the globals of what asks.
+    """
+    export = getattr(sys.modules.get("jax.export"), "export", None)
+    return export is not None and caller is getattr(inspect.unwrap(export), "__globals__", None)
