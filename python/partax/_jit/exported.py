@@ -4,6 +4,7 @@ alone, in the trees of the user's own arguments and result, in which None stands
 
 import inspect
 import sys
+import types
 from typing import Any
 
 import jax
@@ -56,7 +57,8 @@ class ArrayCall:
     def __init__(self, wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self._wrapper = wrapper
         options: Options = wrapper._options
-        bound = isinstance(wrapper, _core.BoundJitFunction)
+        is_method = isinstance(wrapper._function, types.MethodType)  # whose parameters are without the object
+        bound = isinstance(wrapper, _core.BoundJitFunction) and not is_method
         self._values = _option_names(call_parameters(wrapper._function), args, kwargs, bound)
         leaves: list[Any] = []
         traced: list[bool] = []
