@@ -26,15 +26,6 @@ bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(s
   return true;
 }
 
-bool Entry::has_objects_of(const TreeSpec& spec) const {
-  if (!needs_same_objects) return true;
-  for (std::size_t i = 0; i < key.statics.size(); ++i) {
-    PyObject* const value = spec.statics[i].identity();
-    if (value != nullptr && !is_plain(value) && !key.statics[i].is_object(value)) return false;
-  }
-  return true;
-}
-
 void Entry::add_user(PyObject* callable) {
   constexpr std::size_t kMost = 8;
   if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(callable)) == 0) return;
@@ -69,37 +60,32 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   outputs.push_back(slot);
-  needs_same_objects = needs_same_objects || slot->output->needs_same_objects;
+  needs_objects = needs_objects || !slot->output->held.empty() || !slot->output->alike.empty();
   is_of_one_call = is_of_one_call || slot->output->is_of_one_call;
-  has_twins = has_twins || slot->output->has_twins;
-  twins_are_keys = twins_are_keys && slot->output->twins_are_keys;
   forwarded.swap(all);
 }
 
 namespace {
 
-template <typename Value>
-std::optional<std::pair<std::size_t, std::size_t>> apart(const Entry& entry, Value&& value_at) {
-  // Looking into values may run Python, which may trace once more.
-  const std::vector<std::weak_ptr<OutputSlot>> outputs = entry.outputs;
-  for (const std::weak_ptr<OutputSlot>& held : outputs) {
+template <typename ObjectAt>
+std::optional<Places> apart(const Entry& entry, ObjectAt&& object_at) {
+  for (const std::weak_ptr<OutputSlot>& held : entry.outputs) {
     const std::shared_ptr<OutputSlot> slot = held.lock();
-    const std::shared_ptr<const TraceOutput> output = slot ? slot->output : nullptr;
-    if (!output) continue;
-    if (const auto found = output->twins_apart(value_at)) return found;
+    if (!slot || !slot->output) continue;
+    if (const auto found = slot->output->objects_apart(object_at)) return found;
   }
   return {};
 }
 
 }  // namespace
 
-std::optional<std::pair<std::size_t, std::size_t>> Entry::twins_apart(const TreeSpec& spec) const {
-  if (!has_twins) return {};
-  return apart(*this, [&](std::size_t index) { return spec.statics[index].value(); });
+std::optional<Places> Entry::objects_apart(const TreeSpec& spec) const {
+  if (!needs_objects) return {};
+  return apart(*this, [&](std::size_t index) { return Ref::borrow(spec.statics[index].identity()); });
 }
 
-std::optional<std::pair<std::size_t, std::size_t>> Entry::twins_apart(const LeafBuffer& leaves) const {
-  if (!has_twins || (twins_are_keys && !leaves.has_own_statics())) return {};
+std::optional<Places> Entry::objects_apart(const LeafBuffer& leaves) const {
+  if (!needs_objects) return {};
   return apart(*this, [&](std::size_t index) {
     PyObject* own = leaves.own_static(index);
     return own != nullptr ? Ref::borrow(own) : key.statics[index].value();
@@ -167,7 +153,7 @@ EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
     const MadeAnew made_anew;
-    if (!entry->key.equals(spec) || entry->twins_apart(spec) || !entry->has_objects_of(spec)) continue;
+    if (!entry->key.equals(spec) || entry->objects_apart(spec)) continue;
     if (!entry->is_for(callable, made_anew.any(), value_of)) continue;
     if (!entry->in_table) continue;
     touch(*entry);
@@ -176,11 +162,10 @@ EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject
   return nullptr;
 }
 
-std::optional<std::pair<std::size_t, std::size_t>> EntryTable::twins_apart(const TreeSpec& spec,
-                                                                           const CallShape& shape) const {
+std::optional<Places> EntryTable::objects_apart(const TreeSpec& spec, const CallShape& shape) const {
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->key.statics.size() != spec.statics.size()) continue;
-    if (const auto found = entry->twins_apart(spec)) return found;
+    if (const auto found = entry->objects_apart(spec)) return found;
   }
   return {};
 }

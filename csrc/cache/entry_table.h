@@ -52,16 +52,14 @@ struct Entry {
   // Whether a call of an equal key gets this program: if `callable` is one that has it, and no callable of the call was
   // made anew; else if the guards hold. `value_of` gives the call's static values by index.
   bool is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of);
-  // Whether the call has the key's very own objects where some result needs them: it was flattened to `spec`.
-  bool has_objects_of(const TreeSpec& spec) const;
   // `callable` has the program from now on.
   void add_user(PyObject* callable);
   // Whether no callable can get it any more.
   bool is_forsaken() const noexcept;
-  // Where a call of an equal key has two objects in place of one (see TraceOutput), if anywhere: it was flattened to
-  // `spec`, or matched to `leaves`. The entry is not the call's then.
-  std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec) const;
-  std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const LeafBuffer& leaves) const;
+  // Where a call of an equal key has another object than some result needs, if anywhere: it was flattened to `spec`, or
+  // matched to `leaves`. The entry is not the call's then.
+  std::optional<Places> objects_apart(const TreeSpec& spec) const;
+  std::optional<Places> objects_apart(const LeafBuffer& leaves) const;
   // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
   int traverse(visitproc visit, void* arg) const;
 
@@ -82,9 +80,7 @@ struct Entry {
   std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
   std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
-  bool has_twins = false;  // of the outputs, as are these
-  bool twins_are_keys = true;
-  bool needs_same_objects = false;
+  bool needs_objects = false;  // of a call: some output does
   bool is_of_one_call = false;
   bool waits = false;                   // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
@@ -117,8 +113,8 @@ class EntryTable {
   // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
   // look for one key at once get one entry.
   EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
-  // Where a spec has two objects in place of one of an entry of an equal key, if that is why it has another.
-  std::optional<std::pair<std::size_t, std::size_t>> twins_apart(const TreeSpec& spec, const CallShape& shape) const;
+  // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
+  std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
   // What makes an equal spec of a callable made anew another key than the latest; empty if there is none.
   std::string difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const;
   // The entry used last, or null.

@@ -7,14 +7,6 @@
 namespace partax {
 namespace {
 
-// Of (index, (item, item of that, ...)).
-StaticPlace static_place(PyObject* place) {
-  StaticPlace made{PyLong_AsSize_t(PyTuple_GET_ITEM(place, 0)), {}};
-  each_item(PyTuple_GET_ITEM(place, 1), Form::kTuple,
-            [&](const Ref& item) { made.inner.push_back(PyLong_AsSize_t(item.get())); });
-  return made;
-}
-
 [[noreturn]] void refuse_used_up(const TreeSpec& spec, std::size_t index) {
   const std::string type = type_name(spec.statics[index].identity());
   PyErr_SetString(PyExc_TypeError,
@@ -26,16 +18,6 @@ StaticPlace static_place(PyObject* place) {
 }
 
 }  // namespace
-
-Ref StaticPlace::in(Ref value) const {
-  for (const std::size_t item : inner) {
-    if (!value) break;
-    std::vector<Ref> items;
-    each_inner(value.get(), [&](const Ref& inside) { items.push_back(inside); });
-    value = item < items.size() ? items[item] : Ref();
-  }
-  return value;
-}
 
 void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& key) {
   const auto objects = [](const TreeSpec& of) {
@@ -53,49 +35,34 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   }
   const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec),
                                tuple_of(std::move(aux_data)));
-  each_item(PyTuple_GET_ITEM(told.get(), 0), Form::kTuple, [&](const Ref& places) {
-    std::vector<StaticPlace> all;
-    each_item(places.get(), Form::kTuple, [&](const Ref& place) { all.push_back(static_place(place.get())); });
-    StaticPlace first = std::move(all.front());
-    all.erase(all.begin());
-    const auto is_keys = [&](const StaticPlace& place) {
-      return key.statics[place.index].is_object(arguments.statics[place.index].identity());
-    };
-    has_twins = has_twins || !all.empty();
-    if (!all.empty()) twins_are_keys = twins_are_keys && is_keys(first) && std::all_of(all.begin(), all.end(), is_keys);
-    StaticValue known = key.statics[first.index].for_result();
-    own.push_back(OwnStatic{std::move(first), std::move(known), std::move(all)});
-  });
-  int same = 0, of_one_call = 0;
+  PyObject *sources, *holds, *twins;
+  int of_one_call = 0;
   Py_ssize_t used_up = -1;
-  if (PyArg_ParseTuple(PyTuple_GET_ITEM(told.get(), 2), "ppn", &same, &of_one_call, &used_up) == 0) throw PythonError{};
+  if (PyArg_ParseTuple(told.get(), "OOOpn", &sources, &holds, &twins, &of_one_call, &used_up) == 0) throw PythonError{};
   if (used_up >= 0) refuse_used_up(spec, static_cast<std::size_t>(used_up));
-  needs_same_objects = same != 0;
   is_of_one_call = of_one_call != 0;
+  const auto number = [](PyObject* tuple, Py_ssize_t i) { return PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, i)); };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(holds); ++i) {
+    const std::size_t index = number(holds, i);
+    PyObject* const object = arguments.statics[index].identity();
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) != 0;
+    held.push_back({index, weakly ? Ref::checked(PyWeakref_NewRef(object, nullptr)) : Ref::borrow(object)});
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(twins); ++i) {
+    PyObject* const two = PyTuple_GET_ITEM(twins, i);
+    alike.emplace_back(number(two, 0), number(two, 1));
+  }
   bool any = false;
   for (std::size_t i = 0; i < spec.statics.size(); ++i) {
-    PyObject* source = PyTuple_GET_ITEM(PyTuple_GET_ITEM(told.get(), 1), i);
     StaticValue& value = spec.statics[i];
-    static_source.push_back(static_cast<std::int32_t>(PyLong_AsLong(PyTuple_GET_ITEM(source, 0))));
-    if (static_source[i] >= 0) {
-      const OwnStatic& came_in = own[static_cast<std::size_t>(static_source[i])];
-      value = came_in.place.inner.empty() ? came_in.known : StaticValue();
-    } else if (static_source[i] == kTemplate) {
-      value = StaticValue::loose(Ref::borrow(PyTuple_GET_ITEM(source, 1)));
-    } else {
-      value = value.handed_out();
-    }
-    any = any || static_source[i] != kStored;
+    const long source = PyLong_AsLong(PyTuple_GET_ITEM(sources, static_cast<Py_ssize_t>(i)));
+    static_source.push_back(static_cast<std::int32_t>(source));
+    value = source >= 0 ? key.statics[static_cast<std::size_t>(source)].for_result() : value.handed_out();
+    any = any || source != kStored;
+    keys_hold_all = keys_hold_all && !(source >= 0 && value.absent());
   }
   if (!any) static_source.clear();
-  for (std::size_t i = 0; i < static_source.size(); ++i) {
-    const bool is_held = static_source[i] == kStored || (static_source[i] >= 0 && !spec.statics[i].absent());
-    keys_hold_all = keys_hold_all && is_held;
-  }
-  for (std::size_t i = 0; i < spec.statics.size(); ++i) {
-    const bool is_template = !static_source.empty() && static_source[i] == kTemplate;
-    spec.identity.push_back(is_template ? nullptr : spec.statics[i].identity());
-  }
+  for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
   spec.note_leaf_nodes();
   spec.make_patterns();
   spec.weaken_types(key);
@@ -111,9 +78,7 @@ bool TraceOutput::holds_user_objects() const noexcept {
 
 int TraceOutput::traverse(visitproc visit, void* arg) const {
   Py_VISIT(shardings.get());
-  for (const OwnStatic& came_in : own) {
-    if (const int status = came_in.known.traverse(visit, arg)) return status;
-  }
+  for (const HeldObject& it : held) Py_VISIT(it.object.get());
   return spec.traverse(visit, arg);
 }
 

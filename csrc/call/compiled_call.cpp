@@ -27,7 +27,7 @@ Ref run(const EntryPtr& entry, JitFunction& jit, PyObject* executable, PyObject*
     const MadeAnew made_anew;
     return entry->shape == call.shape() &&
            match_call(entry->key, call.values(), call.size(), leaves, false, &cache.rule) &&
-           !entry->twins_apart(leaves) && is_for(*entry, jit.callable, made_anew, leaves);
+           !entry->objects_apart(leaves) && is_for(*entry, jit.callable, made_anew, leaves);
   };
   bool is_such = matches() && (!cache.graph || objects.are_in(*entry, leaves));
   if (!is_such && cache.graph) {

@@ -39,10 +39,12 @@ EntryPtr look_up(CallFrame& frame, LeafBuffer& leaves, bool& is_new) {
     if (const std::string reading = cache.table.difference(spec, frame.call.shape(), frame.callable);
         !reading.empty()) {
       entry->difference = reading;
-    } else if (const auto apart = cache.table.twins_apart(spec, frame.call.shape())) {
-      entry->difference = static_path(spec, names_of(frame), apart->second) + ": another object than " +
-                          static_path(spec, names_of(frame), apart->first) +
-                          ", where an earlier trace had one object in both places and returned it";
+    } else if (const auto apart = cache.table.objects_apart(spec, frame.call.shape())) {
+      const std::string place = static_path(spec, names_of(frame), apart->second);
+      entry->difference = apart->first == apart->second
+                              ? place + ": another object than that which the result of an earlier trace holds"
+                              : place + ": another object than " + static_path(spec, names_of(frame), apart->first) +
+                                    ", where an earlier trace had one object in both places and returned it";
     }
     is_new = build_target(frame, *entry, leaves);
   } catch (...) {
@@ -63,7 +65,7 @@ EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
     if (!match_call(entry.key, frame.call.values(), frame.call.size(), leaves, frame.abstract, &frame.cache.rule)) {
       return false;
     }
-    if (entry.twins_apart(leaves) || !is_for(entry, frame.callable, made_anew, leaves)) {
+    if (entry.objects_apart(leaves) || !is_for(entry, frame.callable, made_anew, leaves)) {
       leaves.clear();
       return false;
     }
@@ -82,7 +84,6 @@ EntryPtr guess(CallFrame& frame, LeafBuffer& leaves) {
 }  // namespace
 
 bool is_for(Entry& entry, PyObject* callable, const MadeAnew& made_anew, const LeafBuffer& leaves) {
-  if (entry.needs_same_objects && leaves.has_other_objects()) return false;
   return entry.is_for(callable, made_anew.any(), [&](std::size_t i) {
     PyObject* const own = leaves.own_static(i);
     return own != nullptr ? Ref::borrow(own) : entry.key.statics[i].value();

@@ -56,7 +56,7 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
   if (!(entry_->shape == other->call_->shape()) ||
       !match_call(entry_->key, other->call_->values(), other->call_->size(), *other->leaves_, false,
                   &cache_in(other->cache_.get()).rule) ||
-      entry_->twins_apart(*other->leaves_) ||
+      entry_->objects_apart(*other->leaves_) ||
       !is_for(*entry_, as_jit(jit_.get()).callable, made_anew, *other->leaves_)) {
     return nullptr;
   }

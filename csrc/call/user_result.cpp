@@ -153,20 +153,13 @@ class CallLeaves final : public LeafSource {
 
   bool is_stored(std::size_t index) const override {
     const std::int32_t source = source_of(index);
-    return source < 0 || !inputs_.has_own_static(output_.own[static_cast<std::size_t>(source)].place.index);
+    return source < 0 || !inputs_.has_own_static(static_cast<std::size_t>(source));
   }
 
   Ref static_value(const TreeSpec& spec, std::size_t index) override {
     const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
-    if (source == TraceOutput::kStored) return LeafSource::static_value(spec, index);
-    if (source >= 0) return own(static_cast<std::size_t>(source));
-    const Ref made = spec.statics[index].value();
-    std::vector<Ref> all;
-    for (std::size_t i = 0; i < output_.own.size(); ++i) {
-      all.push_back(own(i));
-      if (!all.back()) all.back() = Ref::borrow(Py_None);
-    }
-    return call_python("partax._jit.own_statics", "filled", made, tuple_of(std::move(all)));
+    PyObject* const given = source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));
+    return given != nullptr ? Ref::borrow(given) : LeafSource::static_value(spec, index);
   }
 
  private:
@@ -179,12 +172,6 @@ class CallLeaves final : public LeafSource {
 
   std::int32_t source_of(std::size_t index) const noexcept {
     return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
-  }
-
-  Ref own(std::size_t index) const {
-    const OwnStatic& wanted = output_.own[index];
-    PyObject* given = inputs_.own_static(wanted.place.index);
-    return wanted.place.in(given != nullptr ? Ref::borrow(given) : wanted.known.value());
   }
 
   const TraceOutput& output_;

@@ -57,14 +57,6 @@ void register_statics(py::module_& module) {
       "What is read next of a value: see guards.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
       py::arg("absent"));
   module.def(
-      "items_of",
-      [](const py::object& value, const py::object& absent) {
-        std::vector<Ref> items;
-        each_inner(value.ptr(), [&](const Ref& item) { items.push_back(item ? item : Ref::borrow(absent.ptr())); });
-        return give(tuple_of(std::move(items)));
-      },
-      "What a static value consists of.", py::arg("value"), py::arg("absent"));
-  module.def(
       "unproven",
       [](const py::object& callable) {
         return py::str(with_path("callable", [&] {

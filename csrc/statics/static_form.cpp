@@ -234,21 +234,6 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   return checked_int(PyObject_RichCompareBool(left_text.get(), right_text.get(), Py_EQ)) == 1;
 }
 
-void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit) {
-  const Form form = form_of(value);
-  if (form == Form::kFrozenDataclass) {
-    each_attribute(value, [&](PyObject*, const Ref& item) { visit(item); });
-  } else if (form == Form::kCallable && taken_apart().partial.is(Py_TYPE(value))) {
-    for (std::size_t i = 0; i < 2; ++i) visit(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
-    const Ref items = items_of_dict(attribute(value, "keywords").get());
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-      visit(Ref::borrow(PyTuple_GET_ITEM(PyList_GET_ITEM(items.get(), i), 1)));
-    }
-  } else if (form != Form::kSubclass) {
-    each_item(value, form, visit);
-  }
-}
-
 namespace {
 
 // A copy of a built-in container down to its atoms; Python makes that of anything else.

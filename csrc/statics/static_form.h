@@ -196,9 +196,6 @@ std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right);
 // == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
 
-// Visits what a value consists of, in one order: items of tuples, lists, dicts and sets, fields of frozen dataclasses,
-// parts of partials and methods.
-void each_inner(PyObject* value, const std::function<void(const Ref&)>& visit);
 // A copy of a mutable built-in container, or of what holds such; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/python_api.h"
-#include "statics/static_form.h"
 
 namespace partax {
 
@@ -62,11 +61,6 @@ class LeafBuffer {
     is_own_ = other.is_own_;
   }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
-  // Whether one of them could be told from the key's own object.
-  bool has_other_objects() const noexcept {
-    return std::any_of(own_statics_.begin(), own_statics_.end(),
-                       [](const std::pair<std::size_t, Ref>& own) { return !is_plain(own.second.get()); });
-  }
   bool has_own_static(std::size_t index) const noexcept { return index < is_own_.size() && is_own_[index]; }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {

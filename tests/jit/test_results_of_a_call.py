@@ -202,3 +202,19 @@ def test_what_does_not_change_and_holds_no_object_is_traced_once(traces: TraceCo
         f(array(2), 300_000)
         f(array(2), 300_000 + int("1"))
     assert traces.count == 2
+
+
+def test_a_function_that_holds_nothing_of_the_calls_needs_none_of_its_objects(traces: TraceCounter) -> None:
+    @filter_jit
+    def f(x: Any, given: Any, other: Any) -> Any:
+        traces.tick()
+        return x + 1, Module(lambda: 3), Module(lambda: other), given
+
+    one, two, three, four = (Equal() for _ in range(4))
+    for given in (one, two, one, two):
+        assert f(array(2), given, three)[3] is given
+    assert traces.count == 1
+    assert f(array(2), one, four)[2].value() is four
+    assert traces.count == 2
+    reasons = [trace.reason for trace in f.report().traces]
+    assert reasons[1] == "other: another object than that which the result of an earlier trace holds"

@@ -1,9 +1,9 @@
-"""What a static value is that a body has made: whether each call may have the same one."""
+"""What a static value holds, and whether each call may have the same one where a body has made it."""
 
 import functools
 import types
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from partax import _core
 from partax._guards.bytecode import written_cells
@@ -14,63 +14,57 @@ from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import read
 
-CONSTANT, MAY_HOLD, CHANGES, USED_UP = range(4)
-"""A constant; what never changes, but may hold an object of the call's; what can be changed; what is used up."""
+CONSTANT, CHANGES, USED_UP = range(3)
+"""What never changes by itself, or is made anew for each call; what can be changed; what is used up by a reader."""
 
 _COPIED = (list, dict, set, bytearray)
 _CONTAINERS = (*_COPIED, tuple, frozenset)
-_MOST_LEVELS = 100
 _NOTHING: Any = object()
 
 
-def sort_of(value: Any, given: frozenset[int], depth: int = 0) -> int:
-    """Which of these a value is, with all that it holds.
+class Held(NamedTuple):
+    """What a value is by itself, and what it holds."""
 
-    Args:
-      value: a static value of a result that did not come in.
-      given: the ids of the static values that came in.
-      depth: inside of how many others it is.
-    """
-    cls = type(value)
+    sort: int
+    items: tuple[Any, ...] = ()
+    is_opaque: bool = False  # nobody can tell what it holds
+
+
+def held_by(value: Any) -> Held:
+    """What a static value is, and what it holds; not what that holds in turn."""
+    cls: Any = type(value)
     if issubclass(cls, type) or id(cls) in PLAIN or is_constant(value) or cls is _core.Targets:
-        return CONSTANT
+        return Held(CONSTANT)
     if callable(value) and is_pure(value):
-        return CONSTANT
-    if depth > 0 and id(value) in given:
-        return MAY_HOLD  # the call's own
-    if depth > _MOST_LEVELS:
-        return CHANGES
+        return Held(CONSTANT)
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
-        return USED_UP
+        return Held(USED_UP)
     known = facts(cls)
     if known.enum:
-        return CONSTANT
+        return Held(CONSTANT)
     content: Any = value if known.equal_by is None else dict(read(value, known.equal_by, {}))
     if type(content) in _CONTAINERS:
-        items = (*content, *content.values()) if isinstance(content, dict) else content
-        return max((sort_of(item, given, depth + 1) for item in items), default=CONSTANT)
-    held = _held(value)
-    found = CHANGES if held is None else MAY_HOLD
-    return max((found, *(sort_of(item, given, depth + 1) for item in held or ())))
-
-
-def _held(value: Any) -> tuple[Any, ...] | None:
-    """What a value holds that never changes itself; None of any other."""
-    cls: Any = type(value)
+        return Held(CONSTANT, (*content, *content.values()) if isinstance(content, dict) else tuple(content))
     if cls is types.FunctionType:
-        cells = [_content(cell) for cell in value.__closure__ or ()]
-        if any(written_cells(value.__code__)) or any(type(cell) in _COPIED for cell in cells):
-            return None
-        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
-        return (*cells, *defaults, *value.__dict__.values())
+        return _held_by_function(value)
     if cls is types.MethodType:
-        return value.__func__, value.__self__
+        return Held(CONSTANT, (value.__func__, value.__self__))
     if isinstance(value, functools.partial):
-        return value.func, *value.args, *value.keywords.values(), *value.__dict__.values()
-    known = facts(cls)
+        return Held(CONSTANT, (value.func, *value.args, *value.keywords.values(), *value.__dict__.values()))
     if known.frozen:
-        return tuple(it for it in _core.parts_of(value, STATE, None, _NOTHING)[3::2] if it is not _NOTHING)
-    return () if cls is object or callable(value) or how_shown(cls) is not None else None
+        _, content, *attributes = _core.parts_of(value, STATE, None, _NOTHING)
+        return Held(CONSTANT, tuple(it for it in (content, *attributes[1::2]) if it is not _NOTHING))
+    if cls is object:
+        return Held(CONSTANT)
+    is_callable = callable(value) or how_shown(cls) is not None
+    return Held(CONSTANT if is_callable else CHANGES, is_opaque=True)
+
+
+def _held_by_function(function: types.FunctionType) -> Held:
+    cells = [_content(cell) for cell in function.__closure__ or ()]
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    can_change = any(written_cells(function.__code__)) or any(type(cell) in _COPIED for cell in cells)
+    return Held(CHANGES if can_change else CONSTANT, (*cells, *defaults, *function.__dict__.values()))
 
 
 def _content(cell: types.CellType) -> Any:
