@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._partition.filters import is_array, is_inexact_array, is_inexact_array_like
-from partax._partition.partition import combine, partition
-from partax._transforms.on_arrays import Rest, joined, split
+from partax._transforms.on_arrays import Rest, joined, split, tree_of
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -32,9 +31,9 @@ class filter_custom_jvp(Transformed[_P, _R]):
       Array(6., dtype=float32)
 
     The rule is given by `def_jvp`. It is called as `rule(primals, tangents, **kwargs)`: the arguments by position, for
-    each a tree like it with None for what has no tangent (also an array that is not being differentiated), and the
-    arguments by name, which cannot be differentiated. It returns the result and a tree like it, with None for what has
-    no tangent.
+    each a tree like it with None for what has no tangent (also an array that is not being differentiated; zeros, if a
+    node of yours refuses None), and the arguments by name, which cannot be differentiated. It returns the result and a
+    tree like it, with None for what has no tangent.
 
     Args:
       fn: a function of any trees, with any result.
@@ -108,23 +107,27 @@ class filter_custom_jvp(Transformed[_P, _R]):
         rule = self._jvp
         if rule is None:
             raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
-        arrays, static = partition((args, kwargs), is_array)
+        arrays, static = split((args, kwargs))
 
         @jax.custom_jvp
-        def run(arrays: Any) -> Any:
-            positional, named = combine(arrays, static)
+        def run(arrays: list[Any]) -> Any:
+            positional, named = joined((arrays, static))
             return split(self.__wrapped__(*positional, **named))
 
         def run_rule(primals: Any, tangents: Any) -> Any:
-            positional, named = combine(primals[0], static)
-            along, along_named = jax.tree.map(_or_none, tangents[0], primals[0])
-            for path, _ in jax.tree_util.tree_leaves_with_path(along_named):
-                name = f"{path[0].key}{jax.tree_util.keystr(path[1:])}"
+            positional, named = joined((primals[0], static))
+            along = list(map(_or_none, tangents[0], primals[0]))
+            leaves, structure = jax.tree.flatten(positional)
+            for i, tangent in enumerate(along[len(leaves) :]):
+                if tangent is None:
+                    continue
+                path = jax.tree_util.tree_leaves_with_path(named)[i][0]
                 raise ValueError(
-                    f"`{name}`: found an argument by name that is differentiated, which {self.__name__}() under "
-                    "filter_custom_jvp cannot do; pass it by position"
+                    f"`{path[0].key}{jax.tree_util.keystr(path[1:])}`: found an argument by name that is "
+                    f"differentiated, which {self.__name__}() under filter_custom_jvp cannot do; pass it by position"
                 )
-            out, slopes = rule(positional, along, **named)
+            zeros = list(map(_zero_for, along[: len(leaves)], leaves))
+            out, slopes = rule(positional, tree_of(structure, along[: len(leaves)], zeros), **named)
             given = tangent_leaves(slopes, out, "the result", "tangent", _check)
             leaves, structure = jax.tree.flatten(out)
             # jax runs a rule on the numbers themselves where no array has been made of them, so it may return numbers.
@@ -144,6 +147,10 @@ filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
 
 def _or_none(tangent: Any, primal: Any) -> Any:
     return tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
+
+
+def _zero_for(tangent: Any, primal: Any) -> Any:
+    return zero_from_primal(primal) if tangent is None and is_array(primal) else tangent
 
 
 def _or_zero(tangent: Any, primal: Any) -> Any:

@@ -12,7 +12,7 @@ from partax._partition.filters import is_array, is_inexact_array
 from partax._partition.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_custom_jvp import materialised
-from partax._transforms.on_arrays import Rest, Split, joined, split
+from partax._transforms.on_arrays import Rest, Split, joined, split, tree_of
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -36,11 +36,11 @@ class filter_custom_vjp(Transformed[_P, _R]):
     The rules are given by `def_fwd` and `def_bwd`. They are called as
 
     - `fwd(perturbed, vjp_arg, *args, **kwargs)`, which returns `(result, residuals)`. `perturbed` is a tree like
-      `vjp_arg` with True for the arrays that are being differentiated and False for all else; the residuals are any
-      tree.
+      `vjp_arg` with True for the arrays that are being differentiated and False for all else (a list of its leaves, if
+      a node of yours refuses bools); the residuals are any tree.
     - `bwd(residuals, cotangent, perturbed, vjp_arg, *args, **kwargs)`, which returns the cotangent of `vjp_arg`: a tree
       like it with None for zeros and for what is no inexact array. `cotangent` is a tree like the result, with None
-      likewise.
+      likewise; with zeros, if a node of yours refuses None.
 
     Args:
       fn: a function of any trees, with any result.
@@ -133,53 +133,76 @@ class filter_custom_vjp(Transformed[_P, _R]):
                 f"found no argument by position in a call of {name}(). Functions wrapped with {self._name} need "
                 "one: the first is differentiated"
             )
-        inexact, exact, static = partition(args[0], is_inexact_array, is_array)
-        others, others_static = partition((args[1:], kwargs), is_array)
+        leaves, structure = jax.tree.flatten(args[0])
+        inexact, exact, static = partition(leaves, is_inexact_array, is_array)
+        others, others_static = split((args[1:], kwargs))
         if jax.tree.leaves(others):
-            others = _constant(self, others)
+            others = _constant(self, others, args[1:], kwargs)
 
         def arguments(inexact: Any, exact: Any, others: Any) -> tuple[Any, Any, dict[str, Any]]:
-            rest, named = combine(others, others_static)
-            return combine(inexact, exact, static), rest, named
+            rest, named = joined((others, others_static))
+            return jax.tree.unflatten(structure, combine(inexact, exact, static)), rest, named
 
         @jax.custom_vjp
-        def run(inexact: Any, exact: Any, others: Any) -> tuple[Any, Split]:
+        def run(inexact: Any, exact: Any, others: Any) -> _Result:
             first, rest, named = arguments(inexact, exact, others)
             return _split_result(self.__wrapped__(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
             values = tuple(jax.tree.map(lambda leaf: _array_of(leaf), part) for part in (inexact, exact, others))
             first, rest, named = arguments(*values)
-            differs = jax.tree.map(lambda leaf: leaf.perturbed, inexact)
-            perturbed = combine(differs, *jax.tree.map(lambda _: False, (exact, static)))
+            marks = [leaf is not None and leaf.perturbed for leaf in inexact]
+            perturbed = _marked(structure, marks)
             out, residuals = fwd(perturbed, first, *rest, **named)
-            return _split_result(out), (split(residuals), values, Rest(perturbed))
+            result = _split_result(out)
+            return result, (split(residuals), values, Rest((perturbed, result[2].value)))
 
         def run_bwd(kept: Any, cotangents: Any) -> Any:
-            residuals, values, perturbed = kept
+            residuals, values, known = kept
+            perturbed, result_structure = known.value
             first, rest, named = arguments(*values)
-            cotangent = jax.tree.map(lambda leaf: None if isinstance(leaf, SymbolicZero) else leaf, cotangents[0])
-            gradient = _where_inexact(
-                bwd(joined(residuals), cotangent, perturbed.value, first, *rest, **named), values[0]
-            )
+            zeros = [isinstance(leaf, SymbolicZero) for leaf in cotangents[0]]
+            given = [None if zero else leaf for zero, leaf in zip(zeros, cotangents[0], strict=True)]
+            whole = [
+                jnp.zeros(leaf.shape, leaf.dtype) if zero else leaf
+                for zero, leaf in zip(zeros, cotangents[0], strict=True)
+            ]
+            cotangent = tree_of(result_structure, given, whole)
+            gradient = _where_inexact(bwd(joined(residuals), cotangent, perturbed, first, *rest, **named), first)
             try:
-                leaves = tangent_leaves(gradient, values[0], _first_name(self), "cotangent", _check)
+                leaves = tangent_leaves(gradient, first, _first_name(self), "cotangent", _check)
             except ValueError as error:
                 raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
-            return jax.tree.unflatten(jax.tree.structure(values[0]), leaves), None, None
+            return leaves, None, None
 
         run.defvjp(run_fwd, run_bwd, symbolic_zeros=True)
-        out, rest = run(inexact, exact, others)
-        return combine(out, joined(rest))
+        out, rest, result_structure = run(inexact, exact, others)
+        return jax.tree.unflatten(result_structure.value, combine(out, joined(rest)))
 
 
 filter_custom_vjp.__module__ = "partax"  # where users find it, and pickles too
 
 
-def _split_result(out: Any) -> tuple[Any, Split]:
-    """The inexact arrays of a result, and the rest."""
-    inexact, rest = partition(out, is_inexact_array)
-    return inexact, split(rest)
+# The inexact arrays of a result, the rest of its leaves, and its structure.
+_Result = tuple[list[Any], Split, Rest]
+
+
+def _split_result(out: Any) -> _Result:
+    leaves, structure = jax.tree.flatten(out)
+    inexact, rest = partition(leaves, is_inexact_array)
+    return inexact, split(rest), Rest(structure)
+
+
+def _or_zeros(cotangent: Any) -> Any:
+    return jnp.zeros(cotangent.shape, cotangent.dtype) if isinstance(cotangent, SymbolicZero) else cotangent
+
+
+def _marked(structure: Any, marks: list[bool]) -> Any:
+    """A tree of bools; a list of them where a node of the user's refuses such."""
+    try:
+        return jax.tree.unflatten(structure, marks)
+    except Exception:  # whatever a user's constructor raises
+        return marks
 
 
 def _array_of(leaf: Any) -> Any:
@@ -187,14 +210,14 @@ def _array_of(leaf: Any) -> Any:
     return leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value)
 
 
-def _where_inexact(gradient: Any, inexact: Any) -> Any:
+def _where_inexact(gradient: Any, first: Any) -> Any:
     """A gradient like the first argument without what a rule, as Equinox's may, says of leaves that can have none."""
     leaves, structure = jax.tree.flatten(gradient, is_leaf=_is_none)
-    others, structure_of_others = jax.tree.flatten(inexact, is_leaf=_is_none)
-    if structure != structure_of_others:
+    others, structure_of_others = jax.tree.flatten(first, is_leaf=_is_none)
+    can_have = list(map(is_inexact_array, others))
+    if structure != structure_of_others or all(can or leaf is None for can, leaf in zip(can_have, leaves, strict=True)):
         return gradient
-    pairs = zip(leaves, others, strict=True)
-    return jax.tree.unflatten(structure, [None if other is None else leaf for leaf, other in pairs])
+    return jax.tree.unflatten(structure, [leaf if can else None for can, leaf in zip(can_have, leaves, strict=True)])
 
 
 def _is_none(node: Any) -> bool:
@@ -206,13 +229,15 @@ def _first_name(wrapper: Any) -> str:
 
 
 def _check(path: str, primal: Any, cotangent: Any) -> None:
+    if not is_inexact_array(primal):
+        raise ValueError(f"`{path}`: found a cotangent where no leaf can have one, expected None")
     if jnp.shape(primal) != jnp.shape(cotangent):
         raise ValueError(
             f"`{path}`: found the cotangent {value_text(cotangent)}, expected one like {value_text(primal)}"
         )
 
 
-def _constant(wrapper: Any, others: Any) -> Any:
+def _constant(wrapper: Any, others: list[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The arrays of the other arguments, which may not be differentiated."""
 
     @jax.custom_jvp
@@ -220,15 +245,17 @@ def _constant(wrapper: Any, others: Any) -> Any:
         return others
 
     def refuse(primals: Any, tangents: Any) -> Any:
-        (rest, named), first = tangents[0], _first_name(wrapper)
-        names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))[1:]
-        for name, value in (*zip(names, rest, strict=True), *named.items()):
-            for path, tangent in jax.tree_util.tree_leaves_with_path(value):
-                if not isinstance(tangent, SymbolicZero):
-                    raise RuntimeError(
-                        f"`{name}{jax.tree_util.keystr(path)}`: found an array that is differentiated, but of "
-                        f"{wrapper.__name__}() under filter_custom_vjp only `{first}` can be; pack both into one tuple"
-                    )
+        for i, tangent in enumerate(tangents[0]):
+            if tangent is None or isinstance(tangent, SymbolicZero):
+                continue
+            path = jax.tree_util.tree_leaves_with_path((rest, named))[i][0]
+            names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
+            name = path[1].key if path[0].idx else names[1 + path[1].idx]
+            raise RuntimeError(
+                f"`{name}{jax.tree_util.keystr(path[2:])}`: found an array that is differentiated, but of "
+                f"{wrapper.__name__}() under filter_custom_vjp only `{_first_name(wrapper)}` can be; pack both into "
+                "one tuple"
+            )
         return primals[0], tangents[0]
 
     same.defjvp(refuse, symbolic_zeros=True)

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero
+from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._partition.filters import is_array, is_inexact_array_like
 from partax._partition.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
-from partax._transforms.on_arrays import Rest
+from partax._transforms.on_arrays import Rest, tree_of
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import check_callable
 
@@ -35,7 +35,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
 
     Returns:
       `(result, tangent)`. The tangent is a tree like the result, with None for what does not depend on a primal that
-      has a tangent.
+      has a tangent; with zeros, if a node of yours refuses None.
 
     Raises:
       ValueError: `tangents` are not like `primals`; the message has the path.
@@ -65,8 +65,10 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
         return own, (arrays, Rest((static, depends, out_structure)))
 
     if not moved:
-        out = fn(*primals, **kwargs)
-        return out, jax.tree.map(lambda _: None, out)
+        out, out_structure = jax.tree.flatten(fn(*primals, **kwargs))
+        nothing = [None] * len(out)
+        tangent = tree_of(out_structure, nothing, list(map(_or_zero, nothing, out)))
+        return jax.tree.unflatten(out_structure, out), tangent
     values, slopes, (arrays, rest) = jax.jvp(
         on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
     )
@@ -75,7 +77,11 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     own, along = iter(values), iter(slopes)
     out = [next(own) if depend else other for depend, other in zip(depends, others, strict=True)]
     tangent = [next(along) if depend else None for depend in depends]
-    return jax.tree.unflatten(out_structure, out), jax.tree.unflatten(out_structure, tangent)
+    return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(_or_zero, tangent, out)))
+
+
+def _or_zero(tangent: Any, leaf: Any) -> Any:
+    return zero_from_primal(leaf) if tangent is None and is_array(leaf) else tangent
 
 
 def _check(path: str, primal: Any, tangent: Any) -> None:

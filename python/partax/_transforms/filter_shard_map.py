@@ -54,13 +54,14 @@ class _ShardMap(Transformed[_P, _R]):
             positional, named = given.with_leaves(leaves)
             out = self.__wrapped__(*positional, **named)
             _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
-            arrays, rest = partition(out, is_array)  # a tree, which the specs are a prefix of
+            # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
+            arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)
             return arrays, Rest(rest)
 
         everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
         mapped = jax.shard_map(run, mesh=mesh, **specs, out_specs=(everywhere, PartitionSpec()), **dict(options))
         arrays, rest = mapped([given.leaves[i] for i in places])
-        return combine(arrays, rest.value)
+        return arrays if rest.value is None else combine(arrays, rest.value)
 
 
 def _is_spec(node: Any) -> bool:

@@ -72,8 +72,13 @@ class _Vmap(Transformed[_P, _R]):
             for i, array in zip(mapped, arrays, strict=True):
                 leaves[i] = array
             positional, named = given.with_leaves(leaves)
-            return _split(self.__wrapped__(*positional, **named), out_axes)
+            out = self.__wrapped__(*positional, **named)
+            stacked, kept, rest = _split(out, out_axes)
+            if any(rest.value.is_kept):
+                kept_at[:] = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
+            return stacked, kept, rest
 
+        kept_at: list[Any] = []  # where the leaves of the result are, for an error about those without an axis
         values = [given.leaves[i] for i in mapped]
         if not has_axis:
             stacked, kept, result = on_one(values)
@@ -93,12 +98,13 @@ class _Vmap(Transformed[_P, _R]):
         try:
             stacked, kept, result = run(values)
         except ValueError as error:
-            found = re.match(r"at vmap out_axes\[1\](\S*), got axis spec None", str(error))
+            found = re.match(r"at vmap out_axes\[1\]\[(\d+)\], got axis spec None", str(error))
             if found is None:
                 raise
+            path = jax.tree_util.keystr(kept_at[int(found[1])])
             raise ValueError(
-                f"`the result{found[1]}`: found an array that differs along the axis, but out_axes has None for it; "
-                "give it an axis"
+                f"`the result{path}`: found an array that differs along the axis, but out_axes has None for it; give "
+                "it an axis"
             ) from error
         return result.value.joined(stacked, kept)
 
@@ -118,7 +124,7 @@ class _Result(NamedTuple):
     axes: list[int | None]
     is_kept: list[bool]
 
-    def joined(self, stacked: list[Any], kept: Any) -> Any:
+    def joined(self, stacked: list[Any], kept: list[Any]) -> Any:
         """The result, of arrays with the axis as their first, and of those without it."""
         stacked_arrays, kept_arrays = iter(stacked), iter(jax.tree.leaves(kept))
         leaves = list(self.leaves)
@@ -131,8 +137,8 @@ class _Result(NamedTuple):
         return jax.tree.unflatten(self.structure, leaves)
 
 
-def _split(out: Any, out_axes: Any) -> tuple[list[Any], Any, Rest]:
-    """The arrays of a result that get the axis, the others as a tree like it, and the rest."""
+def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
+    """The arrays of a result that get the axis, the others with None for each other leaf, and the rest."""
     leaves, structure = jax.tree.flatten(out)
     pairs = _core.broadcast_prefix(out_axes, out, _is_none, "out_axes", "the result")
 
@@ -152,7 +158,7 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], Any, Rest]:
             )
     is_kept = [axis is None and is_array(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    kept = jax.tree.unflatten(structure, [leaf if keep else None for leaf, keep in zip(leaves, is_kept, strict=True)])
+    kept = [leaf if keep else None for leaf, keep in zip(leaves, is_kept, strict=True)]
     rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
     return stacked, kept, Rest(_Result(structure, rest, axes, is_kept))
 

@@ -1,6 +1,6 @@
 """A call as a function of its arrays alone, which is what jax can take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -74,10 +74,10 @@ def on_arrays(
     return run, list(arrays.values())
 
 
-def split(value: Any) -> Split:
-    """The arrays of a value, and the rest of it."""
+def split(value: Any, taken: FilterSpec = is_array) -> Split:
+    """The arrays of a value, as a list of its leaves with None for others, and the rest of it."""
     leaves, structure = jax.tree.flatten(value)
-    arrays, static = partition(leaves, is_array)  # a list: a user's node may refuse None for an array
+    arrays, static = partition(leaves, taken)  # a list: a user's node may refuse None for an array
     return arrays, Rest((static, structure))
 
 
@@ -85,3 +85,11 @@ def joined(result: Split) -> Any:
     """What was split."""
     static, structure = result[1].value
     return jax.tree.unflatten(structure, combine(result[0], static))
+
+
+def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any]) -> Any:
+    """A tree for the user with None or marks for some leaves; with the leaves `whole` where a node refuses such."""
+    try:
+        return jax.tree.unflatten(structure, leaves)
+    except Exception:  # whatever a user's constructor raises
+        return jax.tree.unflatten(structure, whole)

@@ -8,8 +8,8 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from partax._partition.filters import any_of, is_array
-from partax._partition.partition import combine, partition
-from partax._transforms.on_arrays import Rest, joined, on_arrays
+from partax._partition.partition import combine
+from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, split, tree_of
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
 from partax._tree.array_text import array_text
@@ -52,16 +52,21 @@ class _MakeJaxpr(Transformed[_P, _R]):
     _is_called_as_wrapped = True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arrays, static = partition((args, kwargs), _described)
+        jaxpr, (structs, rest) = _program_of(self.__wrapped__, split((args, kwargs), _described))
+        static, structure = rest.value
+        whole = combine(structs, static)
+        return jaxpr, tree_of(structure, structs, whole), tree_of(structure, static, whole)
 
-        def run(arrays: Any) -> Any:
-            positional, named = combine(arrays, static)
-            out = self.__wrapped__(*positional, **named)
-            arrays, rest = partition(out, is_array)
-            return arrays, Rest(rest)
 
-        jaxpr, (structs, rest) = jax.make_jaxpr(run, return_shape=True)(arrays)
-        return jaxpr, structs, rest.value
+def _program_of(fun: Callable[..., Any], arguments: Split) -> tuple[ClosedJaxpr, Split]:
+    """The program of a call, and its result with a `jax.ShapeDtypeStruct` for each array."""
+    arrays, rest = arguments
+
+    def run(arrays: list[Any]) -> Split:
+        positional, named = joined((arrays, rest))
+        return split(fun(*positional, **named))
+
+    return jax.make_jaxpr(run, return_shape=True)(arrays)
 
 
 def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
@@ -81,7 +86,8 @@ def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJax
     Returns:
       A function of the same arguments, where a `jax.ShapeDtypeStruct` may stand for an array. It returns
       `(jaxpr, structs, static)`: the program, whose arguments and results are the arrays in the order of the trees; the
-      result with a `jax.ShapeDtypeStruct` for each array and None for all else; and with None for each array.
+      result with a `jax.ShapeDtypeStruct` for each array and None for all else; and with None for each array. A tree
+      in which a node of yours refuses None has all leaves.
 
     Raises:
       TypeError: `fun` is not callable.
@@ -115,25 +121,25 @@ class ClosureConverted(Generic[_P, _R]):
     @property
     def in_struct(self) -> Any:
         """`(args, kwargs)` that it was made for, with a `jax.ShapeDtypeStruct` for each array."""
-        return combine(*self._known.value[1])
+        return joined(self._known.value[1])
 
     @property
     def out_struct(self) -> Any:
         """The result, with a `jax.ShapeDtypeStruct` for each array."""
-        return combine(*self._known.value[2])
+        return joined(self._known.value[2])
 
     def __repr__(self) -> str:
         return wrapper_text("filter_closure_convert", self)
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        arrays, static = partition((args, kwargs), is_array)
-        _check_arguments(self.__name__, self._known.value[1], (structs_of(arrays), static))
+        arrays, rest = split((args, kwargs))
+        _check_arguments(self.__name__, self._known.value[1], (structs_of(arrays), rest))
         return self._run(arrays, args, kwargs)
 
     def _run(self, arrays: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        structs, static = self._known.value[2]
+        structs, rest = self._known.value[2]
         out = jaxpr_as_fun(ClosedJaxpr(self._program, self.consts))(*jax.tree.leaves(arrays))
-        return combine(jax.tree.unflatten(jax.tree.structure(structs), out), static)
+        return joined((jax.tree.unflatten(jax.tree.structure(structs), out), rest))
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -149,16 +155,16 @@ class _TrivialClosureConvert(ClosureConverted[_P, _R]):
         return self._program(*args, **kwargs)
 
 
-def _check_arguments(name: str, expected: tuple[Any, Any], found: tuple[Any, Any]) -> None:
+def _check_arguments(name: str, expected: Split, found: Split) -> None:
     """Raises a ValueError where arguments are not those that a function was converted for."""
-    if Rest(found[1]) != Rest(expected[1]) or jax.tree.structure(found[0]) != jax.tree.structure(expected[0]):
+    if found[1] != expected[1] or jax.tree.structure(found[0]) != jax.tree.structure(expected[0]):
         raise ValueError(
             f"{name}() was converted by filter_closure_convert for other arguments: found {_text(found)}, expected "
             f"{_text(expected)}"
         )
-    wanted = jax.tree.leaves(expected[0])
-    for (path, struct), other in zip(jax.tree_util.tree_leaves_with_path(found[0]), wanted, strict=True):
-        if (struct.shape, struct.dtype) != (other.shape, other.dtype):
+    for i, (struct, other) in enumerate(zip(found[0], expected[0], strict=True)):
+        if struct is not None and (struct.shape, struct.dtype) != (other.shape, other.dtype):
+            path = jax.tree_util.tree_leaves_with_path(joined(found))[i][0]
             place = ("args" if path[0].idx == 0 else "kwargs") + jax.tree_util.keystr(path[1:])
             raise ValueError(
                 f"`{place}`: found {array_text(struct)}, expected {array_text(other)}, which {name}() was converted "
@@ -166,10 +172,11 @@ def _check_arguments(name: str, expected: tuple[Any, Any], found: tuple[Any, Any
             )
 
 
-def _text(arguments: tuple[Any, Any]) -> str:
-    args, kwargs = jax.tree.map(
-        lambda leaf: _Shown(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, combine(*arguments)
-    )
+def _text(arguments: Split) -> str:
+    static, structure = arguments[1].value
+    leaves = combine(arguments[0], static)
+    shown = [_Shown(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf in leaves]
+    args, kwargs = tree_of(structure, shown, leaves)
     return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"
 
 
@@ -213,11 +220,10 @@ def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> C
       ValueError: when called: the arguments are others; the message has the path.
     """
     check_callable(fn, "filter_closure_convert")
-    arrays, static = partition((args, kwargs), _described)
-    known = (structs_of(arrays), static)
+    arguments = split((args, kwargs), _described)
+    known = (structs_of(arguments[0]), arguments[1])
     name = getattr(fn, "__name__", type(fn).__name__)
     if isinstance(fn, types.FunctionType) and not (fn.__closure__ or fn.__defaults__ or fn.__kwdefaults__):
         return _TrivialClosureConvert(fn, [], Rest((name, known, None)))
-    make: Any = filter_make_jaxpr(fn)  # pyright: ignore[reportArgumentType] - it may be a function
-    jaxpr, structs, rest = make(*args, **kwargs)
-    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, (structs, rest))))
+    jaxpr, out = _program_of(fn, arguments)
+    return ClosureConverted(jaxpr.jaxpr, jaxpr.consts, Rest((name, known, out)))
