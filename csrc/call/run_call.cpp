@@ -17,6 +17,14 @@ bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuff
   return call_python("partax._jit.runtime_errors", "may_raise", target, arguments).get() == Py_True;
 }
 
+[[noreturn]] void refuse_shared_result() {
+  PyErr_SetString(PyExc_RuntimeError,
+                  "found an object in the result that can be changed and is made by the trace, in a first call that "
+                  "donates arrays and ran in several threads at once, expected one for each call; call the function "
+                  "once before the threads do, or return what cannot be changed");
+  throw PythonError{};
+}
+
 }  // namespace
 
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
@@ -53,8 +61,14 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     throw;
   }
   check_forwarded(*entry, returned.get(), leaves, !frame.traced);
-  if (entry->is_of_one_call) cache.table.erase(*entry);
   keep_nodes(frame, *entry, leaves);
+  if (entry->is_of_one_call) {
+    cache.table.erase(*entry);
+    if (is_given_away(returned.get())) {  // to a call in another thread, which was the first at the same moment
+      if (!entry->donated.empty()) refuse_shared_result();
+      return run_call(jit, args, num_args, keyword_names);
+    }
+  }
   Ref result = user_result(returned.get(), leaves);
   if (cache.graph) {
     objects.learn(*entry, leaves);

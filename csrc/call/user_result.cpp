@@ -232,6 +232,12 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
 
 Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
 
+bool is_given_away(PyObject* returned) {
+  if (!is_output_node(returned)) return false;
+  const std::shared_ptr<const TraceOutput> output = output_of(returned);
+  return output->is_of_one_call && *output->calls > 0;
+}
+
 Ref user_result(PyObject* returned, const LeafBuffer& inputs) {
   if (!is_output_node(returned)) return Ref::borrow(returned);
   const std::shared_ptr<const TraceOutput> output = output_of(returned);

@@ -19,6 +19,8 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children, for jax.jit's out_shardings.
 Ref with_children(PyObject* node, Ref children);
 
+// Whether it holds an object that can be changed, which another call has got already.
+bool is_given_away(PyObject* returned);
 // The user's result from what a target returned for these input leaves.
 Ref user_result(PyObject* returned, const LeafBuffer& inputs);
 
