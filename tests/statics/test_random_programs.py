@@ -396,6 +396,8 @@ def text(result: Any) -> str:
 
 def shown(it: Any) -> str:
     """What a value shows, also where its repr does not."""
+    if isinstance(it, (np.generic, np.ndarray, jax.Array)):  # which come back as arrays of jax
+        return f"array {np.asarray(it).tolist()}"
     if isinstance(it, np.dtype):
         return f"{it} {it.metadata}"
     if isinstance(it, uuid.UUID):

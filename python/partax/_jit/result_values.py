@@ -1,9 +1,16 @@
 """What a static value holds, and whether each call may have the same one where a body has made it."""
 
+import datetime
+import decimal
+import fractions
 import functools
+import re
 import types
+import uuid
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from partax import _core
 from partax._guards.bytecode import written_cells
@@ -17,6 +24,11 @@ from partax._guards.user_objects import read
 CONSTANT, CHANGES, USED_UP = range(3)
 """What never changes by itself, or is made anew for each call; what can be changed; what is used up by a reader."""
 
+# Of Python, without state of their own that could change, or that would be another's.
+_UNCHANGING = {
+    *(range, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern, types.UnionType, types.GenericAlias),
+    *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone),
+}
 _COPIED = (list, dict, set, bytearray)
 _CONTAINERS = (*_COPIED, tuple, frozenset)
 _NOTHING: Any = object()
@@ -35,8 +47,10 @@ def held_by(value: Any) -> Held:
     cls: Any = type(value)
     if issubclass(cls, type) or id(cls) in PLAIN or is_constant(value) or cls is _core.Targets:
         return Held(CONSTANT)
-    if callable(value) and is_pure(value):
+    if cls in _UNCHANGING or issubclass(cls, np.dtype) or (callable(value) and is_pure(value)):
         return Held(CONSTANT)
+    if cls is slice:
+        return Held(CONSTANT, (value.start, value.stop, value.step))
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
         return Held(USED_UP)
     known = facts(cls)
