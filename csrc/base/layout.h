@@ -59,11 +59,6 @@ struct Layout {
     return found != nullptr && PyDict_CheckExact(found) ? found : nullptr;
   }
 
-  // The object if the entries are those of its own `__dict__`, else null.
-  PyObject* owner_of_entries(PyObject* object) const noexcept {
-    return dictionary == Dictionary::kOwn ? object : nullptr;
-  }
-
  private:
   PyObject* only_attribute(PyObject* dict) const;
 };

@@ -1,7 +1,6 @@
 #include "base/register_base.h"
 
 #include "base/binding.h"
-#include "base/dictionary_mark.h"
 #include "base/hooks.h"
 #include "base/predicates.h"
 #include "base/type_table.h"
@@ -33,7 +32,6 @@ const char* node_kind(const py::object& object) {
 }  // namespace
 
 void register_base(py::module_& module) {
-  DictionaryMark::begin();
   module.def("configure_base", &configure_base, "Sets what every stage needs of Python and jax.", py::kw_only(),
              py::arg("default_dict"), py::arg("flatten_one_level"), py::arg("flatten_one_level_with_keys"),
              py::arg("is_node"), py::arg("jax_array"), py::arg("jax_array_type"), py::arg("registered"));

@@ -75,6 +75,7 @@ bool StaticValue::equals_callable(PyObject* other, const StackReserve& stack) co
 }
 
 bool StaticValue::holds_the_same(PyObject* callable, const StackReserve& stack) const {
+  if (is_repeated_) return true;
   const Composite& known = *composite_;
   const CallableSort sort = callable_sort(callable);
   if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), PyFunction_GET_CODE(callable))) return false;

@@ -22,7 +22,7 @@ bool StaticValue::mark_changed(PyObject* other) const {
 bool StaticValue::mark_changed(PyObject* other, bool& found) const {
   if (mode_ == Mode::kCallable) {
     if (!is_object(other)) return true;
-    if (is_self_changing(other)) return false;
+    if (is_self_changing(other) || is_repeated_) return false;
     const std::shared_ptr<const Composite> composite = composite_;
     bool changed = false;
     std::vector<Ref> held;

@@ -40,6 +40,9 @@ class StaticValue {
   // Of the callables in here, and `other` is what this value is of a call:
   bool holds_callables() const noexcept;
   bool is_callable() const noexcept { return mode_ == Mode::kCallable; }
+  // What such a one holds is looked at in another place of its key, where it stands too.
+  void set_repeated() noexcept { is_repeated_ = true; }
+  bool is_repeated(PyObject* object) const noexcept { return is_repeated_ && weakly_is(held_.get(), object); }
   // Looks at them when a trace begins and when it ends: one that no longer holds what it held is known by identity
   // alone from now on. Whether there is one.
   bool mark_changed(PyObject* other) const;
@@ -93,7 +96,8 @@ class StaticValue {
   Py_hash_t hash_ = -1;  // of a held object that is compared by its own ==
   Mode mode_ = Mode::kAbsent;
   bool is_users_ = false;  // if sealed: it keeps an object of a user's class
-  bool mutable_ = false;   // a snapshot with a mutable built-in container inside: handed out as a copy only
+  bool is_repeated_ = false;
+  bool mutable_ = false;  // a snapshot with a mutable built-in container inside: handed out as a copy only
 };
 
 struct StaticValue::Composite {

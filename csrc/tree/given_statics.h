@@ -17,25 +17,12 @@ class GivenStatics {
     return stored != nullptr ? Ref::borrow(stored) : asked_for(index);
   }
 
-  // A dictionary of which that of a node is a copy, borrowed; null where none is known.
-  PyObject* pattern(const Node& node) const {
-    if (spec_.patterns.empty() || !(all_stored_ || has_entries_of_spec(node))) return nullptr;
-    return spec_.patterns[static_cast<std::size_t>(&node - spec_.nodes.data())].get();
-  }
-
  private:
   // The object that a static value surely is, or null where it has to be asked for.
   PyObject* known(std::size_t index) const {
     return !spec_.identity.empty() && (all_stored_ || source_.is_stored(index)) ? spec_.identity[index] : nullptr;
   }
   Ref asked_for(std::size_t index) const;
-  bool has_entries_of_spec(const Node& node) const {
-    const std::size_t first = EntryPlaces(node).statics, count = std::size_t{2} * node.entries;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!source_.is_stored(first + i)) return false;
-    }
-    return true;
-  }
 
   const TreeSpec& spec_;
   LeafSource& source_;

@@ -48,8 +48,8 @@ class MadeEntries {
   Ref make_in_slots(const Node& node, Child&& child) {
     const Layout& layout = *node.info->layout;
     Ref dict;
-    const Ref object = layout.dictionary == Layout::Dictionary::kNone ? instances_.make(*node.info)
-                                                                      : beside_entries(node, layout, dict);
+    if (layout.dictionary != Layout::Dictionary::kNone) dict = static_entries(node, layout);
+    const Ref object = instances_.make(*node.info);
     for (const Slot& slot : layout.children) set(slot, object, child());
     set_others(layout, node, object);
     if (dict) set(layout.dictionary_slot[0], object, std::move(dict));
@@ -64,16 +64,13 @@ class MadeEntries {
     for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
   }
 
-  // A new instance, and its dictionary with nothing but static values.
-  Ref beside_entries(const Node& node, const Layout& layout, Ref& dict) {
-    PyObject* const pattern = statics_.pattern(node);
-    if (pattern != nullptr) return instances_.make_beside_copy(*node.info, pattern, dict);
+  Ref static_entries(const Node& node, const Layout& layout) const {
     const std::size_t count = node.entries, first = node.first_static + layout.statics.size();
-    dict = allocated([] { return PyDict_New(); });
+    Ref dict = allocated([] { return PyDict_New(); });
     for (std::size_t i = 0; i < count; ++i) {
       checked_int(PyDict_SetItem(dict.get(), statics_.at(first + count + i).get(), statics_.at(first + i).get()));
     }
-    return instances_.make(*node.info);
+    return dict;
   }
 
   // Nobody has the object yet, and its slot is empty.

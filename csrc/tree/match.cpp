@@ -3,7 +3,6 @@
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
 #include "tree/child_rows.h"
-#include "tree/compared_callables.h"
 #include "tree/dictionary_reader.h"
 #include "tree/equinox.h"
 #include "tree/flatten.h"
@@ -24,8 +23,7 @@ class Matcher {
         statics_(spec.statics.data()),
         leaves_(leaves),
         reader_(spec, leaves),
-        compared_(spec),
-        unchanged_(spec, leaves, compared_, abstract),
+        unchanged_(spec, leaves, abstract),
         abstract_(abstract),
         rule_(rule) {}
 
@@ -93,11 +91,7 @@ class Matcher {
   bool static_value(std::size_t index, PyObject* object) {
     if (unchanged_.is_same_static(index, object)) return true;
     if (!statics_[index].equals(object)) return false;
-    if (statics_[index].is_object(object)) {
-      compared_.note(index, object);
-    } else {
-      leaves_.add_own_static(index, object);
-    }
+    if (!statics_[index].is_object(object)) leaves_.add_own_static(index, object);
     return true;
   }
 
@@ -308,7 +302,6 @@ class Matcher {
   const StaticValue* statics_;
   LeafBuffer& leaves_;
   DictionaryReader reader_;
-  ComparedCallables compared_;
   UnchangedReader unchanged_;
   bool abstract_;
   const DynamicRule* rule_;

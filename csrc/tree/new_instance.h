@@ -21,13 +21,6 @@ class EmptyInstances {
     // An abstract class raises, and runs Python to say why.
     return is_abstract(info) ? Ref::checked(make_now(info)) : allocated([&] { return make_now(info); });
   }
-  // And a copy of a dictionary in one go.
-  Ref make_beside_copy(const TypeInfo& info, PyObject* dict, Ref& copy) const {
-    if (is_abstract(info)) return make(info);
-    const CollectionPause pause;
-    copy = Ref::checked(PyDict_Copy(dict));
-    return Ref::checked(make_now(info));
-  }
 
  private:
   static bool is_abstract(const TypeInfo& info) noexcept { return (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0; }

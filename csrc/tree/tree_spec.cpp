@@ -1,8 +1,6 @@
 #include "tree/tree_spec.h"
 
 #include <algorithm>
-#include <map>
-#include <unordered_map>
 #include <unordered_set>
 
 namespace partax {
@@ -19,22 +17,6 @@ bool is_in_slots(const Node& node) noexcept {
   return is_slot && layout.items.empty() && node.arity == layout.children.size();
 }
 
-// `values` are what the static values were sealed from. Each callable is compared once more: sealing runs user code,
-// which may have changed what it holds meanwhile.
-std::vector<std::uint32_t> twins_of(const std::vector<StaticValue>& sealed, const std::vector<StaticValue>& values) {
-  std::vector<std::uint32_t> twins;
-  std::unordered_map<PyObject*, std::uint32_t> first;
-  for (std::size_t i = 0; i < sealed.size(); ++i) {
-    if (!sealed[i].is_callable()) continue;
-    const Ref callable = values[i].value();
-    const auto [found, is_first] = first.emplace(callable.get(), static_cast<std::uint32_t>(i));
-    if (is_first || !sealed[i].is_still(callable.get()) || !sealed[found->second].is_still(callable.get())) continue;
-    if (twins.empty()) twins.resize(sealed.size(), TreeSpec::kNoTwin);
-    twins[found->second] = twins[i] = found->second;
-  }
-  return twins;
-}
-
 }  // namespace
 
 void TreeSpec::note_leaf_nodes() {
@@ -44,27 +26,6 @@ void TreeSpec::note_leaf_nodes() {
     node.only_leaves = node.info != nullptr && node.extent == node.arity + 1 &&
                        std::all_of(first, first + node.arity, is_dynamic_leaf);
     node.in_slots = node.only_leaves && is_in_slots(node);
-  }
-}
-
-void TreeSpec::make_patterns() {
-  std::map<std::vector<PyObject*>, Ref> made;  // by the values and then the keys
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const Node& node = nodes[i];
-    if (!node.in_slots || node.info->layout->dictionary == Layout::Dictionary::kNone) continue;
-    PyObject* const* const first = identity.data() + EntryPlaces(node).statics;
-    const std::vector<PyObject*> entries(first, first + std::size_t{2} * node.entries);
-    if (std::find(entries.begin(), entries.end(), nullptr) != entries.end()) continue;
-    Ref& pattern = made[entries];
-    if (!pattern) {
-      const Ref dict = Ref::checked(PyDict_New());
-      for (std::size_t j = 0; j < node.entries; ++j) {
-        checked_int(PyDict_SetItem(dict.get(), entries[node.entries + j], entries[j]));
-      }
-      pattern = call_python("partax._compat.shared_keys", "to_copy", dict);
-    }
-    patterns.resize(nodes.size());
-    patterns[i] = pattern;
   }
 }
 
@@ -78,16 +39,18 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.hash = hash;
   copy.statics.reserve(statics.size());
   copy.identity.reserve(statics.size());
+  std::unordered_set<PyObject*> seen;  // an activation of many layers is looked into once
   for (const StaticValue& value : statics) {
     try {
       copy.statics.push_back(value.sealed(on_death, callables));
+      StaticValue& last = copy.statics.back();
+      if (last.is_callable() && !seen.insert(value.identity()).second) last.set_repeated();
     } catch (WalkError& error) {
       error.set_origin(copy.statics.size());
       throw;
     }
     copy.identity.push_back(copy.statics.back().identity());
   }
-  copy.twins = twins_of(copy.statics, statics);
   for (const TypeInfoPtr& info : infos) {
     auto* type = reinterpret_cast<PyObject*>(info->type);
     copy.types.push_back(info->type->tp_flags & Py_TPFLAGS_HEAPTYPE ? Ref::checked(PyWeakref_NewRef(type, on_death))
@@ -188,7 +151,6 @@ bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
 
 int TreeSpec::traverse(visitproc visit, void* arg) const {
   for (const Ref& type : types) Py_VISIT(type.get());
-  for (const Ref& pattern : patterns) Py_VISIT(pattern.get());
   for (const StaticValue& value : statics) {
     if (const int status = value.traverse(visit, arg)) return status;
   }

@@ -8,7 +8,6 @@
 #include "base/type_table.h"
 #include "statics/static_value.h"
 #include "tree/key_order.h"
-#include "tree/known_dictionaries.h"
 
 namespace partax {
 
@@ -35,12 +34,6 @@ struct TreeSpec {
   std::vector<StaticValue> statics;
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
   mutable KeyOrder key_order;       // if sealed: of its dictionaries
-  mutable KnownDictionaries known_dictionaries;  // if sealed: by index of the node
-  // If a result's, by index of the node: a dictionary of which its own is a copy, or null. Empty if there is none.
-  std::vector<Ref> patterns;
-  // If sealed and a callable stands in several places: for each of these the first of them, else kNoTwin.
-  std::vector<std::uint32_t> twins;
-  static constexpr std::uint32_t kNoTwin = ~std::uint32_t{0};
   // If a key's: what else its traces read, all of `guarded_types` and then of `guarded`, by index. Null where callables
   // are known by identity.
   std::shared_ptr<Guards> guards;
@@ -56,8 +49,6 @@ struct TreeSpec {
 
   // Finds the nodes that are `only_leaves` and `in_slots`.
   void note_leaf_nodes();
-  // Makes the patterns of the nodes that are `in_slots`, of what is known of them by identity.
-  void make_patterns();
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // Writes down the guards of a sealed one; `values` is what it was sealed from.

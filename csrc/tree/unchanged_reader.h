@@ -7,22 +7,20 @@
 #include "base/collection_pause.h"
 #include "base/instance_fields.h"
 #include "base/stack_room.h"
-#include "tree/compared_callables.h"
 #include "tree/dictionary_reader.h"
+#include "tree/held_values.h"
 
 namespace partax {
 
 class UnchangedReader {
  public:
   // `spec` is sealed, and `leaves` has room for all of its leaves. Under `abstract` no static leaf is unchanged.
-  UnchangedReader(const TreeSpec& spec, LeafBuffer& leaves, const ComparedCallables& compared, bool abstract)
-      : spec_(spec),
-        nodes_(spec.nodes.data()),
+  UnchangedReader(const TreeSpec& spec, LeafBuffer& leaves, bool abstract)
+      : nodes_(spec.nodes.data()),
         identity_(spec.identity.data()),
-        known_(spec.known_dictionaries),
+        statics_(spec.statics.data()),
         leaves_(leaves),
         reader_(spec, leaves),
-        compared_(compared),
         array_type_(reinterpret_cast<PyTypeObject*>(hooks().jax_array_type.get())),
         abstract_(abstract) {}
 
@@ -40,7 +38,7 @@ class UnchangedReader {
 
   // Whether a static value is surely the spec's; else it has to be compared.
   bool is_same_static(std::size_t index, PyObject* value) const {
-    return value == identity_[index] || compared_.hold(index, value);
+    return value == identity_[index] || statics_[index].is_repeated(value);
   }
 
  private:
@@ -81,7 +79,7 @@ class UnchangedReader {
     if (layout.dictionary != Layout::Dictionary::kNone) {
       PyObject* dict = layout.dictionary_slot[0].of(object);
       if (dict == nullptr) return false;
-      if (!known_.has(at, dict, nullptr) && !read_metadata(node, at, dict)) return false;
+      if (!PyDict_CheckExact(dict) || !read_entries(node, dict, nullptr)) return false;
     }
     if (node.comes_back) leaves_.keep_node(at, object);
     leaves_.take(node.arity);
@@ -98,8 +96,12 @@ class UnchangedReader {
       return is_same;
     }
     if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
-    PyObject* const* const children = children_of(node, object, at);
-    if (children == nullptr) return false;
+    if (PyObject* const* const row = row_of(node, object)) return take_children(node, object, row, at);
+    HeldValues children(node.arity);  // borrowed, as nothing that runs in here lets go of them
+    return read_children(node, object, children.to_fill()) && take_children(node, object, children.to_fill(), at);
+  }
+
+  bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at) {
     if (node.comes_back) leaves_.keep_node(at, object);
     ++at;
     return node.only_leaves ? take_arrays(children, node.arity, at) : take_all(children, node.arity, at);
@@ -114,8 +116,8 @@ class UnchangedReader {
     return taken == count;
   }
 
-  // In the order of the spec; null where they may be others. Borrowed from the object.
-  PyObject* const* children_of(const Node& node, PyObject* object, std::size_t at) {
+  // Of an object that keeps its children in a row; null of others, and where they may be others.
+  PyObject* const* row_of(const Node& node, PyObject* object) const {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     switch (node.kind) {
       case Kind::kTuple:
@@ -123,20 +125,17 @@ class UnchangedReader {
         return items_of_tuple(object, arity);
       case Kind::kList:
         return items_of_list(object, arity);
-      case Kind::kDict:
-        return is_known(at, object, nullptr) || read_items(node, at, object) ? known_.children(at) : nullptr;
-      case Kind::kModule:
-      case Kind::kDataclass:
-      case Kind::kDeclared:
-        return !node.has_wrapper_fields && read_fields(node, at, object) ? known_.children(at) : nullptr;
-      case Kind::kEntries:
-        if (!node.info->layout->items.empty()) return row_of(node, object);
-        return read_slots_and_entries(node, at, object) ? known_.children(at) : nullptr;
+      case Kind::kEntries: {
+        const Layout& layout = *node.info->layout;
+        if (layout.items.empty() || !slots_are_same(layout, node.first_static, object)) return nullptr;
+        PyObject* const row = layout.items[0].of(object);
+        if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return nullptr;
+        return PyList_CheckExact(row) ? items_of_list(row, arity) : items_of_tuple(row, arity);
+      }
       default:
         return nullptr;
     }
   }
-
   static PyObject* const* items_of_tuple(PyObject* tuple, Py_ssize_t arity) {
     return PyTuple_GET_SIZE(tuple) == arity ? reinterpret_cast<PyTupleObject*>(tuple)->ob_item : nullptr;
   }
@@ -144,15 +143,6 @@ class UnchangedReader {
     return PyList_GET_SIZE(list) == arity ? reinterpret_cast<PyListObject*>(list)->ob_item : nullptr;
   }
 
-  // Of an object that keeps its children in a list or tuple.
-  PyObject* const* row_of(const Node& node, PyObject* object) const {
-    const Layout& layout = *node.info->layout;
-    if (!slots_are_same(layout, node.first_static, object)) return nullptr;
-    PyObject* const row = layout.items[0].of(object);
-    if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return nullptr;
-    const auto arity = static_cast<Py_ssize_t>(node.arity);
-    return PyList_CheckExact(row) ? items_of_list(row, arity) : items_of_tuple(row, arity);
-  }
   bool slots_are_same(const Layout& layout, std::size_t index, PyObject* object) const {
     for (const Slot& slot : layout.statics) {
       PyObject* value = slot.of(object);
@@ -161,29 +151,31 @@ class UnchangedReader {
     return true;
   }
 
-  bool read_items(const Node& node, std::size_t at, PyObject* dict) {
-    Reading reading(*this, at);
-    const auto put = [&](std::size_t place, PyObject* value) { return reading.child(place, value); };
-    return reader_.visit_identical(dict, first_key(node), node.arity, put) && reading.remember(dict, nullptr);
+  // The children of any other object, in the order of the spec; false where it may be another.
+  bool read_children(const Node& node, PyObject* object, PyObject** children) const {
+    switch (node.kind) {
+      case Kind::kDict: {
+        const auto put = [=](std::size_t place, PyObject* value) { return (children[place] = value) != nullptr; };
+        return reader_.visit_identical(object, first_key(node), node.arity, put);
+      }
+      case Kind::kModule:
+      case Kind::kDataclass:
+      case Kind::kDeclared: {
+        if (node.has_wrapper_fields) return false;
+        const auto put = [&](std::size_t field, PyObject* value) {
+          return place_or_compare(field, value, children, node.arity, node.first_static);
+        };
+        return FieldReader(object, *node.info).visit_in_order(*node.info, put);
+      }
+      case Kind::kEntries:
+        return node.info->layout->items.empty() && read_slots_and_entries(node, object, children);
+      default:
+        return false;
+    }
   }
 
-  bool read_fields(const Node& node, std::size_t at, PyObject* object) {
-    const FieldReader reader(object, *node.info);
-    const bool is_in_dictionary = node.info->offsets.empty();
-    if (is_in_dictionary && is_known(at, reader.dict(), object)) return true;
-    Reading reading(*this, at);
-    const std::size_t children = node.arity, first = node.first_static;
-    const auto put = [&](std::size_t field, PyObject* value) {
-      return field < children ? reading.child(field, value) : reading.fixed(first + field - children, value);
-    };
-    if (!reader.visit_in_order(*node.info, put)) return false;
-    return !is_in_dictionary || reading.remember(reader.dict(), object);
-  }
-
-  bool read_slots_and_entries(const Node& node, std::size_t at, PyObject* object) {
+  bool read_slots_and_entries(const Node& node, PyObject* object, PyObject** children) const {
     const Layout& layout = *node.info->layout;
-    ensure_room();
-    PyObject** children = known_.children(at);
     for (const Slot& slot : layout.children) {
       *children = slot.of(object);
       if (*children++ == nullptr) return false;
@@ -192,72 +184,30 @@ class UnchangedReader {
     if (layout.dictionary == Layout::Dictionary::kNone) return true;
     Ref own;
     PyObject* const dict = layout.entries_of(object, own);
-    if (dict == nullptr) return false;
-    PyObject* const owner = layout.owner_of_entries(object);
-    return is_known(at, dict, owner) || read_entries(node, at, dict, owner);
+    return dict != nullptr && read_entries(node, dict, children);
   }
 
-  bool read_entries(const Node& node, std::size_t at, PyObject* dict, PyObject* owner) {
-    Reading reading(*this, at);
+  bool read_entries(const Node& node, PyObject* dict, PyObject** children) const {
     const EntryPlaces places(node);
-    const std::size_t in_slots = node.info->layout->children.size();
     const auto put = [&](std::size_t place, PyObject* value) {
-      return place < places.children ? reading.child(in_slots + place, value)
-                                     : reading.fixed(places.statics + place - places.children, value);
+      return place_or_compare(place, value, children, places.children, places.statics);
     };
-    return reader_.visit_identical(dict, places.keys, node.entries, put) && reading.remember(dict, owner);
+    return reader_.visit_identical(dict, places.keys, node.entries, put);
   }
 
-  // Of a node that is `in_slots`.
-  bool read_metadata(const Node& node, std::size_t at, PyObject* dict) {
-    return PyDict_CheckExact(dict) && read_entries(node, at, dict, nullptr);
+  // A value of a dictionary: the child at its place, or else a static value, of which the first is `first`.
+  bool place_or_compare(std::size_t place, PyObject* value, PyObject** children, std::size_t num_children,
+                        std::size_t first) const {
+    if (place >= num_children) return is_same_static(first + place - num_children, value);
+    children[place] = value;
+    return true;
   }
 
-  // Of a dictionary that is not known to be as it was: where its children go, and what is found out.
-  class Reading {
-   public:
-    Reading(UnchangedReader& reader, std::size_t at) : reader_(reader), at_(at) {
-      reader.ensure_room();
-      reader.known_.forget(at);
-      children_ = reader.known_.children(at);
-    }
-    bool child(std::size_t place, PyObject* value) {
-      are_as_before_ = are_as_before_ && children_[place] == value;
-      children_[place] = value;
-      return true;
-    }
-    bool fixed(std::size_t index, PyObject* value) {
-      return value == reader_.identity_[index] ||
-             (reader_.compared_.hold(index, value) && reader_.known_.set_changing(at_, index, value));
-    }
-    // When all is read.
-    bool remember(PyObject* dict, PyObject* owner) const {
-      reader_.known_.remember(at_, dict, owner, are_as_before_);
-      return true;
-    }
-
-   private:
-    UnchangedReader& reader_;
-    std::size_t at_;
-    PyObject** children_;
-    bool are_as_before_ = true;
-  };
-
-  bool is_known(std::size_t at, PyObject* dict, PyObject* owner) const {
-    return known_.has(at, dict, owner) &&
-           known_.are_still(at, [&](std::size_t index, PyObject* value) { return compared_.hold(index, value); });
-  }
-  void ensure_room() {
-    if (!known_.has_room()) known_.make_room(spec_);
-  }
-
-  const TreeSpec& spec_;
   const Node* nodes_;
   PyObject* const* identity_;
-  KnownDictionaries& known_;
+  const StaticValue* statics_;
   LeafBuffer& leaves_;
   const DictionaryReader reader_;
-  const ComparedCallables& compared_;
   PyTypeObject* array_type_;
   const StackReserve stack_ = stack_reserve();
   bool abstract_;
