@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from partax._guards.constants import PLAIN, is_constant
-from partax._jit.result_values import CHANGES, CONSTANT, USED_UP, Held, held_by
+from partax._jit.result_values import CHANGES, CONSTANT, USED_UP, Held, held_by, is_fixed
 
 _STORED = -1
 _MOST_LEVELS = 100
@@ -26,8 +25,10 @@ class _Given:
             self._look_into(value, index, 0)
 
     def _look_into(self, value: Any, index: int, depth: int) -> None:
+        if isinstance(value, (set, frozenset)):
+            return  # nothing tells which of its items a body has taken
         for item in held_by(value).items if depth < _MOST_LEVELS else ():
-            if not is_constant(item) and index not in (places := self._inside.setdefault(id(item), set())):
+            if not is_fixed(item) and index not in (places := self._inside.setdefault(id(item), set())):
                 places.add(index)
                 self._look_into(item, index, depth + 1)
 
@@ -47,8 +48,8 @@ class _Given:
         return self._inside.get(id(value), set())
 
     def all(self) -> set[int]:
-        """Of all values that are no constants."""
-        return {index for index, value in enumerate(self.values) if not is_constant(value)}
+        """Of all values that are not fixed."""
+        return {index for index, value in enumerate(self.values) if not is_fixed(value)}
 
 
 def find_own_statics(
@@ -74,7 +75,7 @@ def find_own_statics(
     for place, value in enumerate(returned):
         index = known.index_of(value)
         sources.append(index)
-        if is_constant(value):
+        if is_fixed(value):
             continue
         if index != _STORED:
             alike.update((index, twin) for twin in known.twins(value) if twin != index)
@@ -89,12 +90,12 @@ def find_own_statics(
 
 def _look(value: Any, known: _Given, held: set[int], depth: int) -> int:
     """Which sort of value this is with all that it holds; adds what of the call's is in it to `held`."""
-    if id(type(value)) in PLAIN:
+    if is_fixed(value):
         return CONSTANT
     if depth > _MOST_LEVELS:
         return CHANGES
     places = (*known.twins(value), *known.holders(value))
-    if places and not is_constant(value):
+    if places:
         held.update(places)
         return CONSTANT  # the call's own
     found: Held = held_by(value)
