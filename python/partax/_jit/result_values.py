@@ -57,7 +57,7 @@ def held_by(value: Any) -> Held:
         return _FIXED
     if cls in _UNCHANGING or issubclass(cls, np.dtype) or (callable(value) and is_pure(value)):
         return _FIXED
-    if cls is slice:
+    if isinstance(value, slice):
         return Held(CONSTANT, (value.start, value.stop, value.step))
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
         return Held(USED_UP)
@@ -67,9 +67,9 @@ def held_by(value: Any) -> Held:
     content: Any = value if known.equal_by is None else dict(read(value, known.equal_by, {}))
     if type(content) in _CONTAINERS:
         return Held(CONSTANT, (*content, *content.values()) if isinstance(content, dict) else tuple(content))
-    if cls is types.FunctionType:
+    if isinstance(value, types.FunctionType):
         return _held_by_function(value)
-    if cls is types.MethodType:
+    if isinstance(value, types.MethodType):
         return Held(CONSTANT, (value.__func__, value.__self__))
     if isinstance(value, functools.partial):
         return Held(CONSTANT, (value.func, *value.args, *value.keywords.values(), *value.__dict__.values()))

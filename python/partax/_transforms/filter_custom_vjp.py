@@ -161,13 +161,8 @@ class filter_custom_vjp(Transformed[_P, _R]):
             residuals, values, known = kept
             perturbed, result_structure = known.value
             first, rest, named = arguments(*values)
-            zeros = [isinstance(leaf, SymbolicZero) for leaf in cotangents[0]]
-            given = [None if zero else leaf for zero, leaf in zip(zeros, cotangents[0], strict=True)]
-            whole = [
-                jnp.zeros(leaf.shape, leaf.dtype) if zero else leaf
-                for zero, leaf in zip(zeros, cotangents[0], strict=True)
-            ]
-            cotangent = tree_of(result_structure, given, whole)
+            given = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
+            cotangent = tree_of(result_structure, given, list(map(_or_zeros, cotangents[0])))
             gradient = _where_inexact(bwd(joined(residuals), cotangent, perturbed, first, *rest, **named), first)
             try:
                 leaves = tangent_leaves(gradient, first, _first_name(self), "cotangent", _check)
@@ -194,7 +189,8 @@ def _split_result(out: Any) -> _Result:
 
 
 def _or_zeros(cotangent: Any) -> Any:
-    return jnp.zeros(cotangent.shape, cotangent.dtype) if isinstance(cotangent, SymbolicZero) else cotangent
+    zero: Any = cotangent if isinstance(cotangent, SymbolicZero) else None
+    return cotangent if zero is None else jnp.zeros(zero.shape, zero.dtype)
 
 
 def _marked(structure: Any, marks: list[bool]) -> Any:

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -97,45 +97,40 @@ def _options_of_jax() -> frozenset[str]:
     return frozenset(inspect.signature(jax.value_and_grad).parameters) - {"fun", "argnums", "has_aux"}
 
 
+class _Options(TypedDict, total=False):
+    wrt: FilterSpec
+    holomorphic: bool
+    allow_int: bool
+    reduce_axes: Sequence[Hashable]
+
+
 @overload
 def filter_grad(
     fun: Callable[Concatenate[_T, _P], object],
     *,
     has_aux: Literal[False] = False,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Transformed[Concatenate[_T, _P], _T]: ...
 @overload
 def filter_grad(
     fun: None = None,
     *,
     has_aux: Literal[False] = False,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], _T]]: ...
 @overload
 def filter_grad(
     fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
     *,
     has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Transformed[Concatenate[_T, _P], tuple[_T, _A]]: ...
 @overload
 def filter_grad(
     fun: None = None,
     *,
     has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[_T, _A]]]: ...
 def filter_grad(
     fun: Callable[..., Any] | None = None,
@@ -184,40 +179,28 @@ def filter_value_and_grad(
     fun: Callable[Concatenate[_T, _P], _R],
     *,
     has_aux: Literal[False] = False,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Transformed[Concatenate[_T, _P], tuple[_R, _T]]: ...
 @overload
 def filter_value_and_grad(
     fun: None = None,
     *,
     has_aux: Literal[False] = False,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Callable[[Callable[Concatenate[_T, _P], _R]], Transformed[Concatenate[_T, _P], tuple[_R, _T]]]: ...
 @overload
 def filter_value_and_grad(
     fun: Callable[Concatenate[_T, _P], tuple[_R, _A]],
     *,
     has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]: ...
 @overload
 def filter_value_and_grad(
     fun: None = None,
     *,
     has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-    reduce_axes: Sequence[Hashable] = (),
+    **options: Unpack[_Options],
 ) -> Callable[
     [Callable[Concatenate[_T, _P], tuple[_R, _A]]], Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]
 ]: ...

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import jax
 
@@ -69,38 +69,54 @@ def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, holomorphic: bool)
     return cls(fun, has_aux, wrt, holomorphic)
 
 
-@overload
-def filter_jacfwd(
-    fun: Callable[Concatenate[_T, _P], object],
-    has_aux: Literal[False] = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Transformed[Concatenate[_T, _P], Any]: ...
-@overload
-def filter_jacfwd(
-    fun: None = None,
-    has_aux: Literal[False] = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
-@overload
-def filter_jacfwd(
-    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
-    *,
-    has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
-@overload
-def filter_jacfwd(
-    fun: None = None,
-    *,
-    has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]]: ...
+class _Jacobians(Protocol):
+    """How the functions of this file are called."""
+
+    @overload
+    def __call__(
+        self,
+        fun: Callable[Concatenate[_T, _P], object],
+        has_aux: Literal[False] = False,
+        *,
+        wrt: FilterSpec = None,
+        holomorphic: bool = False,
+    ) -> Transformed[Concatenate[_T, _P], Any]: ...
+    @overload
+    def __call__(
+        self,
+        fun: None = None,
+        has_aux: Literal[False] = False,
+        *,
+        wrt: FilterSpec = None,
+        holomorphic: bool = False,
+    ) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
+    @overload
+    def __call__(
+        self,
+        fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
+        *,
+        has_aux: Literal[True],
+        wrt: FilterSpec = None,
+        holomorphic: bool = False,
+    ) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
+    @overload
+    def __call__(
+        self,
+        fun: None = None,
+        *,
+        has_aux: Literal[True],
+        wrt: FilterSpec = None,
+        holomorphic: bool = False,
+    ) -> Callable[
+        [Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]
+    ]: ...
+
+
+def _typed(function: Any) -> _Jacobians:
+    return function
+
+
+@_typed
 def filter_jacfwd(
     fun: Callable[..., Any] | None = None,
     has_aux: bool = False,
@@ -134,38 +150,7 @@ def filter_jacfwd(
     return _make(_Forward, fun, has_aux, wrt, holomorphic)
 
 
-@overload
-def filter_jacrev(
-    fun: Callable[Concatenate[_T, _P], object],
-    has_aux: Literal[False] = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Transformed[Concatenate[_T, _P], Any]: ...
-@overload
-def filter_jacrev(
-    fun: None = None,
-    has_aux: Literal[False] = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
-@overload
-def filter_jacrev(
-    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
-    *,
-    has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
-@overload
-def filter_jacrev(
-    fun: None = None,
-    *,
-    has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]]: ...
+@_typed
 def filter_jacrev(
     fun: Callable[..., Any] | None = None,
     has_aux: bool = False,
@@ -199,38 +184,7 @@ def filter_jacrev(
     return _make(_Reverse, fun, has_aux, wrt, holomorphic)
 
 
-@overload
-def filter_hessian(
-    fun: Callable[Concatenate[_T, _P], object],
-    has_aux: Literal[False] = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Transformed[Concatenate[_T, _P], Any]: ...
-@overload
-def filter_hessian(
-    fun: None = None,
-    has_aux: Literal[False] = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
-@overload
-def filter_hessian(
-    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
-    *,
-    has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
-@overload
-def filter_hessian(
-    fun: None = None,
-    *,
-    has_aux: Literal[True],
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
-) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]]: ...
+@_typed
 def filter_hessian(
     fun: Callable[..., Any] | None = None,
     has_aux: bool = False,
