@@ -35,7 +35,7 @@ and that is refused here.
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module as _import_module
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 try:
     _import_module("flax.nnx")
@@ -44,6 +44,7 @@ except ImportError as _error:
 
 
 from partax._core import JitFunction
+from partax._jit.filter_jit import JitOptions
 from partax._jit.options import DonateMode
 from partax._jit.shardings import sharding_of
 from partax._nnx.options import made_jit
@@ -56,52 +57,19 @@ _Numbers = int | Sequence[int] | None
 _Names = str | Iterable[str] | None
 
 
+class _Options(JitOptions, total=False):
+    static_argnums: _Numbers
+    static_argnames: _Names
+    donate_argnums: _Numbers
+    donate_argnames: _Names
+    graph: bool | None
+    graph_updates: bool | None
+
+
 @overload
-def jit(
-    fun: Callable[_P, _R],
-    *,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    static_argnums: _Numbers = None,
-    static_argnames: _Names = None,
-    donate_argnums: _Numbers = None,
-    donate_argnames: _Names = None,
-    keep_unused: bool = False,
-    inline: bool | enum.Enum = False,
-    graph: bool | None = None,
-    graph_updates: bool | None = None,
-    donate: DonateMode | Sequence[str] = "none",
-    compiler_options: dict[str, Any] | None = None,
-    cache_size: int = 4096,
-    callables: Literal["structure", "identity"] = "structure",
-    trace: Callable[[Any], bool] | Sequence[str] | None = None,
-    max_traces: int | None = None,
-    device: Any = None,
-    backend: str | None = None,
-) -> JitFunction[_P, _R]: ...
+def jit(fun: Callable[_P, _R], **options: Unpack[_Options]) -> JitFunction[_P, _R]: ...
 @overload
-def jit(
-    fun: None = None,
-    *,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    static_argnums: _Numbers = None,
-    static_argnames: _Names = None,
-    donate_argnums: _Numbers = None,
-    donate_argnames: _Names = None,
-    keep_unused: bool = False,
-    inline: bool | enum.Enum = False,
-    graph: bool | None = None,
-    graph_updates: bool | None = None,
-    donate: DonateMode | Sequence[str] = "none",
-    compiler_options: dict[str, Any] | None = None,
-    cache_size: int = 4096,
-    callables: Literal["structure", "identity"] = "structure",
-    trace: Callable[[Any], bool] | Sequence[str] | None = None,
-    max_traces: int | None = None,
-    device: Any = None,
-    backend: str | None = None,
-) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+def jit(fun: None = None, **options: Unpack[_Options]) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
 def jit(
     fun: Any = None,
     *,

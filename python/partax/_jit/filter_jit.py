@@ -5,7 +5,7 @@ import enum
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -145,39 +145,28 @@ def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
             )
 
 
+class JitOptions(TypedDict, total=False):
+    """The options of `filter_jit`, for its overloads; its own signature has their defaults."""
+
+    donate: DonateMode | Sequence[str]
+    inline: bool | enum.Enum
+    keep_unused: bool
+    compiler_options: dict[str, Any] | None
+    in_shardings: Any
+    out_shardings: Any
+    cache_size: int
+    callables: Literal["structure", "identity"]
+    trace: Callable[[Any], bool] | Sequence[str] | None
+    max_traces: int | None
+    device: Any
+    backend: str | None
+
+
+@overload
+def filter_jit(fun: Callable[_P, _R], **options: Unpack[JitOptions]) -> JitFunction[_P, _R]: ...
 @overload
 def filter_jit(
-    fun: Callable[_P, _R],
-    *,
-    donate: DonateMode | Sequence[str] = "none",
-    inline: bool | enum.Enum = False,
-    keep_unused: bool = False,
-    compiler_options: dict[str, Any] | None = None,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    cache_size: int = 4096,
-    callables: Literal["structure", "identity"] = "structure",
-    trace: Callable[[Any], bool] | Sequence[str] | None = None,
-    max_traces: int | None = None,
-    device: Any = None,
-    backend: str | None = None,
-) -> JitFunction[_P, _R]: ...
-@overload
-def filter_jit(
-    fun: None = None,
-    *,
-    donate: DonateMode | Sequence[str] = "none",
-    inline: bool | enum.Enum = False,
-    keep_unused: bool = False,
-    compiler_options: dict[str, Any] | None = None,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    cache_size: int = 4096,
-    callables: Literal["structure", "identity"] = "structure",
-    trace: Callable[[Any], bool] | Sequence[str] | None = None,
-    max_traces: int | None = None,
-    device: Any = None,
-    backend: str | None = None,
+    fun: None = None, **options: Unpack[JitOptions]
 ) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
 def filter_jit(
     fun: Any = None,
