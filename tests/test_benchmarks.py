@@ -23,6 +23,7 @@ BENCH = Path(__file__).parents[1] / "bench"
 sys.path.append(str(BENCH))
 for needed in ("equinox", "optax", "rich", "sklearn", "tqdm"):
     pytest.importorskip(needed)
+pytestmark = pytest.mark.nightly
 family_trees, interleave, points, provenance, record, sweeps = map(
     importlib.import_module, ("family_trees", "interleave", "points", "provenance", "record", "sweeps")
 )

@@ -11,6 +11,8 @@ import pytest
 
 import partax
 
+pytestmark = pytest.mark.nightly
+
 STORIES = Path(__file__).parents[1] / "bench" / "stories"
 TOLD = {
     "slow_first_call": [

@@ -25,6 +25,7 @@ DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
 sys.path += [str(DOCS), str(ROOT / "bench")]
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
+pytestmark = pytest.mark.nightly
 plots, charts, figures, tables, plot_results, record = map(
     importlib.import_module, ("plots", "plot_charts", "plot_figures", "plot_tables", "plot_results", "record")
 )

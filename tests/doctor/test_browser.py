@@ -21,7 +21,7 @@ from partax._doctor.page import page
 
 WIDTHS = (1280, 400)
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(BROWSER is None, reason=NO_BROWSER)]
 
 # Puts the page into a frame of each width, and what it finds there into the outer page.
 MEASURE = """
