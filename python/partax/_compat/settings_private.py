@@ -14,46 +14,14 @@ class Settings:
     """The values of jax's configuration that a trace can read, but jax.jit does not look at, as attributes."""
 
 
-# What only says how programs are compiled, kept, checked, sent or logged.
-_OF_COMPILING = (
-    *(
-        "cache",
-        "log",
-        "pgle",
-        "traceback",
-        "timeout",
-        "debug",
-        "visible",
-        "distributed",
-        "collectives",
-        "dump",
-        "export",
-    ),
-    *(
-        "mock",
-        "cross_host",
-        "mosaic",
-        "pallas",
-        "guard",
-        "optimization",
-        "pjrt",
-        "recoverability",
-        "preemption",
-        "pprint",
-    ),
-    *(
-        "proxy",
-        "serialization",
-        "source_url",
-        "metadata",
-        "magma",
-        "fitting",
-        "effort",
-        "memory",
-        "share_binary",
-        "jax2tf",
-    ),
-)
+# Parts of names of what only says how programs are compiled, kept, checked, sent or logged, and how jax begins.
+_PARTS = """
+cache log pgle traceback timeout debug visible distributed collectives dump export mock cross_host mosaic pallas guard
+optimization pjrt recoverability preemption pprint proxy serialization source_url metadata magma fitting effort memory
+share_binary jax2tf checks tracer_leaks captured_constants disallow_mesh cusparse_lowering remat_pass no_tracing
+async_dispatch sort_devices num_cpu_devices backend_target xla_backend
+"""
+_OF_COMPILING = _PARTS.split()
 
 
 def _settings() -> tuple[Any, Callable[[Any], Any]]:
