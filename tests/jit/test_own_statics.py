@@ -114,6 +114,22 @@ def test_what_is_not_returned_or_is_a_constant_costs_no_trace(traces: TraceCount
     assert traces.count == 2  # the body can ask whether the two functions are one
 
 
+def test_a_function_that_is_inside_of_a_value_made_anew_too_needs_no_trace(traces: TraceCounter) -> None:
+    @partax.filter_jit
+    def f(it: Any, config: Any, x: Any) -> Any:
+        traces.tick()
+        return it, Holds(lambda: it), x + 1
+
+    one, two = function(), function()
+    for _ in range(2):
+        assert f(one, Holds(one), X)[0] is one
+    assert traces.count == 1
+    got = f(two, Holds(one), X)
+    assert got[0] is two and got[1].it() is two
+    got = f(two, Holds(two), X)
+    assert got[0] is two and got[1].it() is two
+
+
 def test_the_reason_names_both_places() -> None:
     @partax.filter_jit
     def f(model: Any, step: Any, x: Any) -> Any:

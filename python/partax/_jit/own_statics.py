@@ -1,5 +1,6 @@
 """What of a result came in with the call: values themselves, and objects that other values of the result hold."""
 
+import types
 from typing import Any
 
 from partax._jit.result_values import CHANGES, CONSTANT, USED_UP, Held, held_by, is_fixed
@@ -44,8 +45,12 @@ class _Given:
         return self._whole.get(id(value), [])
 
     def holders(self, value: Any) -> set[int]:
-        """Of the values that this object is inside of."""
-        return self._inside.get(id(value), set())
+        """Of the values that this object is inside of.
+
+        None of a function that is a value too: keys and guards see to it that both are one object in each call.
+        """
+        is_known = isinstance(value, types.FunctionType) and id(value) in self._whole
+        return set() if is_known else self._inside.get(id(value), set())
 
     def all(self) -> set[int]:
         """Of all values that are not fixed."""
