@@ -59,7 +59,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     static_source.push_back(static_cast<std::int32_t>(source));
     value = source >= 0 ? key.statics[static_cast<std::size_t>(source)].for_result() : value.handed_out();
     any = any || source != kStored;
-    keys_hold_all = keys_hold_all && !(source >= 0 && value.absent());
+    keys_hold_all = keys_hold_all && (source == kStored || !value.absent());
   }
   if (!any) static_source.clear();
   for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
