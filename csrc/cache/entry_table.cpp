@@ -69,10 +69,13 @@ namespace {
 
 template <typename ObjectAt>
 std::optional<Places> apart(const Entry& entry, ObjectAt&& object_at) {
-  for (const std::weak_ptr<OutputSlot>& held : entry.outputs) {
+  // To let go of an object may run Python, which may trace once more.
+  const std::vector<std::weak_ptr<OutputSlot>> outputs = entry.outputs;
+  for (const std::weak_ptr<OutputSlot>& held : outputs) {
     const std::shared_ptr<OutputSlot> slot = held.lock();
-    if (!slot || !slot->output) continue;
-    if (const auto found = slot->output->objects_apart(object_at)) return found;
+    const std::shared_ptr<const TraceOutput> output = slot ? slot->output : nullptr;
+    if (!output) continue;
+    if (const auto found = output->objects_apart(object_at)) return found;
   }
   return {};
 }

@@ -35,10 +35,10 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   }
   const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec),
                                tuple_of(std::move(aux_data)));
-  PyObject *sources, *holds, *twins;
+  PyObject *sources, *holds, *same;
   int of_one_call = 0;
   Py_ssize_t used_up = -1;
-  if (PyArg_ParseTuple(told.get(), "OOOpn", &sources, &holds, &twins, &of_one_call, &used_up) == 0) throw PythonError{};
+  if (PyArg_ParseTuple(told.get(), "OOOpn", &sources, &holds, &same, &of_one_call, &used_up) == 0) throw PythonError{};
   if (used_up >= 0) refuse_used_up(spec, static_cast<std::size_t>(used_up));
   is_of_one_call = of_one_call != 0;
   const auto number = [](PyObject* tuple, Py_ssize_t i) { return PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, i)); };
@@ -48,8 +48,8 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) != 0;
     held.push_back({index, weakly ? Ref::checked(PyWeakref_NewRef(object, nullptr)) : Ref::borrow(object)});
   }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(twins); ++i) {
-    PyObject* const two = PyTuple_GET_ITEM(twins, i);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(same); ++i) {
+    PyObject* const two = PyTuple_GET_ITEM(same, i);
     alike.emplace_back(number(two, 0), number(two, 1));
   }
   bool any = false;
