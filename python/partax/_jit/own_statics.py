@@ -3,7 +3,7 @@
 import types
 from typing import Any
 
-from partax._jit.result_values import CHANGES, CONSTANT, USED_UP, Held, held_by, is_fixed
+from partax._jit.result_values import CHANGES, CONSTANT, FIXED, USED_UP, Held, held_by
 
 _STORED = -1
 _MOST_LEVELS = 100
@@ -13,7 +13,8 @@ class _Given:
     """Where each object that came in with a call is: as a value itself, or inside of values."""
 
     def __init__(self, given: tuple[Any, ...]) -> None:
-        self.values = given
+        self._count = len(given)
+        self._held = [held_by(value) for value in given]  # which keeps what is made for it, and so its ids
         self._whole: dict[int, list[int]] = {}
         self._inside: dict[int, set[int]] = {}
         self._same_items: dict[tuple[int, ...], int] = {}
@@ -23,15 +24,18 @@ class _Given:
             self._whole.setdefault(id(value), []).append(index)
             if type(value) is tuple:
                 self._same_items.setdefault(tuple(map(id, value)), index)
-            self._look_into(value, index, 0)
+            self._look_into(value, self._held[index], index, 0)
 
-    def _look_into(self, value: Any, index: int, depth: int) -> None:
-        if isinstance(value, (set, frozenset)):
-            return  # nothing tells which of its items a body has taken
-        for item in held_by(value).items if depth < _MOST_LEVELS else ():
-            if not is_fixed(item) and index not in (places := self._inside.setdefault(id(item), set())):
-                places.add(index)
-                self._look_into(item, index, depth + 1)
+    def _look_into(self, value: Any, held: Held, index: int, depth: int) -> None:
+        if isinstance(value, (set, frozenset)) or depth > _MOST_LEVELS:
+            return  # nothing tells which of the items of a set a body has taken
+        for item in held.items:
+            inner = held_by(item)
+            if inner is FIXED or index in (places := self._inside.setdefault(id(item), set())):
+                continue
+            places.add(index)
+            self._held.append(inner)
+            self._look_into(item, inner, index, depth + 1)
 
     def index_of(self, value: Any) -> int:
         """Of the first value that is this object, or of a tuple of the same objects; `_STORED` if there is none."""
@@ -54,7 +58,7 @@ class _Given:
 
     def all(self) -> set[int]:
         """Of all values that are not fixed."""
-        return {index for index, value in enumerate(self.values) if not is_fixed(value)}
+        return {index for index in range(self._count) if self._held[index] is not FIXED}
 
 
 def find_own_statics(
@@ -80,22 +84,23 @@ def find_own_statics(
     for place, value in enumerate(returned):
         index = known.index_of(value)
         sources.append(index)
-        if is_fixed(value):
+        found = held_by(value)
+        if found is FIXED:
             continue
         if index != _STORED:
             alike.update((index, twin) for twin in known.twins(value) if twin != index)
             if inside := known.holders(value):
                 held |= {index, *inside}
         elif place not in aux_data:
-            sort = _look(value, known, held, 0)
+            sort = _look(value, found, known, held, 0)
             of_one_call = of_one_call or sort == CHANGES
             used_up = place if sort == USED_UP else used_up
     return tuple(sources), tuple(sorted(held)), tuple(sorted(alike)), of_one_call, used_up
 
 
-def _look(value: Any, known: _Given, held: set[int], depth: int) -> int:
+def _look(value: Any, found: Held, known: _Given, held: set[int], depth: int) -> int:
     """Which sort of value this is with all that it holds; adds what of the call's is in it to `held`."""
-    if is_fixed(value):
+    if found is FIXED:
         return CONSTANT
     if depth > _MOST_LEVELS:
         return CHANGES
@@ -103,7 +108,6 @@ def _look(value: Any, known: _Given, held: set[int], depth: int) -> int:
     if places:
         held.update(places)
         return CONSTANT  # the call's own
-    found: Held = held_by(value)
     if found.is_opaque:
         held |= known.all()
-    return max((found.sort, *(_look(item, known, held, depth + 1) for item in found.items)))
+    return max((found.sort, *(_look(item, held_by(item), known, held, depth + 1) for item in found.items)))

@@ -42,28 +42,24 @@ class Held(NamedTuple):
     is_opaque: bool = False  # nobody can tell what it holds
 
 
-_FIXED = Held(CONSTANT)
-
-
-def is_fixed(value: Any) -> bool:
-    """Whether two equal ones are one object, or it makes no difference whether they are."""
-    return held_by(value) is _FIXED
+FIXED = Held(CONSTANT)
+"""Of a value of which two equal ones are one object, or it makes no difference whether they are."""
 
 
 def held_by(value: Any) -> Held:
     """What a static value is, and what it holds; not what that holds in turn."""
     cls: Any = type(value)
     if issubclass(cls, type) or id(cls) in PLAIN or is_constant(value) or cls is _core.Targets:
-        return _FIXED
+        return FIXED
     if cls in _UNCHANGING or issubclass(cls, np.dtype) or (callable(value) and is_pure(value)):
-        return _FIXED
+        return FIXED
     if isinstance(value, slice):
         return Held(CONSTANT, (value.start, value.stop, value.step))
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
         return Held(USED_UP)
     known = facts(cls)
     if known.enum:
-        return _FIXED
+        return FIXED
     content: Any = value if known.equal_by is None else dict(read(value, known.equal_by, {}))
     if type(content) in _CONTAINERS:
         return Held(CONSTANT, (*content, *content.values()) if isinstance(content, dict) else tuple(content))

@@ -10,7 +10,7 @@ from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._partition.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._transforms.on_arrays import Rest, joined, split, tree_of
-from partax._transforms.tangents import tangent_leaves, value_text
+from partax._transforms.tangents import or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
 _P = ParamSpec("_P")
@@ -126,7 +126,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
                     f"`{path[0].key}{jax.tree_util.keystr(path[1:])}`: found an argument by name that is "
                     f"differentiated, which {self.__name__}() under filter_custom_jvp cannot do; pass it by position"
                 )
-            zeros = list(map(_zero_for, along[: len(leaves)], leaves))
+            zeros = list(map(or_zero, along[: len(leaves)], leaves))
             out, slopes = rule(positional, tree_of(structure, along[: len(leaves)], zeros), **named)
             given = tangent_leaves(slopes, out, "the result", "tangent", _check)
             leaves, structure = jax.tree.flatten(out)
@@ -147,10 +147,6 @@ filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
 
 def _or_none(tangent: Any, primal: Any) -> Any:
     return tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
-
-
-def _zero_for(tangent: Any, primal: Any) -> Any:
-    return zero_from_primal(primal) if tangent is None and is_array(primal) else tangent
 
 
 def _or_zero(tangent: Any, primal: Any) -> Any:

@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.custom_derivatives import SymbolicZero, zero_from_primal
+from jax.custom_derivatives import SymbolicZero
 
 from partax._partition.filters import is_array, is_inexact_array_like
 from partax._partition.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.on_arrays import Rest, tree_of
-from partax._transforms.tangents import tangent_leaves, value_text
+from partax._transforms.tangents import or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import check_callable
 
 _R = TypeVar("_R")
@@ -67,7 +67,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     if not moved:
         out, out_structure = jax.tree.flatten(fn(*primals, **kwargs))
         nothing = [None] * len(out)
-        tangent = tree_of(out_structure, nothing, list(map(_or_zero, nothing, out)))
+        tangent = tree_of(out_structure, nothing, list(map(or_zero, nothing, out)))
         return jax.tree.unflatten(out_structure, out), tangent
     values, slopes, (arrays, rest) = jax.jvp(
         on_moved, [leaves[i] for i in moved], [directions[i] for i in moved], has_aux=True
@@ -77,11 +77,7 @@ def filter_jvp(fn: Callable[..., _R], primals: Sequence[Any], tangents: Sequence
     own, along = iter(values), iter(slopes)
     out = [next(own) if depend else other for depend, other in zip(depends, others, strict=True)]
     tangent = [next(along) if depend else None for depend in depends]
-    return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(_or_zero, tangent, out)))
-
-
-def _or_zero(tangent: Any, leaf: Any) -> Any:
-    return zero_from_primal(leaf) if tangent is None and is_array(leaf) else tangent
+    return jax.tree.unflatten(out_structure, out), tree_of(out_structure, tangent, list(map(or_zero, tangent, out)))
 
 
 def _check(path: str, primal: Any, tangent: Any) -> None:

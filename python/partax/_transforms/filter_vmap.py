@@ -74,7 +74,7 @@ class _Vmap(Transformed[_P, _R]):
             positional, named = given.with_leaves(leaves)
             out = self.__wrapped__(*positional, **named)
             stacked, kept, rest = _split(out, out_axes)
-            if any(rest.value.is_kept):
+            if any(array is not None for array in kept):
                 kept_at[:] = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
             return stacked, kept, rest
 
@@ -116,24 +116,22 @@ class _Result(NamedTuple):
       structure: of the result.
       leaves: of it, with None for arrays.
       axes: for each leaf, where the axis goes, or None where there is none.
-      is_kept: for each leaf, whether it is an array without the axis.
     """
 
     structure: Any
     leaves: list[Any]
     axes: list[int | None]
-    is_kept: list[bool]
 
     def joined(self, stacked: list[Any], kept: list[Any]) -> Any:
         """The result, of arrays with the axis as their first, and of those without it."""
-        stacked_arrays, kept_arrays = iter(stacked), iter(jax.tree.leaves(kept))
+        stacked_arrays = iter(stacked)
         leaves = list(self.leaves)
         for i, axis in enumerate(self.axes):
             if axis is not None:
                 array = next(stacked_arrays)
                 leaves[i] = jnp.moveaxis(array, 0, axis) if axis else jnp.asarray(array)
-            elif self.is_kept[i]:
-                leaves[i] = next(kept_arrays)
+            elif kept[i] is not None:
+                leaves[i] = kept[i]
         return jax.tree.unflatten(self.structure, leaves)
 
 
@@ -156,11 +154,10 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
                 f"`{path(i)}`: found the axis {axis} in out_axes, expected one from {-ndim} to {ndim - 1}, since it is "
                 f"{_text(leaf)} before the axis is put in"
             )
-    is_kept = [axis is None and is_array(leaf) for leaf, axis in zip(leaves, axes, strict=True)]
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    kept = [leaf if keep else None for leaf, keep in zip(leaves, is_kept, strict=True)]
+    kept = [leaf if axis is None and is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
     rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
-    return stacked, kept, Rest(_Result(structure, rest, axes, is_kept))
+    return stacked, kept, Rest(_Result(structure, rest, axes))
 
 
 def _is_none(node: Any) -> bool:

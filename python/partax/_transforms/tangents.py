@@ -5,9 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import zero_from_primal
 
 from partax import _core
-from partax._partition.filters import FilterSpec
+from partax._partition.filters import FilterSpec, is_array
 from partax._partition.flat_partition import flat_combine, flat_partition
 from partax._tree.array_text import array_text
 
@@ -83,6 +84,11 @@ def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
             for struct, tangent in zip(leaves, given, strict=True)
         ],
     )
+
+
+def or_zero(tangent: Any, primal: Any) -> Any:
+    """A tangent; zeros where an array has none."""
+    return zero_from_primal(primal) if tangent is None and is_array(primal) else tangent
 
 
 def structs_of(arrays: Any) -> Any:
