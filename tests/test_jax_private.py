@@ -20,7 +20,10 @@ import partax
 from without_private_names import private_names
 
 _PACKAGE = pathlib.Path(partax.__file__).parent
-_FILES = [_PACKAGE / "_compat" / f"{library}_private.py" for library in ("jax", "equinox", "program", "settings")]
+_FILES = [
+    *(_PACKAGE / "_jax" / f"{name}.py" for name in ("private", "programs", "settings")),
+    _PACKAGE / "_families/equinox_private.py",
+]
 _NAMES = private_names(*(file.read_text() for file in _FILES))
 
 _Ask = Callable[[list[str]], dict[str, Any]]

@@ -4,6 +4,7 @@ import of `partax` goes against it, no file is longer than 400 lines, and C++ fi
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import re
 from collections.abc import Iterator
@@ -15,31 +16,20 @@ ROOT = Path(__file__).parents[1]
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "python" / "partax"
 
-# Each folder of csrc/, and those whose headers it may include.
-MAY_INCLUDE = {
-    "base": set[str](),
-    "statics": {"base"},
-    "tree": {"base", "statics"},
-    "partition": {"base", "statics", "tree"},
-    "cache": {"base", "statics", "tree"},
-    "call": {"base", "statics", "tree", "cache"},
-}
-# Each sub-package may import those before it, and the native module; the top files may import all.
+# The folders of csrc/ and the sub-packages, in order: each may include or import only what comes before it, and in its
+# own folder no circle of files. The native module and the top files of the package stand apart: all may import
+# `partax._core`, and the top files all.
+FOLDERS = ["base", "classes", "statics", "tree", "partition", "call"]  # of which `call` needs no partition
 PACKAGES = [
-    "_compat",
+    "_jax",
+    "_families",
     "_guards",
-    "_tree",
-    "_views",
-    "_partition",
+    "_pytree",
     "_jit",
     "_transforms",
-    "_control",
-    "_layers",
-    "_trees",
-    "_nnx",
-    "_explain",
-    "_files",
-    "_equinox",
+    "_libraries",
+    "_report",
+    "_io",
     "_doctor",
 ]
 LONGEST = 400
@@ -58,13 +48,14 @@ def includes(csrc: Path) -> Iterator[Edge]:
 
 
 def wrong_includes(csrc: Path) -> list[Edge]:
-    """Those from one folder to another that it may not include, or to what only some files may."""
+    """Those against the order of the folders, or to what only some files may include."""
     wrong: list[Edge] = []
     for source, name in includes(csrc):
         folder, target = source.split("/")[0], name.split("/")[0]
         registers = bool(re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.(h|cpp))", source))
-        if target in MAY_INCLUDE and folder != target and source != "module.cpp":
-            if target not in MAY_INCLUDE.get(folder, ()):
+        if target in FOLDERS and folder != target and source != "module.cpp":
+            before = FOLDERS[: FOLDERS.index(folder)] if folder in FOLDERS else []
+            if target not in before or (folder, target) == ("call", "partition"):
                 wrong.append((source, name))
         elif (name == "Python.h" and source != "base/python_api.h") or (name.startswith("pybind11/") and not registers):
             wrong.append((source, name))
@@ -100,6 +91,22 @@ def wrong_imports(package: Path) -> list[Edge]:
     return wrong
 
 
+def circles(package: Path) -> list[tuple[str, ...]]:
+    """Files that import one another, be it by way of others."""
+    files = {"partax." + ".".join(path.relative_to(package).with_suffix("").parts): path for path in sources(package)}
+    edges: dict[str, set[str]] = {name: set() for name in files}
+    for source, name in imports(package):
+        reached = next((it for it in (name, name.rpartition(".")[0], f"{name}.__init__") if it in files), None)
+        at = "partax." + source.removesuffix(".py").removesuffix(".pyi").replace("/", ".")
+        if reached is not None and reached not in (at, "partax._core"):
+            edges[at].add(reached)
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        return [tuple(error.args[1])]
+    return []
+
+
 def too_long(folder: Path) -> dict[str, int]:
     lengths = {path.as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in sources(folder)}
     return {name: length for name, length in lengths.items() if length > LONGEST}
@@ -123,16 +130,17 @@ def test_no_include_goes_against_the_direction() -> None:
 def test_no_import_goes_against_the_direction() -> None:
     assert len(set(imports(PACKAGE))) > 100
     assert wrong_imports(PACKAGE) == []
+    assert circles(PACKAGE) == []
 
 
 def test_the_folders_are_those_that_have_a_place_in_it() -> None:
-    assert folders_in(CSRC) == set(MAY_INCLUDE)
+    assert folders_in(CSRC) == set(FOLDERS)
     assert folders_in(PACKAGE) == set(PACKAGES)
     assert [path.name for path in CSRC.iterdir() if path.is_file()] == ["module.cpp"]
 
 
 def test_each_folder_says_what_enters_and_what_leaves_it() -> None:
-    for folder in MAY_INCLUDE:
+    for folder in FOLDERS[1:]:
         assert says_what_passes(CSRC, folder), folder
     for name in PACKAGES:
         assert ast.get_docstring(ast.parse((PACKAGE / name / "__init__.py").read_text(encoding="utf-8"))), name
@@ -141,8 +149,8 @@ def test_each_folder_says_what_enters_and_what_leaves_it() -> None:
 def test_the_module_only_calls_each_folder_s_registration() -> None:
     text = (CSRC / "module.cpp").read_text(encoding="utf-8")
     body = text[text.index("PYBIND11_MODULE") :]
-    assert re.findall(r"(\w+)\(module\);", body) == [f"register_{folder}" for folder in MAY_INCLUDE]
-    assert body.count(";") == len(MAY_INCLUDE) + 2  # its docstring, and the translation of exceptions
+    assert re.findall(r"(\w+)\(module\);", body) == [f"register_{folder}" for folder in FOLDERS[1:]]
+    assert body.count(";") == len(FOLDERS) + 1  # its docstring, and the translation of exceptions
 
 
 @pytest.mark.parametrize("folder", [CSRC, PACKAGE], ids=["csrc", "partax"])
@@ -180,16 +188,16 @@ def write(path: Path, text: str) -> None:
     ("source", "line"),
     [
         ("base/a.h", '#include "tree/b.h"'),
-        ("cache/a.cpp", '#include "call/b.h"'),
+        ("tree/a.cpp", '#include "call/b.h"'),
         ("call/a.cpp", '#  include "partition/b.h"'),
-        ("partition/a.h", '#include "cache/b.h"'),
+        ("partition/a.h", '#include "call/b.h"'),
         ("tree/a.h", "#include <Python.h>"),
         ("tree/a.cpp", "#include <pybind11/pybind11.h>"),
         ("other/a.cpp", '#include "base/b.h"'),
     ],
 )
 def test_a_wrong_include_is_seen(tmp_path: Path, source: str, line: str) -> None:
-    write(tmp_path / "call/right.cpp", '#include "cache/b.h"\n#include "call/b.h"\n#include <memory>\n')
+    write(tmp_path / "call/right.cpp", '#include "tree/b.h"\n#include "call/b.h"\n#include <memory>\n')
     write(tmp_path / "module.cpp", "#include <pybind11/pybind11.h>\n")
     assert wrong_includes(tmp_path) == []
     write(tmp_path / source, f"// A file.\n{line}\n")
@@ -207,15 +215,15 @@ def test_a_wrong_include_is_seen(tmp_path: Path, source: str, line: str) -> None
         "from .._jit import filter_jit",
         "from .. import _jit",
         "def f():\n    from partax._jit.filter_jit import filter_jit",
-        "if TYPE_CHECKING:\n    from partax._explain.records import Record",
+        "if TYPE_CHECKING:\n    from partax._report.records import Record",
     ],
 )
 def test_a_wrong_import_is_seen(tmp_path: Path, line: str) -> None:
-    write(tmp_path / "_tree/right.py", "from partax import _core\nfrom partax._compat import a\nfrom . import b\n")
-    write(tmp_path / "__init__.py", "from partax._files import save\n")
+    write(tmp_path / "_pytree/right.py", "from partax import _core\nfrom partax._jax import a\nfrom . import b\n")
+    write(tmp_path / "__init__.py", "from partax._io import save\n")
     assert wrong_imports(tmp_path) == []
-    write(tmp_path / "_tree/wrong.py", line + "\n")
-    assert [at for at, _ in wrong_imports(tmp_path)] == ["_tree/wrong.py"]
+    write(tmp_path / "_pytree/wrong.py", line + "\n")
+    assert [at for at, _ in wrong_imports(tmp_path)] == ["_pytree/wrong.py"]
 
 
 def test_a_long_file_and_a_folder_that_says_nothing_are_seen(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 import partax
 from partax import _core
-from partax._compat.families import dataclasses as dataclass_family
-from partax._compat.families import equinox as equinox_family
+from partax._families import dataclasses as dataclass_family
+from partax._families import equinox as equinox_family
 
 
 def _names(cls: type, static: bool) -> list[str]:

@@ -29,7 +29,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-_FILE = "partax._compat.jax_private"
+_FILE = "partax._jax.private"
 # What jax does that no name tells of.
 SHARED_TRACES = "the trace that two `jax.jit` of one function share"
 
@@ -70,7 +70,7 @@ def take_away(names: list[str]) -> set[str]:
         def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
             if name != _FILE:
                 return None
-            file = os.path.join(path[0], "jax_private.py")
+            file = os.path.join(path[0], "private.py")
             return importlib.util.spec_from_loader(name, Loader(name, file))
 
     sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]

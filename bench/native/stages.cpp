@@ -1,6 +1,6 @@
 #include "stages.h"
 
-#include "cache/entry_table.h"
+#include "call/entry_table.h"
 #include "statics/static_value.h"
 #include "timing.h"
 #include "tree/flatten.h"

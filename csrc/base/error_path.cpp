@@ -1,6 +1,6 @@
 #include "base/error_path.h"
 
-#include "base/type_table.h"
+#include "base/hooks.h"
 
 namespace partax {
 namespace {

@@ -1,8 +1,8 @@
 // The jax.jit target of a new entry.
 #pragma once
 
-#include "cache/entry_table.h"
 #include "call/call_frame.h"
+#include "call/entry_table.h"
 #include "tree/leaf_buffer.h"
 
 namespace partax {

@@ -1,8 +1,8 @@
 // One call while it is under way.
 #pragma once
 
-#include "cache/bound_call.h"
-#include "cache/call_cache.h"
+#include "call/bound_call.h"
+#include "call/call_cache.h"
 #include "call/jit_function.h"
 
 namespace partax {

@@ -1,7 +1,7 @@
 // A call of a target, or of the program that jax has compiled for one.
 #pragma once
 
-#include "cache/entry_table.h"
+#include "call/entry_table.h"
 #include "tree/leaf_buffer.h"
 
 namespace partax {

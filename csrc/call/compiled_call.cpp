@@ -1,7 +1,7 @@
 #include "call/compiled_call.h"
 
 #include "base/binding.h"
-#include "cache/cache_object.h"
+#include "call/cache_object.h"
 #include "call/call_frame.h"
 #include "call/call_target.h"
 #include "call/find_cache.h"

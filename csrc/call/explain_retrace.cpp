@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cache/flatten_call.h"
+#include "call/flatten_call.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -17,17 +17,17 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
     : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
   if (!cache.history) {
-    const Ref made = call_python("partax._explain.history", "new_history", frame.function, cache.options,
+    const Ref made = call_python("partax._report.history", "new_history", frame.function, cache.options,
                                  exact_unicode(cache.difference));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
-  end_ = python_function("partax._explain.history", "end_trace");
+  end_ = python_function("partax._report.history", "end_trace");
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
   Ref described = std::move(frame.described);
   if (!described) described = spec_data(spec, names_of(frame));
-  record_ = call_python("partax._explain.history", "begin_trace", history, described,
+  record_ = call_python("partax._report.history", "begin_trace", history, described,
                         tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
                         truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
                         exact_unicode(frame.entry->difference));

@@ -1,7 +1,7 @@
 #include "call/find_cache.h"
 
-#include "cache/cache_object.h"
-#include "cache/shared_caches.h"
+#include "call/cache_object.h"
+#include "call/shared_caches.h"
 #include "tree/spec_data.h"
 
 namespace partax {

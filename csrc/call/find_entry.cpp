@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "cache/flatten_call.h"
 #include "call/build_target.h"
+#include "call/flatten_call.h"
 #include "call/graph_objects.h"
 #include "tree/match.h"
 #include "tree/spec_data.h"

@@ -1,7 +1,7 @@
 #include "call/forwarded.h"
 
-#include "base/type_table.h"
 #include "call/user_result.h"
+#include "classes/type_table.h"
 
 namespace partax {
 namespace {

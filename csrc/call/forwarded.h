@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "cache/entry_table.h"
+#include "call/entry_table.h"
 #include "tree/leaf_buffer.h"
 
 namespace partax {

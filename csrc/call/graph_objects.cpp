@@ -5,16 +5,16 @@
 #include <algorithm>
 
 #include "base/binding.h"
-#include "base/layout.h"
-#include "base/type_table.h"
 #include "call/targets.h"
+#include "classes/layout.h"
+#include "classes/type_table.h"
 
 namespace partax {
 namespace {
 
-constexpr char kPython[] = "partax._nnx.graph_call";
+constexpr char kPython[] = "partax._libraries.flax.graph_call";
 
-// The fields of partax._nnx.apply_changes.Outcome.
+// The fields of partax._libraries.flax.apply_changes.Outcome.
 enum : std::uint8_t { kResult, kValues, kTargets, kIsPlain, kNumFields };
 
 // A slot, and its class.

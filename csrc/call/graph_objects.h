@@ -1,9 +1,10 @@
 // The objects in the arguments of a call that its function may change in place, such as those of Flax nnx: which they
-// are, and how what a trace has done to them is done to them. What needs Python is in `partax._nnx.graph_call`.
+// are, and how what a trace has done to them is done to them. What needs Python is in
+// `partax._libraries.flax.graph_call`.
 #pragma once
 
-#include "cache/bound_call.h"
-#include "cache/call_cache.h"
+#include "call/bound_call.h"
+#include "call/call_cache.h"
 #include "tree/leaf_buffer.h"
 
 namespace partax {

@@ -1,10 +1,10 @@
 #include "call/prepared_call.h"
 
-#include "cache/cache_object.h"
-#include "cache/flatten_call.h"
+#include "call/cache_object.h"
 #include "call/explain_failure.h"
 #include "call/find_cache.h"
 #include "call/find_entry.h"
+#include "call/flatten_call.h"
 #include "call/user_result.h"
 #include "tree/match.h"
 

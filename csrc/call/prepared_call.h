@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/python_api.h"
-#include "cache/bound_call.h"
-#include "cache/entry_table.h"
+#include "call/bound_call.h"
+#include "call/entry_table.h"
 #include "call/graph_objects.h"
 #include "call/jit_function.h"
 #include "tree/leaf_buffer.h"

@@ -1,6 +1,7 @@
 #include "call/register_call.h"
 
 #include "base/binding.h"
+#include "call/cache_object.h"
 #include "call/call_frame.h"
 #include "call/compiled_call.h"
 #include "call/explain_retrace.h"
@@ -197,6 +198,8 @@ void register_prepared_call(py::module_& module) {
 }  // namespace
 
 void register_call(py::module_& module) {
+  module.attr("CallCache") = give(register_cache_type());
+  module.def("caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
   register_wrapper(module);
   register_output(module);
   register_call_under_way(module);

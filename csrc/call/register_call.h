@@ -1,4 +1,4 @@
-// call/ runs a wrapped callable.
+// call/ runs a wrapped callable, and keeps what it was compiled to.
 // In: the arguments of a call. Out: the result of its compiled program, rebuilt; or the error, explained.
 #pragma once
 

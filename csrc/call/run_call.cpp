@@ -1,6 +1,6 @@
 #include "call/run_call.h"
 
-#include "cache/cache_object.h"
+#include "call/cache_object.h"
 #include "call/call_target.h"
 #include "call/explain_failure.h"
 #include "call/find_cache.h"
@@ -51,7 +51,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     frame.in_user_code = true;
     if (frame.holds_errors && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, leaves);
     if (entry->waits) call_python("partax._jit.runtime_errors", "wait_for", returned);
-    if (frame.record) call_python("partax._explain.monitor", "note_run", frame.record);
+    if (frame.record) call_python("partax._report.monitor", "note_run", frame.record);
   } catch (const PythonError&) {
     frame.in_user_code = true;
     if (entry) {

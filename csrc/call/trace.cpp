@@ -2,11 +2,11 @@
 
 #include <unordered_map>
 
-#include "cache/flatten_call.h"
-#include "cache/given_back.h"
-#include "cache/shared_caches.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
+#include "call/flatten_call.h"
+#include "call/given_back.h"
+#include "call/shared_caches.h"
 #include "call/user_result.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
@@ -116,7 +116,8 @@ void observe(const TreeSpec& known, const TreeSpec& now) { known.observe(now); }
 // What the user's function gives for these values of the call under way.
 Ref user_call(const CallFrame& frame, PyObject* callable, const std::vector<Ref>& values) {
   const Ref tuple = tuple_of(std::vector<Ref>(values));
-  if (frame.cache.graph) return call_python("partax._nnx.graph_call", "traced", frame.cache.options, callable, tuple);
+  if (frame.cache.graph)
+    return call_python("partax._libraries.flax.graph_call", "traced", frame.cache.options, callable, tuple);
   const Ref watched = call_python("partax._jit.lost_changes", "watch", tuple);
   Ref result = call_body(callable, values);
   call_python("partax._jit.lost_changes", "refuse_lost", watched, result);

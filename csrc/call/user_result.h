@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "cache/traced_result.h"
+#include "call/traced_result.h"
 #include "tree/leaf_buffer.h"
 
 namespace partax {

@@ -2,7 +2,7 @@
 
 #include "base/error_path.h"
 #include "base/hooks.h"
-#include "base/type_table.h"
+#include "classes/type_table.h"
 
 namespace partax {
 namespace {
@@ -19,7 +19,7 @@ PyObject* subclass_check_name() {
 // What abc defines: (ABCMeta.__instancecheck__, ABCMeta.__subclasscheck__, get_cache_token), or an empty tuple.
 PyObject* abc_functions() {
   static auto* const functions = new Ref();  // never destroyed: the interpreter may be gone by then
-  if (!*functions) *functions = call_python("partax._compat.class_answers", "abc_functions");
+  if (!*functions) *functions = call_python("partax._families.class_answers", "abc_functions");
   return functions->get();
 }
 

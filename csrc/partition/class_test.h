@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "base/type_lookup.h"
+#include "classes/type_lookup.h"
 
 namespace partax {
 

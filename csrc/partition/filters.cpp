@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error_path.h"
-#include "base/type_table.h"
+#include "classes/type_table.h"
 
 namespace partax {
 namespace {
@@ -78,7 +78,7 @@ bool FilterReader::read_type(PyObject* object, Filter& filter) {
   return true;
 }
 
-// The objects of partax._partition.filters: their `_described` is (name, argument).
+// The objects of partax._pytree.filters: their `_described` is (name, argument).
 void FilterReader::read_described(PyObject* object, Filter& filter) {
   if (++depth_ > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the filter is nested too deeply");
   const Ref described = attribute(object, "_described");

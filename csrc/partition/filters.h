@@ -4,14 +4,14 @@
 #include <memory>
 
 #include "base/hooks.h"
-#include "base/predicates.h"
+#include "classes/predicates.h"
 #include "partition/class_test.h"
 #include "partition/known_functions.h"
 #include "partition/path_glob.h"
 
 namespace partax {
 
-// The class of filters that are described: partax._partition.filters.Filter.
+// The class of filters that are described: partax._pytree.filters.Filter.
 inline Kept described_filter;
 
 struct Filter;

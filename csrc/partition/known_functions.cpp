@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/predicates.h"
+#include "classes/predicates.h"
 
 namespace partax {
 namespace {
@@ -37,7 +37,7 @@ bool is_of_equinox(PyObject* function) {
 
 Proven prove(PyObject* function) {
   Proven proven{Ref::borrow(function), Ref::borrow(PyFunction_GET_CODE(function)), {}, nullptr};
-  const Ref answers = call_python("partax._compat.class_answers", "equinox_answers", function);
+  const Ref answers = call_python("partax._families.class_answers", "equinox_answers", function);
   if (answers.get() == Py_None) return proven;
   PyObject *classes = nullptr, *reads = nullptr;
   auto known = std::make_shared<KnownFunction>();

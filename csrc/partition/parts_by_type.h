@@ -1,9 +1,9 @@
 // Which part the leaves of each type go to, as far as the type alone decides: remembered while one tree is split.
 #pragma once
 
-#include "base/predicates.h"
 #include "base/python_api.h"
-#include "base/type_lookup.h"
+#include "classes/predicates.h"
+#include "classes/type_lookup.h"
 
 namespace partax {
 

@@ -13,7 +13,7 @@ class PathGlob {
   using States = std::vector<std::uint64_t>;
   static constexpr std::size_t kMaxSegments = 63;
 
-  // `alternatives` as partax._partition.filters makes them: a tuple of tuples of segments; a segment is None for `**`,
+  // `alternatives` as partax._pytree.filters makes them: a tuple of tuples of segments; a segment is None for `**`,
   // else a tuple of the literal pieces between its `*`.
   explicit PathGlob(PyObject* alternatives);
 

@@ -67,7 +67,7 @@ const std::string& PathText::segment(std::size_t index) {
       PyObject* entry = key_entry(index);
       level.segment = entry == nullptr
                           ? std::to_string(step.index)
-                          : exact_text(call_python("partax._compat.node_families", "simple_key", entry).get());
+                          : exact_text(call_python("partax._families.describe", "simple_key", entry).get());
       break;
     }
     default:

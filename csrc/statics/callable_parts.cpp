@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "base/type_table.h"
+#include "classes/type_table.h"
 
 namespace partax {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error_path.h"
 #include "base/python_api.h"
-#include "base/type_table.h"
+#include "classes/type_table.h"
 
 namespace partax {
 

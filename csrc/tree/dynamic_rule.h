@@ -1,9 +1,9 @@
 // Which leaves beside arrays are traced: filter_jit's option `trace`.
 #pragma once
 
-#include "base/predicates.h"
 #include "base/python_api.h"
-#include "base/type_table.h"
+#include "classes/predicates.h"
+#include "classes/type_table.h"
 
 namespace partax {
 

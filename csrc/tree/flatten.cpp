@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "base/error_path.h"
-#include "base/instance_fields.h"
-#include "tree/equinox.h"
+#include "classes/equinox.h"
+#include "classes/instance_fields.h"
+#include "classes/registered_functions.h"
 #include "tree/held_values.h"
-#include "tree/registered_functions.h"
 
 namespace partax {
 namespace {

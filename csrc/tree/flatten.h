@@ -5,8 +5,8 @@
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
+#include "classes/entries.h"
 #include "tree/dynamic_rule.h"
-#include "tree/entries.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"
 #include "tree/walk_observer.h"

@@ -1,13 +1,13 @@
 #include "tree/match.h"
 
-#include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "classes/equinox.h"
+#include "classes/instance_fields.h"
+#include "classes/registered_functions.h"
 #include "tree/child_rows.h"
 #include "tree/dictionary_reader.h"
-#include "tree/equinox.h"
 #include "tree/flatten.h"
 #include "tree/held_values.h"
-#include "tree/registered_functions.h"
 #include "tree/unchanged_reader.h"
 
 namespace partax {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/collection_pause.h"
-#include "base/type_table.h"
+#include "classes/type_table.h"
 
 namespace partax {
 

@@ -2,13 +2,13 @@
 
 #include "base/error_path.h"
 #include "base/stack_room.h"
-#include "tree/equinox.h"
+#include "classes/equinox.h"
+#include "classes/plain_classes.h"
+#include "classes/registered_functions.h"
 #include "tree/given_statics.h"
 #include "tree/held_values.h"
 #include "tree/made_entries.h"
 #include "tree/new_instance.h"
-#include "tree/plain_classes.h"
-#include "tree/registered_functions.h"
 
 namespace partax {
 namespace {
@@ -295,7 +295,7 @@ class Rebuilder {
   static Ref unflattened(const Node& node, PyObject* aux, PyObject* children) {
     PyObject* function = node.info->unflatten_function.get();
     if (function == nullptr) {
-      return call_python("partax._compat.jax_private", "unflatten_node", type(node), aux, children);
+      return call_python("partax._jax.private", "unflatten_node", type(node), aux, children);
     }
     PyObject* const given[] = {aux, children};
     return Ref::checked(PyObject_Vectorcall(function, given, 2, nullptr));

@@ -1,7 +1,7 @@
 #include "tree/register_tree.h"
 
 #include "base/binding.h"
-#include "tree/equinox.h"
+#include "classes/equinox.h"
 #include "tree/flatten.h"
 #include "tree/match.h"
 #include "tree/rebuild.h"
@@ -85,7 +85,7 @@ void register_tree(py::module_& module) {
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def("dynamic_paths",
            [](const Spec& spec) {
-             return give(call_python("partax._tree.paths", "leaf_paths", spec_data(spec.loose, root_of(spec.root))));
+             return give(call_python("partax._pytree.paths", "leaf_paths", spec_data(spec.loose, root_of(spec.root))));
            })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "tree/equinox.h"
+#include "classes/equinox.h"
 
 namespace partax {
 namespace {
@@ -206,7 +206,7 @@ Ref root_of(const std::string& name) { return Ref::checked(PyTuple_Pack(1, exact
 
 std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index) {
   return exact_text(
-      call_python("partax._tree.paths", "static_path", spec_data(spec, roots), Ref::checked(PyLong_FromSize_t(index)))
+      call_python("partax._pytree.paths", "static_path", spec_data(spec, roots), Ref::checked(PyLong_FromSize_t(index)))
           .get());
 }
 

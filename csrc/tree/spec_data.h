@@ -6,8 +6,8 @@
 
 namespace partax {
 
-// (nodes, static values, paths) as partax._tree.spec_data takes it. `roots`: a tuple with the name of the tree, or with
-// one for each value of a call. Runs the `repr` of keys.
+// (nodes, static values, paths) as partax._pytree.spec_data takes it. `roots`: a tuple with the name of the tree, or
+// with one for each value of a call. Runs the `repr` of keys.
 Ref spec_data(const TreeSpec& spec, const Ref& roots);
 // The tuple of one root.
 Ref root_of(const std::string& name);

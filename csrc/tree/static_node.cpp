@@ -166,7 +166,7 @@ PyObject* node_repr(PyObject* self) noexcept {
     return exact_unicode(
                name +
                exact_text(
-                   call_python("partax._tree.texts", "tree_text", spec_data(part_of(self).tree, root_of(""))).get()) +
+                   call_python("partax._pytree.texts", "tree_text", spec_data(part_of(self).tree, root_of(""))).get()) +
                ")")
         .release();
   });
@@ -175,7 +175,7 @@ PyObject* node_repr(PyObject* self) noexcept {
 PyObject* spec_html(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    return call_python("partax._tree.texts", "spec_html", spec_data(part_of(self).tree, root_of(""))).release();
+    return call_python("partax._pytree.texts", "spec_html", spec_data(part_of(self).tree, root_of(""))).release();
   });
 }
 

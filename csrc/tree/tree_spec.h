@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/python_api.h"
-#include "base/type_table.h"
+#include "classes/type_table.h"
 #include "statics/static_value.h"
 #include "tree/key_order.h"
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/collection_pause.h"
-#include "base/instance_fields.h"
 #include "base/stack_room.h"
+#include "classes/instance_fields.h"
 #include "tree/dictionary_reader.h"
 #include "tree/held_values.h"
 

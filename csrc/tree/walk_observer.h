@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/python_api.h"
-#include "base/type_table.h"
+#include "classes/type_table.h"
 
 namespace partax {
 

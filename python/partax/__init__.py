@@ -4,18 +4,15 @@ from importlib import import_module as _import_module
 from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from partax._compat import node_families as _node_families
-from partax._compat.families.declared import register_fields
 from partax._doctor import install as _doctor_install
-from partax._explain import install as _explain_install
-from partax._explain.explain import explain
-from partax._explain.limits import RetraceError, RetraceWarning
+from partax._families import describe as _families
+from partax._families.declared import register_fields
 from partax._jit import filter_jit as _filter_jit
 from partax._jit.ahead_of_time import Compiled, Lowered, Traced
 from partax._jit.filter_jit import CacheInfo, filter_jit
-from partax._partition import filters as _filters
-from partax._partition import flat_partition as _flat_partition
-from partax._partition.filters import (
+from partax._pytree import filters as _filters
+from partax._pytree import flat_partition as _flat_partition
+from partax._pytree.filters import (
     Filter,
     all_of,
     any_of,
@@ -26,9 +23,12 @@ from partax._partition.filters import (
     is_inexact_array_like,
     not_,
 )
-from partax._partition.flat_partition import FlatSpec, Static, flat_combine, flat_partition
-from partax._partition.labels import labels
-from partax._partition.partition import apply_updates, combine, filter, partition
+from partax._pytree.flat_partition import FlatSpec, Static, flat_combine, flat_partition
+from partax._pytree.labels import labels
+from partax._pytree.partition import apply_updates, combine, filter, partition
+from partax._report import install as _explain_install
+from partax._report.explain import explain
+from partax._report.limits import RetraceError, RetraceWarning
 from partax._transforms.filter_grad import filter_grad, filter_value_and_grad
 
 if _TYPE_CHECKING:
@@ -36,18 +36,15 @@ if _TYPE_CHECKING:
     from partax import equinox as equinox
     from partax import nnx as nnx
     from partax import tree as tree
-    from partax._control.branches import filter_cond, filter_switch
-    from partax._control.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._doctor.diagnosis import Diagnosis, Finding
     from partax._doctor.doctor import doctor
-    from partax._explain.function_reports import report
-    from partax._explain.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
-    from partax._files.save_and_load import Mismatch, load, save
     from partax._guards.pure import pure
+    from partax._io.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
-    from partax._layers.fold import fold
-    from partax._layers.stack import stack, unstack
-    from partax._partition.summary import Summary, SummaryRow, summary
+    from partax._report.function_reports import report
+    from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+    from partax._report.summary import Summary, SummaryRow, summary
+    from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.filter_checkpoint import filter_checkpoint
     from partax._transforms.filter_custom_jvp import filter_custom_jvp
@@ -56,8 +53,11 @@ if _TYPE_CHECKING:
     from partax._transforms.filter_shard_map import filter_shard_map
     from partax._transforms.filter_vjp import filter_linearize, filter_vjp
     from partax._transforms.filter_vmap import filter_vmap, if_array
+    from partax._transforms.fold import fold
     from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
+    from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
+    from partax._transforms.stack import stack, unstack
 
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
@@ -136,29 +136,29 @@ __all__ = [
     "unstack",
 ]
 
-_node_families.install()
+_families.install()
 _filters.install()
 _flat_partition.install()
 _filter_jit.install()
 _explain_install.install()
 _doctor_install.install()
 if _environ.get("PARTAX_EQUINOX") == "1":
-    _import_module("partax._equinox.on_import").accelerate_when_imported()
+    _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
 _MODULES = ("debug", "equinox", "nnx", "tree")
 _LATER = {
-    **dict.fromkeys(("filter_cond", "filter_switch"), "partax._control.branches"),
-    **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._control.loops"),
+    **dict.fromkeys(("filter_cond", "filter_switch"), "partax._transforms.branches"),
+    **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._transforms.loops"),
     **dict.fromkeys(("Diagnosis", "Finding"), "partax._doctor.diagnosis"),
     "doctor": "partax._doctor.doctor",
-    "fold": "partax._layers.fold",
-    **dict.fromkeys(("stack", "unstack"), "partax._layers.stack"),
-    **dict.fromkeys(("Mismatch", "load", "save"), "partax._files.save_and_load"),
+    "fold": "partax._transforms.fold",
+    **dict.fromkeys(("stack", "unstack"), "partax._transforms.stack"),
+    **dict.fromkeys(("Mismatch", "load", "save"), "partax._io.save_and_load"),
     "pure": "partax._guards.pure",
-    "report": "partax._explain.function_reports",
-    **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport"), "partax._explain.report"),
+    "report": "partax._report.function_reports",
+    **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport"), "partax._report.report"),
     "filter_shard": "partax._jit.filter_shard",
-    **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._partition.summary"),
+    **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._report.summary"),
     "filter_jvp": "partax._transforms.filter_jvp",
     **dict.fromkeys(("filter_linearize", "filter_vjp"), "partax._transforms.filter_vjp"),
     **dict.fromkeys(("filter_hessian", "filter_jacfwd", "filter_jacrev"), "partax._transforms.jacobians"),

@@ -13,13 +13,12 @@ from typing import Any
 import jax
 
 from partax import explain, report
-from partax._compat.jax_private import rewrite_misses
-from partax._equinox.on_import import accelerate_when_imported
-from partax._explain import history as _history
-from partax._explain import jax_misses
-from partax._explain import monitor as _monitor
-from partax._explain.views import report_tables
-from partax._views.table import text_of
+from partax._jax.private import rewrite_misses
+from partax._libraries.equinox.on_import import accelerate_when_imported
+from partax._report import history as _history
+from partax._report import jax_misses
+from partax._report import monitor as _monitor
+from partax._report.report import report_tables
 
 
 def main(arguments: list[str]) -> None:
@@ -104,7 +103,7 @@ def _explain(script: str, arguments: list[str], is_module: bool, json_file: str 
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
-        print(text_of(report_tables(found), sys.stderr), file=sys.stderr)
+        print(report_tables(found).text(sys.stderr), file=sys.stderr)
         for line in _others_table(others):
             print(line, file=sys.stderr)
         if json_file is not None:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, final, overload
 
 from partax._doctor.diagnosis import Diagnosis
-from partax._explain.history import History
-from partax._explain.record import Record
-from partax._explain.report import FunctionReport
 from partax._jit.ahead_of_time import Lowered, Traced
 from partax._jit.filter_jit import CacheInfo
 from partax._jit.parameters import CallShape
-from partax._tree.spec_data import SpecData
+from partax._pytree.spec_data import SpecData
+from partax._report.history import History
+from partax._report.record import Record
+from partax._report.report import FunctionReport
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -43,7 +43,7 @@ class JitFunction(Generic[_P, _R_co]):
         self: JitFunction[Concatenate[_S, _Q], _T], instance: _S, owner: type[Any] | None = None, /
     ) -> JitFunction[_Q, _T]: ...
 
-    # Attached by `partax._jit.filter_jit` and `partax._explain.install`. Their arguments may hold
+    # Attached by `partax._jit.filter_jit` and `partax._report.install`. Their arguments may hold
     # `jax.ShapeDtypeStruct`s in place of arrays, so the types of the wrapped callable's parameters would be too narrow.
     def cache_info(self) -> CacheInfo: ...
     def clear_cache(self) -> None: ...
@@ -144,7 +144,7 @@ class TreeSpec:
     def __hash__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
 
-def configure_base(
+def configure_classes(
     *,
     default_dict: type[Any],
     flatten_one_level: Any,

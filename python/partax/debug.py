@@ -10,14 +10,14 @@ from typing import Any, ParamSpec, TypeVar, overload
 import jax
 
 from partax import _core
-from partax._compat.jax_private import under_trace
-from partax._explain.history import History
-from partax._explain.limits import forbidden, limited
-from partax._explain.monitor import watching_traces
-from partax._explain.reasons import Occasion
-from partax._explain.snapshot import Snapshot
-from partax._tree.key_details import VALUE, Detail, details
-from partax._tree.short_text import wrapper_text
+from partax._jax.private import under_trace
+from partax._pytree.key_details import VALUE, Detail, details
+from partax._pytree.short_text import wrapper_text
+from partax._report.history import History
+from partax._report.limits import forbidden, limited
+from partax._report.monitor import watching_traces
+from partax._report.reasons import Occasion
+from partax._report.snapshot import Snapshot
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
 

@@ -21,39 +21,39 @@ try:
 except ImportError as _error:
     raise ImportError("partax.equinox needs equinox: install the extra `partax[equinox]`", name="equinox") from _error
 
-from partax._equinox.accelerate import Accelerated, accelerate
-from partax._equinox.names import OURS as _OURS
 from partax._jit.filter_shard import filter_shard as _filter_shard
-from partax._partition.partition import PyTree as _PyTree
+from partax._libraries.equinox.accelerate import Accelerated, accelerate
+from partax._libraries.equinox.names import OURS as _OURS
+from partax._pytree.partition import PyTree as _PyTree
 
 if _TYPE_CHECKING:
     from equinox import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary]
 
-    from partax import apply_updates as apply_updates
-    from partax import combine as combine
-    from partax import filter as filter
-    from partax import filter_checkpoint as filter_checkpoint
-    from partax import filter_closure_convert as filter_closure_convert
-    from partax import filter_custom_jvp as filter_custom_jvp
-    from partax import filter_custom_vjp as filter_custom_vjp
-    from partax import filter_eval_shape as filter_eval_shape
-    from partax import filter_grad as filter_grad
-    from partax import filter_hessian as filter_hessian
-    from partax import filter_jacfwd as filter_jacfwd
-    from partax import filter_jacrev as filter_jacrev
-    from partax import filter_jit as filter_jit
-    from partax import filter_jvp as filter_jvp
-    from partax import filter_make_jaxpr as filter_make_jaxpr
-    from partax import filter_pure_callback as filter_pure_callback
-    from partax import filter_value_and_grad as filter_value_and_grad
-    from partax import filter_vjp as filter_vjp
-    from partax import filter_vmap as filter_vmap
-    from partax import if_array as if_array
-    from partax import is_array as is_array
-    from partax import is_array_like as is_array_like
-    from partax import is_inexact_array as is_inexact_array
-    from partax import is_inexact_array_like as is_inexact_array_like
-    from partax import partition as partition
+    from partax._jit.filter_jit import filter_jit as filter_jit
+    from partax._pytree.filters import is_array as is_array
+    from partax._pytree.filters import is_array_like as is_array_like
+    from partax._pytree.filters import is_inexact_array as is_inexact_array
+    from partax._pytree.filters import is_inexact_array_like as is_inexact_array_like
+    from partax._pytree.partition import apply_updates as apply_updates
+    from partax._pytree.partition import combine as combine
+    from partax._pytree.partition import filter as filter
+    from partax._pytree.partition import partition as partition
+    from partax._transforms.callbacks import filter_pure_callback as filter_pure_callback
+    from partax._transforms.filter_checkpoint import filter_checkpoint as filter_checkpoint
+    from partax._transforms.filter_custom_jvp import filter_custom_jvp as filter_custom_jvp
+    from partax._transforms.filter_custom_vjp import filter_custom_vjp as filter_custom_vjp
+    from partax._transforms.filter_grad import filter_grad as filter_grad
+    from partax._transforms.filter_grad import filter_value_and_grad as filter_value_and_grad
+    from partax._transforms.filter_jvp import filter_jvp as filter_jvp
+    from partax._transforms.filter_vjp import filter_vjp as filter_vjp
+    from partax._transforms.filter_vmap import filter_vmap as filter_vmap
+    from partax._transforms.filter_vmap import if_array as if_array
+    from partax._transforms.jacobians import filter_hessian as filter_hessian
+    from partax._transforms.jacobians import filter_jacfwd as filter_jacfwd
+    from partax._transforms.jacobians import filter_jacrev as filter_jacrev
+    from partax._transforms.programs import filter_closure_convert as filter_closure_convert
+    from partax._transforms.programs import filter_eval_shape as filter_eval_shape
+    from partax._transforms.programs import filter_make_jaxpr as filter_make_jaxpr
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Accelerated",

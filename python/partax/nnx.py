@@ -47,7 +47,7 @@ from partax._core import JitFunction
 from partax._jit.filter_jit import JitOptions
 from partax._jit.options import DonateMode
 from partax._jit.shardings import sharding_of
-from partax._nnx.options import made_jit
+from partax._libraries.flax.options import made_jit
 
 __all__ = ["jit"]
 

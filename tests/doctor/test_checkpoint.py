@@ -12,8 +12,8 @@ from ordinary_steps import STEPS, examined, floats
 
 from partax import filter_jit
 from partax._doctor.checkpoint import find, residuals
-from partax._doctor.diagnosis import Finding
 from partax._doctor.equations import Equations, bytes_of
+from partax._doctor.finding import Finding
 from partax._doctor.flat_program import flat_programs
 
 

@@ -17,8 +17,8 @@ from marked_lines import marked
 
 import partax
 from partax._doctor.constants import find
-from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
+from partax._doctor.finding import Finding
 
 MEBIBYTE = 1 << 20
 TABLE = np.arange(MEBIBYTE // 4, dtype=np.float32)

@@ -12,9 +12,9 @@ from ordinary_steps import STEPS, examined, floats
 
 import partax
 from partax import filter_jit
-from partax._doctor.diagnosis import Finding
 from partax._doctor.dispatch import find
-from partax._explain import flatten_costs
+from partax._doctor.finding import Finding
+from partax._report import flatten_costs
 
 
 def found(function: Any, *args: Any, **kwargs: Any) -> list[Finding]:

@@ -16,7 +16,7 @@ import pytest
 
 import partax
 from partax import Diagnosis
-from partax._doctor.diagnosis import worst_first
+from partax._doctor.finding import worst_first
 
 W, X = jnp.ones((8, 8)), jnp.ones((4, 8))
 

@@ -13,9 +13,9 @@ import pytest
 import partax
 from partax._doctor import doctor as doctor_module
 from partax._doctor import script
-from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import Examined
-from partax._views import progress as module
+from partax._doctor.finding import Finding
+from partax._report import progress as module
 from terminals import Terminal, terminal
 
 

@@ -16,8 +16,8 @@ from ordinary_steps import STEPS, examined, floats
 
 from partax import filter_jit
 from partax import nnx as fast_nnx
-from partax._doctor.diagnosis import Finding
 from partax._doctor.donation import find
+from partax._doctor.finding import Finding
 
 MIB = 1 << 20
 LARGE = 64 * MIB // 4  # numbers of a float32 array that is just large enough

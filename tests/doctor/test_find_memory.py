@@ -11,8 +11,9 @@ import pytest
 from marked_lines import marked
 from ordinary_steps import STEPS, examined, floats
 
-from partax._doctor.diagnosis import Finding
-from partax._doctor.memory import find, memory_limit
+from partax._doctor.finding import Finding
+from partax._doctor.memory import find
+from partax._doctor.memory_use import memory_limit
 
 GIB = 1 << 30
 MEMINFO = Path("/proc/meminfo")

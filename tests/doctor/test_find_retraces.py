@@ -13,7 +13,7 @@ import pytest
 from ordinary_steps import STEPS, examined, floats
 
 from partax import filter_jit
-from partax._doctor.diagnosis import Finding
+from partax._doctor.finding import Finding
 from partax._doctor.retraces import find
 
 

@@ -13,8 +13,8 @@ import pytest
 from jax.experimental import io_callback
 from marked_lines import marked
 
-from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
+from partax._doctor.finding import Finding
 from partax._doctor.host import find
 
 X = jnp.ones(3)

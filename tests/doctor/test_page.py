@@ -16,8 +16,8 @@ import pytest
 import partax
 from doctor_pages import LAYERS, Page, diagnosis
 from partax._doctor import page as page_module
-from partax._doctor import whole_file
 from partax._doctor.page import page, write_page
+from partax._io import whole_file
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 from healthy_corpus import CORPUS
 from marked_lines import marked
 
-from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
+from partax._doctor.finding import Finding
 from partax._doctor.precision import find
 
 DOUBLES = np.linspace(0.0, 1.0, 8)

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 from marked_lines import marked
 
-from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import examine
+from partax._doctor.finding import Finding
 from partax._doctor.slow_operations import find
 from partax._doctor.slow_table import SLOW_OPERATIONS
 

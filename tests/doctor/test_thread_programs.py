@@ -10,8 +10,9 @@ import jax
 import pytest
 from thread_programs import PROGRAMS, ThreadProgram
 
-from partax._doctor.diagnosis import KINDS, Diagnosis
+from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import doctor
+from partax._doctor.finding import KINDS
 
 # The first and the last turns of an unrolled loop are often not as the others: a constant comes in, or none goes out.
 TURNS_THAT_DIFFER = 2

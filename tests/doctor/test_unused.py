@@ -10,7 +10,7 @@ import pytest
 from ordinary_steps import STEPS, examined, floats
 
 from partax import filter_jit
-from partax._doctor.diagnosis import Finding
+from partax._doctor.finding import Finding
 from partax._doctor.unused import find
 
 LARGE = (4 << 20) // 4

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from partax._explain.jax_misses import one_line
+from partax._report.jax_misses import one_line
 
 SCRIPT = """
 import jax, jax.numpy as jnp

@@ -19,8 +19,8 @@ import partax
 from doctor_pages import diagnosis
 from notebook_pages import ReadPage
 from partax import Finding, FunctionReport, KeyReport, Mismatch, Report, SlowNode, Summary, SummaryRow, TraceReport
-from partax._explain.captured_arrays import Constant
-from partax._tree.short_text import LONGEST
+from partax._pytree.short_text import LONGEST
+from partax._report.captured_arrays import Constant
 from terminals import Terminal, terminal
 
 HOSTILE = "<script>alert(1)</script>[bold]x[/bold]\x1b[31m\n" + "long" * 50

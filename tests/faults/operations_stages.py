@@ -17,7 +17,7 @@ import flax_trees
 import partax
 import trees
 from partax import _core
-from partax._tree.key_details import details
+from partax._pytree.key_details import details
 
 
 def everything() -> Any:

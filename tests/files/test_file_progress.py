@@ -15,8 +15,8 @@ import pytest
 import safetensors
 
 from partax import load, save
-from partax._files import file_format
-from partax._views import progress as module
+from partax._io import file_format
+from partax._report import progress as module
 from terminals import terminal
 
 LARGE = {"weights": np.arange(3_000_000, dtype=np.float32), "more": np.ones((7, 5), np.int16)}  # 12 MB

@@ -24,7 +24,7 @@ import pytest
 import safetensors
 
 from partax import load, save
-from partax._files import file_format, save_and_load
+from partax._io import file_format, save_and_load
 
 KILLS = 120
 TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")

@@ -31,7 +31,7 @@ from conftest import TraceCounter
 from counting import pause
 from growth import Witness
 from partax import filter_jit
-from partax._explain.value_parts import ValueParts
+from partax._report.value_parts import ValueParts
 from trees import array, assert_close
 
 THREADS = 8
@@ -790,7 +790,7 @@ def test_no_retrace_binds_its_own_thread_only() -> None:
 
 
 def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
-    from partax._explain.explain import explaining
+    from partax._report.explain import explaining
 
     before = explaining()
     first, second = partax.explain(), partax.explain()

@@ -15,7 +15,7 @@ import partax
 from conftest import TraceCounter
 from notebook_pages import ReadPage
 from partax import CacheInfo, filter_checkpoint, filter_closure_convert, filter_grad, filter_jit, filter_vmap
-from partax._tree.short_text import LONGEST
+from partax._pytree.short_text import LONGEST
 from trees import array, make_model
 
 

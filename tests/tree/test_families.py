@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import partax
 from partax import _core
-from partax._compat.families import fields
+from partax._families import fields
 from trees import array
 
 flax = pytest.importorskip("flax.struct", reason="flax is not installed")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from partax import FlatSpec, Static, any_of, by_path, flat_partition, is_array, not_, tree
-from partax._tree.short_text import LONGEST, one_line, short_text
+from partax._pytree.short_text import LONGEST, one_line, short_text
 from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
 
 

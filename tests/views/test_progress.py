@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from partax._views import progress as module
-from partax._views.progress import progress
+from partax._report import progress as module
+from partax._report.progress import progress
 from terminals import Terminal, terminal
 
 LIBRARIES = {"tqdm": ("rich", "rich.progress", "rich.console"), "rich": ("tqdm",), "both": ()}

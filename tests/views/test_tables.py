@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from notebook_pages import ReadPage
-from partax._views.table import Table, html_of, plain_text, text_of
-from partax._views.terminal import is_terminal, width_of
+from partax._report.table import Table, html_of, plain_text, text_of
+from partax._report.terminal import is_terminal, width_of
 from terminals import terminal
 
 TABLE = Table(

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from partax._doctor.diagnosis import Finding
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
+from partax._doctor.finding import Finding
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
-from partax._doctor.memory import peak_bytes
+from partax._doctor.memory_use import peak_bytes
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
 _SHARE_OF_PEAK = 0.5

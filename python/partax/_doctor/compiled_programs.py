@@ -7,9 +7,9 @@ from typing import Any
 
 from partax import _core
 from partax._doctor.examined import Examined, Leaf
-from partax._explain.call_site import site_text
-from partax._explain.function_reports import program_of
-from partax._explain.record import Record
+from partax._report.call_site import site_text
+from partax._report.function_reports import program_of
+from partax._report.record import Record
 
 
 @dataclasses.dataclass

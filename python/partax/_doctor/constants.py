@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Iterator
 
 from partax._doctor.captures import Captured, captures_of
-from partax._doctor.diagnosis import Finding, Severity
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
+from partax._doctor.finding import Finding, Severity
 from partax._doctor.inner_programs import user_line
 from partax._doctor.lines import Line
-from partax._explain.captured_arrays import Holder, holders
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
+from partax._report.captured_arrays import Holder, holders
 
 # Of all captured arrays together: each program has its own copy, and XLA takes 18 ms for each MiB.
 _FEWEST_BYTES = 1 << 20

@@ -4,14 +4,11 @@ import functools
 import inspect
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from partax._compat import equinox_private
-from partax._compat.jax_private import jit_options
 from partax._doctor.lines import Line
-
-if TYPE_CHECKING:
-    from partax._doctor.examined import Examined
+from partax._families import equinox_private
+from partax._jax.private import jit_options
 
 _END_OF_NAME = re.compile(r"[.\[]")
 Wrapper = Literal["partax", "jax", "equinox", "nnx"]
@@ -24,14 +21,6 @@ def definition(function: Any) -> Line:
     plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
     return Line("", 0, "") if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
-
-
-def bound_arguments(examined: "Examined") -> dict[str, Any]:
-    """The arguments of a call by name, without those that it leaves to their defaults."""
-    try:
-        return dict(inspect.signature(examined.function).bind(*examined.args, **examined.kwargs).arguments)
-    except (TypeError, ValueError):  # no signature is known
-        return {"args": examined.args, **examined.kwargs}
 
 
 def wrapper_kind(wrapper: Any) -> Wrapper:

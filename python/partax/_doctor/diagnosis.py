@@ -1,81 +1,14 @@
-"""What the doctor has found, as data: findings, worst first, and the program that they are about."""
+"""What the doctor has found of one program: findings, worst first, and the program itself."""
 
 import dataclasses
 import html
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any
 
-from partax._tree.short_text import angled
-
-if TYPE_CHECKING:
-    from partax._doctor.examined import Examined
-
-Kind = Literal[
-    "repeat", "constant", "retrace", "memory", "donation", "unused", "checkpoint", "precision", "host", "slow-op",
-    "switch", "dispatch",
-]  # fmt: skip
-Severity = Literal["high", "medium", "low"]
-KINDS: tuple[str, ...] = get_args(Kind)
-SEVERITIES: tuple[str, ...] = get_args(Severity)
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One thing that costs time or memory, and what to do.
-
-    Example:
-      >>> eye = jnp.eye(1000)
-      >>> [finding] = partax.doctor(lambda i: eye[i], jnp.int32(0)).findings
-      >>> finding.kind, finding.severity, finding.figures
-      ('constant', 'medium', {'bytes': 4000000, 'arrays': 1})
-      >>> print(finding.message)
-      global `eye` holds float32[1000,1000] (3.81 MiB), which the program has captured: it is compiled in as a constant
-
-    Attributes:
-      kind: what it is about.
-      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth to know.
-      file: the file of the user's line, or an empty string where no line is known.
-      line: the line, from 1; 0 where none is known.
-      source: the text of the line.
-      path: the argument or result that it is about, such as `model.layers[0].weight`, or an empty string.
-      figures: what makes it believable, by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds
-        (`..._seconds`).
-      message: what was found, in one sentence.
-      advice: what to do, in one sentence.
-    """
-
-    kind: Kind
-    severity: Severity
-    file: str
-    line: int
-    source: str
-    path: str
-    figures: dict[str, int | float | str]
-    message: str
-    advice: str
-
-    @property
-    def where(self) -> str:
-        """The place in short, as `train.py:41`, or the path."""
-        return f"{Path(self.file).name}:{self.line}" if self.file else self.path
-
-    def __repr__(self) -> str:
-        where = f" at {self.where}" if self.where else ""
-        return angled(f"partax.Finding: {self.severity} {self.kind}{where}: {self.message}")
-
-    def __str__(self) -> str:
-        lines = [f"{self.severity}: {self.kind} at {self.where}" if self.where else f"{self.severity}: {self.kind}"]
-        if self.source:
-            lines.append(f"    {self.source}")
-        lines += [f"  {self.message}", f"  -> {self.advice}"]
-        return "\n".join(lines)
-
-
-def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Findings by severity, then by the share of the program that they are about."""
-    return tuple(sorted(findings, key=lambda it: (SEVERITIES.index(it.severity), -float(it.figures.get("share", 0)))))
+from partax._doctor.examined import Examined
+from partax._doctor.finding import Finding
+from partax._pytree.short_text import angled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +36,7 @@ class Diagnosis:
     defined: str
     findings: tuple[Finding, ...]
     figures: dict[str, int | float | str]
-    examined: "Examined | None" = dataclasses.field(default=None, repr=False, compare=False)
+    examined: Examined | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def to_json(self, **options: Any) -> str:
         """The diagnosis as JSON.
@@ -181,7 +114,7 @@ class Diagnosis:
     def __rich__(self) -> Any:
         from partax._doctor.text import rich_diagnosis
 
-        return rich_diagnosis(self)
+        return rich_diagnosis(self._head, self.findings)
 
     def _repr_html_(self) -> str:
         left = ' style="text-align: left; vertical-align: top"'  # notebooks have it at the right
@@ -195,5 +128,4 @@ class Diagnosis:
         return f"<p>{head}</p><table>{rows}</table>" if rows else f"<p>{head}</p>"
 
 
-for _public in (Finding, Diagnosis):
-    _public.__module__ = "partax"  # where users find them, and pickles too
+Diagnosis.__module__ = "partax"  # where users find it, and pickles too

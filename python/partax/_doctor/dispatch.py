@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from partax._compat.jax_private import flatten_one_level, is_registered_dataclass
-from partax._compat.node_families import describe, why_called
-from partax._doctor.definition import argument_name, bound_arguments, definition, wrapper_kind
-from partax._doctor.diagnosis import Finding
+from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
-from partax._explain.flatten_costs import flatten_microseconds, time_flatten_functions
+from partax._doctor.finding import Finding
+from partax._families.describe import describe, why_called
+from partax._jax.private import flatten_one_level, is_registered_dataclass
+from partax._report.flatten_costs import flatten_microseconds, time_flatten_functions
 
 _LONGEST = 100.0  # microseconds of a call: a dispatch by jax takes ten, a small program on an accelerator a hundred
 _FEWEST_NODES = 300  # where another jit is the cure: below, one would not change it for that
@@ -22,7 +22,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     is_partax = wrapper_kind(examined.wrapper) == "partax"
     counts: dict[str, Counter[type]] = {}
     why: dict[type, str] = {}
-    for name, value in bound_arguments(examined).items():
+    for name, value in examined.bound_arguments.items():
         for node in _nodes(value):
             kind = type(node)
             if not issubclass(kind, _NATIVE) and not is_registered_dataclass(kind):

@@ -17,10 +17,12 @@ from partax._doctor import (
     slow_operations,
     unused,
 )
-from partax._doctor.diagnosis import Diagnosis, Finding, worst_first
+from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined, examine
-from partax._views.progress import Progress, progress
+from partax._doctor.finding import Finding, worst_first
+from partax._doctor.memory_use import peak_bytes
+from partax._report.progress import Progress, progress
 
 # Each reads the program once.
 _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
@@ -58,7 +60,7 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated. On a terminal with tqdm or rich installed, its stages are shown once
+    Nothing is run, and no array is allocated. On a terminal with rich installed, its stages are shown once
     they have taken a second.
 
     Args:
@@ -120,7 +122,7 @@ def _figures(examined: Examined) -> dict[str, int | float | str]:
         "trace_seconds": examined.trace_seconds,
     }
     if examined.compiled is not None or len(examined.equations) <= _FEW_EQUATIONS:
-        figures["peak_bytes"] = memory.peak_bytes(examined)
+        figures["peak_bytes"] = peak_bytes(examined)
     if examined.compiled is not None:
         figures["lower_seconds"] = examined.lower_seconds or 0.0
         figures["compile_seconds"] = examined.compile_seconds or 0.0

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from partax._doctor.definition import definition, names_text, wrapper_kind
-from partax._doctor.diagnosis import Finding
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
-from partax._doctor.memory import is_spread, memory_limit, peak_bytes
+from partax._doctor.finding import Finding
+from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, ReturnedArray, returned
 
 _SHARE_OF_LIMIT = 0.5  # from here on the doubled arguments are what decides whether a larger batch fits

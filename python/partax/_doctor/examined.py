@@ -10,13 +10,13 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._compat import equinox_private
-from partax._compat.jax_private import jit_options
 from partax._doctor.definition import definition, wrapper_kind
 from partax._doctor.equations import Equations, bytes_of
-from partax._explain.call_site import site_text
+from partax._families import equinox_private
+from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
+from partax._report.call_site import site_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +85,14 @@ class Examined:
     compile_seconds: float | None = None
 
     @functools.cached_property
+    def bound_arguments(self) -> dict[str, Any]:
+        """The arguments of the call by name, without those that it leaves to their defaults."""
+        try:
+            return dict(inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments)
+        except (TypeError, ValueError):  # no signature is known
+            return {"args": self.args, **self.kwargs}
+
+    @functools.cached_property
     def equations(self) -> Equations:
         """All equations, those of inner programs included, in order."""
         return Equations(self.jaxpr.jaxpr)
@@ -147,7 +155,7 @@ def _traceable(function: Any) -> tuple[Any, Any]:
         of_equinox = equinox_private.jit_options(function)
         return filter_jit(plain, donate=of_equinox[0] if of_equinox is not None else "none"), plain
     if kind == "nnx":
-        from partax._nnx.options import made_jit  # it imports Flax
+        from partax._libraries.flax.options import made_jit  # it imports Flax
 
         given = jit_options(getattr(function, "jitted_fn", None)) or {}
         static, donated = ((given.get(f"{name}_argnums") or None, None) for name in ("static", "donate"))

@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 
-from partax._doctor.diagnosis import Finding, Severity
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
+from partax._doctor.finding import Finding, Severity
 from partax._doctor.inner_programs import around, user_line
 from partax._doctor.lines import Line, is_users, stack_of
 

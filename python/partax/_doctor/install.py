@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partax._core import JitFunction
-from partax._explain import page
+from partax._report import page
 
 if TYPE_CHECKING:
     from partax._doctor.diagnosis import Diagnosis
-    from partax._explain.report import Report
+    from partax._report.report import Report
 
 
 def _doctor(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> "Diagnosis":

@@ -10,7 +10,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
 from partax._doctor.lines import Line
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
 
 _LARGEST = 16  # buffers that are named of those at the peak
 _READS_AS_MADE = (*ELEMENTWISE, REDUCE)

@@ -1,18 +1,15 @@
 """Finds programs that need more memory than there is, and arrays that dwarf all that comes in and goes out."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import jax
-
-from partax._doctor.diagnosis import Finding
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
+from partax._doctor.finding import Finding
 from partax._doctor.lines import Line
 from partax._doctor.liveness import Buffer, live_bytes
+from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
 _FEWEST_BYTES = 1 << 30  # of one array: a smaller one fits into any accelerator
@@ -43,42 +40,6 @@ def most_bytes(examined: Examined) -> int:
     """What the program takes at most, whatever is let go in between: it is known without a walk."""
     given = sum(leaf.bytes for leaf in examined.arguments) + sum(map(bytes_of, examined.jaxpr.consts))
     return given + examined.equations.result_bytes
-
-
-def peak_bytes(examined: Examined) -> int:
-    """The most bytes that live at once: XLA's figure where the program is compiled, else an estimate."""
-    found = None if examined.compiled is None else examined.compiled.memory_analysis()
-    if found is None:
-        return live_bytes(examined).peak
-    taken = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
-    return taken - found.alias_size_in_bytes
-
-
-def memory_limit(examined: Examined) -> int | None:
-    """The bytes that a program may take: as the user says, or those of the device; None where nobody knows."""
-    told = told_limit(examined)
-    if told is not None or jax.local_devices()[0].platform != "cpu":
-        return told
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not of this system
-        return None
-
-
-def told_limit(examined: Examined) -> int | None:
-    """The same, but for the memory of the machine."""
-    if examined.memory_limit is not None:
-        return examined.memory_limit
-    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-
-
-def is_spread(examined: Examined) -> bool:
-    """Whether an array of the arguments is on several devices."""
-
-    def count(leaf: Any) -> int:
-        return len(getattr(getattr(leaf, "sharding", None), "device_set", ()))
-
-    return any(count(leaf) > 1 for leaf in jax.tree.leaves((examined.args, examined.kwargs)))
 
 
 def _too_much(examined: Examined, peak: int, limit: int, made: list[Buffer]) -> Finding:

@@ -3,23 +3,23 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
-from partax._doctor.diagnosis import Diagnosis, Finding
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import figure_name, figure_text, seconds_text
+from partax._doctor.finding import Finding
 from partax._doctor.liveness import live_bytes
-from partax._doctor.memory import told_limit
+from partax._doctor.memory_use import told_limit
 from partax._doctor.pictures.icicle import icicle
 from partax._doctor.pictures.live_bytes import live_bytes_picture
 from partax._doctor.pictures.svg import Picture
 from partax._doctor.pictures.timeline import timeline_picture
 from partax._doctor.timeline import events
-from partax._doctor.whole_file import write_whole
-from partax._explain import function_reports as _function_reports
-from partax._explain.call_site import site_text
-from partax._explain.report import FunctionReport, Report, TraceReport
+from partax._io.whole_file import write_whole
+from partax._report import function_reports as _function_reports
+from partax._report.call_site import site_text
+from partax._report.report import FunctionReport, Report, TraceReport
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
@@ -36,6 +36,15 @@ Pictured = tuple[Examined, Sequence[Finding]]
 """A program and what was found of it."""
 
 
+class Diagnosed(Protocol):
+    """What pictures are drawn of in a `Diagnosis`."""
+
+    @property
+    def examined(self) -> Examined | None: ...
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+
+
 class Section(NamedTuple):
     """The pictures of one program."""
 
@@ -43,7 +52,7 @@ class Section(NamedTuple):
     pictures: list[Picture]
 
 
-def write_page(path: str | Path, diagnoses: Sequence[Diagnosis], report: Report | None = None) -> None:
+def write_page(path: str | Path, diagnoses: Sequence[Diagnosed], report: Report | None = None) -> None:
     """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
 
     Args:
@@ -58,7 +67,7 @@ def write_page(path: str | Path, diagnoses: Sequence[Diagnosis], report: Report 
     write_whole(path, page(diagnoses, report))
 
 
-def page(diagnoses: Sequence[Diagnosis], report: Report | None = None) -> str:
+def page(diagnoses: Sequence[Diagnosed], report: Report | None = None) -> str:
     """The text of the file; see `write_page`."""
     jinja2 = _jinja2()
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -88,7 +97,7 @@ def _jinja2() -> Any:
     return jinja2
 
 
-def _examined(diagnoses: Sequence[Diagnosis]) -> list[Pictured]:
+def _examined(diagnoses: Sequence[Diagnosed]) -> list[Pictured]:
     """The programs of diagnoses, with what was found of each."""
     return [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-from partax._doctor.diagnosis import Finding, Severity
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
+from partax._doctor.finding import Finding, Severity
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import calls_of, inner_programs, user_line
 from partax._doctor.lines import Line
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
 
 # Of the operations that give arrays of floats, how many give wider ones. A sum or a loss that is meant to be in
 # float64 is one or two of the dozens of a training step.

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterator
 
 import numpy as np
 
-from partax._doctor.diagnosis import Finding, Severity
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
+from partax._doctor.finding import Finding, Severity
 from partax._doctor.lines import Line, is_users, stack_of
 from partax._doctor.measured import measured_seconds
 from partax._doctor.source_loops import is_in_loop

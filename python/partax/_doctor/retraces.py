@@ -6,12 +6,12 @@ from typing import Any
 import jax
 
 from partax._core import JitFunction
-from partax._doctor.definition import bound_arguments, definition, names_text, wrapper_kind
-from partax._doctor.diagnosis import Finding, Severity
+from partax._doctor.definition import definition, names_text, wrapper_kind
 from partax._doctor.examined import Examined
+from partax._doctor.finding import Finding, Severity
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
-from partax._explain.call_site import site_text
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
+from partax._report.call_site import site_text
 
 # What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
 _COUNTERS = {
@@ -24,7 +24,7 @@ _LATEST = 3
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `retrace`."""
-    values = bound_arguments(examined)
+    values = examined.bound_arguments
     come_back = returned(examined)
     for argument in come_back:
         yield from _changed_type(examined, argument, come_back)

@@ -9,14 +9,14 @@ from typing import Any, TextIO
 
 import jax
 
-from partax._compat.jax_private import stage_of
-from partax._compat.program_private import watch_lowering
 from partax._doctor.compiled_programs import Program, examined_program, paths_of, traced_programs
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.text import print_diagnosis
-from partax._doctor.whole_file import write_whole
-from partax._views.progress import progress
+from partax._io.whole_file import write_whole
+from partax._jax.private import stage_of
+from partax._jax.programs import watch_lowering
+from partax._report.progress import progress
 
 _logger = logging.getLogger("partax")
 

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from partax._doctor.diagnosis import Finding, Severity
 from partax._doctor.equations import Equations, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
+from partax._doctor.finding import Finding, Severity
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import around, calls_of, inner_programs, user_line
 from partax._doctor.lines import Line

@@ -1,11 +1,12 @@
 """A diagnosis as text: a table where a terminal and rich are there, else plain lines."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from partax._doctor.diagnosis import Diagnosis, Finding
 from partax._doctor.figure_text import figure_name, figure_text
-from partax._views.terminal import is_terminal
+from partax._doctor.finding import Finding
+from partax._report.terminal import is_terminal
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 _STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
 
 
-def print_diagnosis(diagnosis: Diagnosis, file: TextIO | None = None) -> None:
+def print_diagnosis(diagnosis: Any, file: TextIO | None = None) -> None:
     """Prints a diagnosis.
 
     Args:
-      diagnosis: to print.
+      diagnosis: the `Diagnosis`.
       file: where to; the standard output by default. On a terminal there is a table, if rich is installed.
     """
     where = sys.stdout if file is None else file
@@ -25,7 +26,7 @@ def print_diagnosis(diagnosis: Diagnosis, file: TextIO | None = None) -> None:
         try:
             from rich.console import Console
 
-            table = rich_diagnosis(diagnosis)
+            table = diagnosis.__rich__()
         except ImportError:
             pass
         else:
@@ -34,18 +35,18 @@ def print_diagnosis(diagnosis: Diagnosis, file: TextIO | None = None) -> None:
     print(diagnosis, file=where)
 
 
-def rich_diagnosis(diagnosis: Diagnosis) -> Any:
+def rich_diagnosis(title: str, findings: Sequence[Finding]) -> Any:
     """A diagnosis as `rich.print` prints it; an ImportError where rich is not installed."""
     from rich.table import Table
     from rich.text import Text
 
-    head = Text(diagnosis._head)
-    if not diagnosis.findings:
+    head = Text(title)
+    if not findings:
         return head
     table = Table(show_lines=True, title_justify="left", title=head)
     for name in ("severity", "kind", "where", "what it is, and what to do"):
         table.add_column(name, overflow="fold")
-    for it in diagnosis.findings:
+    for it in findings:
         table.add_row(Text(it.severity, style=_STYLES[it.severity]), Text(it.kind), Text(it.where), _told(it))
     return table
 

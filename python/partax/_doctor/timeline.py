@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._doctor.whole_file import write_whole
-from partax._explain.call_site import site_text
-from partax._explain.history import History, kept
-from partax._explain.record import Record
+from partax._io.whole_file import write_whole
+from partax._report.call_site import site_text
+from partax._report.history import History, kept
+from partax._report.record import Record
 
 STAGES = ("trace", "lower", "compile", "run")
 

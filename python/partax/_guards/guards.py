@@ -16,15 +16,15 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._compat.families.equinox import is_module
-from partax._compat.jax_private import concrete_array_type, registered_nodes
-from partax._compat.settings_private import SETTINGS, Settings, ask_for_settings
+from partax._families.equinox import is_module
 from partax._guards.bytecode import ABOUT_CLASS, Named, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import is_pure, is_pure_code, is_pure_module
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
+from partax._jax.private import concrete_array_type, registered_nodes
+from partax._jax.settings import SETTINGS, Settings, ask_for_settings
 
 # More than this is not proven.
 _MOST = 20_000

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._compat.jax_private import jit_parts
+from partax._jax.private import jit_parts
 
 _Ask = Callable[[Any], Any]
 

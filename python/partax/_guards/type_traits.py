@@ -5,7 +5,7 @@ import functools
 import types
 from typing import Any, NamedTuple
 
-from partax._compat.families.equinox import module_class
+from partax._families.equinox import module_class
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import asked_once, read
 

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
-from partax._compat.jax_private import direct_call
-from partax._compat.program_private import is_read_of_programs
+from partax._jax.private import direct_call
+from partax._jax.programs import is_read_of_programs
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.exported import ArrayCall
 from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
-from partax._tree.array_text import array_text
-from partax._tree.paths import leaf_paths, static_values
-from partax._tree.short_text import wrapper_text
+from partax._pytree.array_text import array_text
+from partax._pytree.paths import leaf_paths, static_values
+from partax._pytree.short_text import wrapper_text
 
 record_at_work: "contextvars.ContextVar[Any]" = contextvars.ContextVar("partax_record_at_work", default=None)
 """The record of the trace whose program is lowered or compiled now, after its call; None for no such."""

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import jax
 
 from partax import _core
-from partax._compat.jax_private import traced_once
 from partax._guards.user_objects import read, unwrapped
+from partax._jax.private import traced_once
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, is_argument_name, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
-from partax._tree.paths import leaf_owners, leaf_paths
-from partax._tree.spec_data import SpecData
+from partax._pytree.paths import leaf_owners, leaf_paths
+from partax._pytree.spec_data import SpecData
 
 
 def _silence_donation_warnings() -> None:

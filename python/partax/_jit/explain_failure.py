@@ -12,8 +12,8 @@ from partax._jit.options import Options
 from partax._jit.parameters import option_names
 from partax._jit.runtime_errors import as_equinox_raises, raised_at_run_time
 from partax._jit.shardings import misplaced_leaf
-from partax._tree.paths import leaf_owners, leaf_paths
-from partax._tree.spec_data import SpecData
+from partax._pytree.paths import leaf_owners, leaf_paths
+from partax._pytree.spec_data import SpecData
 
 
 def explain_failure(

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._compat.program_private import with_trees
+from partax._jax.programs import with_trees
 from partax._jit.build_target import names_of
 from partax._jit.options import Options, is_traced_array
 from partax._jit.parameters import CallParameters, call_parameters, names_by_position

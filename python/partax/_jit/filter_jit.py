@@ -17,7 +17,7 @@ from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_trace
 from partax._jit.parameters import argument_names, is_argument_name
 from partax._jit.shardings import sharding_of
-from partax._tree.short_text import wrapper_text
+from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -47,11 +47,6 @@ class CacheInfo(NamedTuple):
     hits: int
     misses: int
     max_size: int
-
-    def _repr_html_(self) -> str:
-        from partax._jit.views import cache_html  # few programs run in a notebook
-
-        return cache_html(self)
 
 
 CacheInfo.__module__ = "partax"  # where users find it, and pickles too
@@ -94,12 +89,6 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
 
 def _text(self: JitFunction[..., Any]) -> str:
     return wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)
-
-
-def _html(self: JitFunction[..., Any]) -> str:
-    from partax._jit.views import wrapper_html
-
-    return wrapper_html(self)
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
@@ -324,7 +313,6 @@ def install() -> None:
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
         ("__repr__", _text),
-        ("_repr_html_", _html),
     ):
         setattr(JitFunction, name, method)
     for cls in (JitFunction, _core.BoundJitFunction):

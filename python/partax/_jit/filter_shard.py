@@ -8,12 +8,12 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from partax._compat.jax_private import under_trace
+from partax._jax.private import under_trace
 from partax._jit.shardings import array_shardings
-from partax._partition.filters import is_array
-from partax._partition.flat_partition import flat_combine, flat_partition
-from partax._partition.partition import PyTree
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
+from partax._pytree.filters import is_array
+from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.partition import PyTree
 
 __all__ = ["filter_shard"]
 

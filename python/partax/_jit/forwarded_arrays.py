@@ -8,7 +8,7 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec
 
 from partax import _core
-from partax._compat.jax_private import runs_without_jit, under_trace
+from partax._jax.private import runs_without_jit, under_trace
 
 _USED = "use a buffer that was previously donated in the same call to Execute()"
 _TWICE = "donate the same buffer twice in Execute()"

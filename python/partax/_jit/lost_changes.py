@@ -8,7 +8,7 @@ import jax
 
 from partax import _core
 from partax._jit.parameters import value_names
-from partax._partition.flat_partition import flat_partition
+from partax._pytree.flat_partition import flat_partition
 
 _STATE = "_pytree__state"  # the trace that an object was made in
 

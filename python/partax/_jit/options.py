@@ -46,7 +46,7 @@ class Options:
         self.trace = trace
         self.max_traces = max_traces
         self.graph = graph
-        """How objects in the arguments are changed in place (partax._nnx.graph_call); None if they are not."""
+        """How objects in the arguments are changed in place, for `partax.nnx`; None if they are not."""
         self.donates_returned = donates_returned
         """Whether an array that is donated and returned as it came is another array then, as with jax.jit."""
         self.key = (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._compat.families.equinox import is_module
+from partax._families.equinox import is_module
 
 
 class Shown(NamedTuple):

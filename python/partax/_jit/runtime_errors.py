@@ -10,9 +10,9 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from partax._compat.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
-from partax._compat.jax_private import is_jaxpr, runs_without_jit
-from partax._compat.program_private import open_equations
+from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
+from partax._jax.private import is_jaxpr, runs_without_jit
+from partax._jax.programs import open_equations
 
 FRAME_ID = os.urandom(16)
 """What Equinox looks for in the frames above an error: those below it are the inside of the program."""

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSha
 from partax import _core
 from partax._jit.options import Options, is_traced_array
 from partax._jit.parameters import CallShape, option_names, value_names
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
 
 
 def is_sharding_leaf(prefix: Any) -> bool:

@@ -7,9 +7,9 @@ import jax
 from jax.experimental import io_callback
 from jax.sharding import Sharding
 
-from partax._partition.filters import is_array
-from partax._partition.flat_partition import flat_combine, flat_partition
-from partax._partition.partition import combine, partition
+from partax._pytree.filters import is_array
+from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.partition import combine, partition
 from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import check_callable
 

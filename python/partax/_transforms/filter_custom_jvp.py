@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
-from partax._partition.filters import is_array, is_inexact_array, is_inexact_array_like
+from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._transforms.on_arrays import Rest, joined, split, tree_of
 from partax._transforms.tangents import or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable

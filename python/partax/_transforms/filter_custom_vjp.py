@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from partax._partition.filters import is_array, is_inexact_array
-from partax._partition.partition import combine, partition
+from partax._pytree.filters import is_array, is_inexact_array
+from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_custom_jvp import materialised
 from partax._transforms.on_arrays import Rest, Split, joined, split, tree_of

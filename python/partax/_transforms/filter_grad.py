@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unp
 
 import jax
 
-from partax._partition.filters import FilterSpec, all_of, is_inexact_array
+from partax._pytree.filters import FilterSpec, all_of, is_inexact_array
 from partax._transforms.on_arrays import joined, split
 from partax._transforms.tangents import differentiated
 from partax._transforms.wrapper import Transformed, check_callable

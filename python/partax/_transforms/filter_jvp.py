@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from partax._partition.filters import is_array, is_inexact_array_like
-from partax._partition.partition import combine, partition
+from partax._pytree.filters import is_array, is_inexact_array_like
+from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.on_arrays import Rest, tree_of
 from partax._transforms.tangents import or_zero, tangent_leaves, value_text

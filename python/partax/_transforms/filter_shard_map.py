@@ -10,8 +10,8 @@ import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax import _core
-from partax._partition.filters import is_array
-from partax._partition.partition import combine, partition
+from partax._pytree.filters import is_array
+from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import read_arguments
 from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import Transformed, check_callable

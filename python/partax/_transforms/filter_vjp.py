@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 import jax
 
-from partax._partition.filters import FilterSpec, is_inexact_array
+from partax._pytree.filters import FilterSpec, is_inexact_array
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_grad import inexact_arrays, value_and_aux
 from partax._transforms.on_arrays import Rest, joined, split

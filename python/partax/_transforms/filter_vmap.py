@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
-from partax._partition.filters import is_array
+from partax._pytree.array_text import array_text
+from partax._pytree.filters import is_array
 from partax._transforms.arguments import Arguments, read_arguments
 from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import Transformed, check_callable
-from partax._tree.array_text import array_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

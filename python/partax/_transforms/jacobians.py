@@ -6,7 +6,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, over
 
 import jax
 
-from partax._partition.filters import FilterSpec, is_inexact_array_like
+from partax._pytree.filters import FilterSpec, is_inexact_array_like
 from partax._transforms.filter_grad import inexact_arrays, value_and_aux
 from partax._transforms.on_arrays import joined, split
 from partax._transforms.tangents import differentiated

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 
 from partax import _core
-from partax._partition.filters import FilterSpec, is_array
-from partax._partition.flat_partition import flat_combine, flat_partition
-from partax._partition.partition import combine, partition
+from partax._pytree.filters import FilterSpec, is_array
+from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.partition import combine, partition
 
 
 @jax.tree_util.register_pytree_node_class

@@ -7,13 +7,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from partax._partition.filters import any_of, is_array
-from partax._partition.partition import combine
+from partax._pytree.array_text import array_text
+from partax._pytree.filters import any_of, is_array
+from partax._pytree.partition import combine
+from partax._pytree.short_text import wrapper_text
 from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, split, tree_of
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
-from partax._tree.array_text import array_text
-from partax._tree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

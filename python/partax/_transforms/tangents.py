@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax.custom_derivatives import zero_from_primal
 
 from partax import _core
-from partax._partition.filters import FilterSpec, is_array
-from partax._partition.flat_partition import flat_combine, flat_partition
-from partax._tree.array_text import array_text
+from partax._pytree.array_text import array_text
+from partax._pytree.filters import FilterSpec, is_array
+from partax._pytree.flat_partition import flat_combine, flat_partition
 
 
 def differentiated(tree: Any, which: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:

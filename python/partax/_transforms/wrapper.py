@@ -11,7 +11,7 @@ import jax
 from partax import _core
 from partax._guards.shown import shown_by
 from partax._jit.filter_jit import pickled_name
-from partax._tree.short_text import wrapper_text
+from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")

@@ -1,0 +1,180 @@
+#include "call/cache_object.h"
+
+#include "call/shared_caches.h"
+
+namespace partax {
+namespace {
+
+struct CallCacheObject {
+  PyObject_HEAD
+  CallCache* cache;
+};
+
+PyTypeObject* cache_type = nullptr;
+
+int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  const CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
+  Py_VISIT(Py_TYPE(self));
+  if (cache == nullptr) return 0;
+  Py_VISIT(cache->options.get());
+  Py_VISIT(cache->history.get());
+  Py_VISIT(cache->graph.get());
+  Py_VISIT(cache->parameters.description.get());
+  if (const int status = cache->rule.traverse(visit, arg)) return status;
+  return cache->table.traverse(visit, arg);
+}
+
+int cache_clear(PyObject* self) noexcept {
+  CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
+  if (cache == nullptr) return 0;
+  cache->table.clear();
+  cache->history.reset();
+  return 0;
+}
+
+void cache_dealloc(PyObject* self) noexcept {
+  PyObject_GC_UnTrack(self);
+  delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
+  free_heap_object(self);
+}
+
+PyObject* get_history(PyObject* self, void*) noexcept {
+  const CallCache& cache = *reinterpret_cast<CallCacheObject*>(self)->cache;
+  return Py_NewRef(cache.history ? cache.history.get() : Py_None);
+}
+
+PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    Ref list = Ref::checked(PyList_New(0));
+    std::vector<EntryPtr> entries;  // making Python objects may run the garbage collector, which may drop entries
+    cache_in(self).table.each([&](const EntryPtr& entry) { entries.push_back(entry); });
+    for (const EntryPtr& entry : entries) {
+      const Ref log = Ref::checked(PyList_New(0));
+      for (const EntryTrace& trace : entry->log) {
+        const Ref item = trace.calls
+                             ? Ref::checked(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(trace.number),
+                                                          static_cast<Py_ssize_t>(*trace.calls)))
+                             : Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), Py_None));
+        checked_int(PyList_Append(log.get(), item.get()));
+      }
+      const Ref item = Ref::checked(Py_BuildValue("(nOO)", static_cast<Py_ssize_t>(entry->calls),
+                                                  entry->value ? entry->value.get() : Py_None, log.get()));
+      checked_int(PyList_Append(list.get(), item.get()));
+    }
+    return list.release();
+  });
+}
+
+PyObject* cache_info(PyObject* self, PyObject*) noexcept {
+  const CallCache& cache = cache_in(self);
+  std::size_t traces = 0;
+  cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
+  return Py_BuildValue("nnnnn", static_cast<Py_ssize_t>(cache.table.size()), static_cast<Py_ssize_t>(traces),
+                       static_cast<Py_ssize_t>(cache.hits), static_cast<Py_ssize_t>(cache.misses),
+                       static_cast<Py_ssize_t>(cache.table.max_size()));
+}
+
+PyObject* clear_keys(PyObject* self, PyObject*) noexcept {
+  CallCache& cache = cache_in(self);
+  cache.table.clear();
+  cache.hits = cache.misses = 0;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef cache_methods[] = {
+    {"clear", clear_keys, METH_NOARGS, "Drops every key, trace and executable, and begins to count anew."},
+    {"info", cache_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit)"},
+    {"entries", cache_entries, METH_NOARGS,
+     "[(calls, target, [(number of a trace, its calls or None)])] of every key."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef cache_getset[] = {{"history", get_history, nullptr, "The records of all traces, or None.", nullptr},
+                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_methods)},
+                             {Py_tp_getset, reinterpret_cast<void*>(cache_getset)},
+                             {Py_tp_doc, const_cast<char*>("What all wrappers of equal callables share.")},
+                             {Py_tp_traverse, reinterpret_cast<void*>(cache_traverse)},
+                             {Py_tp_clear, reinterpret_cast<void*>(cache_clear)},
+                             {Py_tp_dealloc, reinterpret_cast<void*>(cache_dealloc)},
+                             {0, nullptr}};
+
+PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(CallCacheObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
+
+Ref interned(PyObject* name) {
+  Py_INCREF(name);
+  PyUnicode_InternInPlace(&name);
+  return Ref::steal(name);
+}
+
+// From partax._jit.parameters.CallParameters.
+Parameters read_parameters(Ref description) {
+  Parameters parameters;
+  const char* function = nullptr;
+  PyObject *names = nullptr, *optional = nullptr, *shown_named = nullptr, *for_names = nullptr;
+  Py_ssize_t positional_only = 0, positional = 0;
+  int var_positional = 0, var_keyword = 0;
+  if (!PyArg_ParseTuple(description.get(), "sO!O!nnppO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
+                        &positional_only, &positional, &var_positional, &var_keyword, &PyTuple_Type, &shown_named,
+                        &for_names, &for_names)) {
+    throw PythonError{};
+  }
+  parameters.function = function;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+    parameters.names.push_back(interned(PyTuple_GET_ITEM(names, i)));
+    parameters.optional.push_back(PyTuple_GET_ITEM(optional, i) == Py_True);
+  }
+  parameters.num_positional_only = static_cast<std::size_t>(positional_only);
+  parameters.num_positional = static_cast<std::size_t>(positional);
+  parameters.var_positional = var_positional != 0;
+  parameters.var_keyword = var_keyword != 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shown_named); ++i) {
+    parameters.shown_named.push_back(interned(PyTuple_GET_ITEM(shown_named, i)));
+  }
+  parameters.description = std::move(description);
+  return parameters;
+}
+
+}  // namespace
+
+CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<CallCacheObject*>(object)->cache; }
+
+Callables callables_of(PyObject* options) {
+  const Ref name = attribute(options, "callables");
+  return PyUnicode_CompareWithASCIIString(name.get(), "identity") == 0 ? Callables::kByIdentity
+                                                                       : Callables::kByStructure;
+}
+
+Ref make_cache(PyObject* function, PyObject* options) {
+  Parameters parameters = read_parameters(call_python("partax._jit.parameters", "call_parameters", function));
+  const Ref size = attribute(options, "cache_size");
+  const std::size_t max_size = PyLong_AsSize_t(size.get());
+  if (PyErr_Occurred() != nullptr) throw PythonError{};
+  const Ref rule = attribute(options, "trace");
+  Ref graph = attribute(options, "graph");
+  if (graph.get() == Py_None) graph.reset();
+  auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
+                                           DynamicRule(rule.get()), std::move(graph));
+  Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
+  reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
+  return object;
+}
+
+Ref all_caches() {
+  Ref list = Ref::checked(PyList_New(0));
+  std::vector<Ref> caches;
+  SharedCaches::instance().each([&](const EntryPtr& entry) {
+    if (entry->value) caches.push_back(entry->value);
+  });
+  for (const Ref& cache : caches) checked_int(PyList_Append(list.get(), cache.get()));
+  return list;
+}
+
+Ref register_cache_type() {
+  Ref type = Ref::checked(PyType_FromSpec(&cache_spec));
+  cache_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));  // kept for the life of the process
+  return type;
+}
+
+}  // namespace partax

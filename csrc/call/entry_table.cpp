@@ -1,0 +1,289 @@
+#include "call/entry_table.h"
+
+#include <algorithm>
+
+namespace partax {
+namespace {
+
+// How often a key is looked for again because others were added meanwhile; user code that adds keys while it compares
+// them would keep a look-up going for ever.
+constexpr int kMaxLookUps = 8;
+
+}  // namespace
+
+Entry::~Entry() {
+  for (const std::weak_ptr<OutputSlot>& output : outputs) {
+    if (const std::shared_ptr<OutputSlot> slot = output.lock()) slot->output.reset();
+  }
+}
+
+bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of) {
+  const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
+  if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
+  if (made_anew && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
+  if (!key.is_proven(value_of)) return false;
+  if (!made_anew) add_user(callable);
+  return true;
+}
+
+void Entry::add_user(PyObject* callable) {
+  constexpr std::size_t kMost = 8;
+  if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(callable)) == 0) return;
+  Ref user = Ref::checked(PyWeakref_NewRef(callable, nullptr));  // a collection may run Python, which may call it
+  users.insert(users.begin(), std::move(user));
+  if (users.size() > kMost) users.pop_back();
+}
+
+bool Entry::is_forsaken() const noexcept {
+  const auto is_gone = [](const Ref& user) { return !weak_target(user.get()); };
+  return tracing == 0 && value && !key.is_open() && std::all_of(users.begin(), users.end(), is_gone);
+}
+
+bool may_wait(const Entry& entry) {
+  if (!entry.key.may_wait()) return false;
+  for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
+    const std::shared_ptr<OutputSlot> slot = output.lock();
+    if (slot && slot->output && slot->output->holds_user_objects()) return false;
+  }
+  return true;
+}
+
+void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
+  if (outputs.size() == outputs.capacity()) {
+    const auto gone = [](const std::weak_ptr<OutputSlot>& output) { return output.expired(); };
+    outputs.erase(std::remove_if(outputs.begin(), outputs.end(), gone), outputs.end());
+  }
+  std::vector<std::uint32_t> all = forwarded;
+  for (const std::int32_t source : slot->output->source) {
+    if (source < 0) all.push_back(~static_cast<std::uint32_t>(source));
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  outputs.push_back(slot);
+  needs_objects = needs_objects || !slot->output->held.empty() || !slot->output->alike.empty();
+  is_of_one_call = is_of_one_call || slot->output->is_of_one_call;
+  forwarded.swap(all);
+}
+
+namespace {
+
+template <typename ObjectAt>
+std::optional<Places> apart(const Entry& entry, ObjectAt&& object_at) {
+  // To let go of an object may run Python, which may trace once more.
+  const std::vector<std::weak_ptr<OutputSlot>> outputs = entry.outputs;
+  for (const std::weak_ptr<OutputSlot>& held : outputs) {
+    const std::shared_ptr<OutputSlot> slot = held.lock();
+    const std::shared_ptr<const TraceOutput> output = slot ? slot->output : nullptr;
+    if (!output) continue;
+    if (const auto found = output->objects_apart(object_at)) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<Places> Entry::objects_apart(const TreeSpec& spec) const {
+  if (!needs_objects) return {};
+  return apart(*this, [&](std::size_t index) { return Ref::borrow(spec.statics[index].identity()); });
+}
+
+std::optional<Places> Entry::objects_apart(const LeafBuffer& leaves) const {
+  if (!needs_objects) return {};
+  return apart(*this, [&](std::size_t index) {
+    PyObject* own = leaves.own_static(index);
+    return own != nullptr ? Ref::borrow(own) : key.statics[index].value();
+  });
+}
+
+EntryTable::~EntryTable() {
+  if (callback_) in_capsule<EntryTable*>(PyCFunction_GET_SELF(callback_.get())) = nullptr;
+  clear();
+}
+
+PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
+  EntryTable* table = in_capsule<EntryTable*>(capsule);
+  if (table == nullptr) Py_RETURN_NONE;
+  const auto found = table->by_weakref_.find(weakref);
+  if (found == table->by_weakref_.end()) Py_RETURN_NONE;
+  const Part part = found->second;
+  const EntryPtr entry = *part.entry->recency;
+  const Ref keep = Ref::borrow(weakref);
+  if (part.owner != nullptr) {
+    entry->owners.erase(part.owner);
+    table->by_weakref_.erase(found);
+    if (!entry->owners.empty()) Py_RETURN_NONE;
+  }
+  if (!part.is_callable || !table->stays_without_(entry, part.owner != nullptr)) table->erase(*entry);
+  Py_RETURN_NONE;
+}
+
+PyObject* EntryTable::callback() {
+  if (!callback_) {
+    static PyMethodDef method = {"_key_died", on_death, METH_O, nullptr};
+    const Ref self = capsule_of(std::make_unique<EntryTable*>(this));
+    Ref made = Ref::checked(PyCFunction_New(&method, self.get()));
+    if (!callback_) callback_ = std::move(made);
+  }
+  return callback_.get();
+}
+
+void EntryTable::attach(const EntryPtr& entry, PyObject* callable) {
+  const auto known = entry->owners.find(callable);
+  if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
+  const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
+  if (!entry->in_table) return;
+  by_weakref_.emplace(weakref.get(), Part{entry.get(), true, callable});
+  try {
+    Ref& owner = entry->owners[callable];
+    by_weakref_.erase(owner.get());
+    owner = weakref;
+  } catch (...) {
+    by_weakref_.erase(weakref.get());
+    throw;
+  }
+}
+
+std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallShape& shape) const {
+  std::vector<EntryPtr> found;
+  const auto range = entries_.equal_range(spec.hash ^ shape.hash());
+  for (auto it = range.first; it != range.second; ++it) found.push_back(it->second);
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a->used > b->used; });
+  return found;
+}
+
+EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
+  const auto value_of = [&](std::size_t i) { return spec.statics[i].value(); };
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
+    const MadeAnew made_anew;
+    if (!entry->key.equals(spec) || entry->objects_apart(spec)) continue;
+    if (!entry->is_for(callable, made_anew.any(), value_of)) continue;
+    if (!entry->in_table) continue;
+    touch(*entry);
+    return entry;
+  }
+  return nullptr;
+}
+
+std::optional<Places> EntryTable::objects_apart(const TreeSpec& spec, const CallShape& shape) const {
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (entry->key.statics.size() != spec.statics.size()) continue;
+    if (const auto found = entry->objects_apart(spec)) return found;
+  }
+  return {};
+}
+
+std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const {
+  const auto value_of = [&](std::size_t i) { return spec.statics[i].value(); };
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    const MadeAnew made_anew;
+    std::string found;
+    if (entry->value && entry->shape == shape && entry->key.equals(spec) &&
+        !entry->is_for(callable, made_anew.any(), value_of)) {
+      if (entry->key.guards != nullptr) found = entry->key.guards->of_same_objects();
+      if (found.empty()) entry->key.is_proven(value_of, &found);
+    }
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
+  std::size_t known = additions_;
+  if (EntryPtr found = find(spec, shape, callable)) return found;
+  for (const EntryPtr& entry : candidates(spec, shape)) {
+    if (entry->is_forsaken()) erase(*entry);
+  }
+  auto entry = std::make_shared<Entry>();
+  entry->key = spec.sealed(callback());
+  entry->key.guard(spec);
+  entry->add_user(callable);
+  entry->epoch = TypeTable::instance().epoch();
+  // Python has run: another thread may have added the key.
+  for (int i = 0; i < kMaxLookUps && known != additions_; ++i) {
+    known = additions_;
+    if (EntryPtr found = find(spec, shape, callable)) return found;
+  }
+  entry->shape = shape;
+  entry->hash = spec.hash ^ shape.hash();
+  entry->used = ++uses_;
+  std::list<EntryPtr> place(1, entry);
+  enlist(entry);
+  std::list<EntryPtr> evicted;
+  if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
+  recency_.splice(recency_.begin(), place);
+  entry->recency = recency_.begin();
+  entry->in_table = true;
+  return entry;
+}
+
+void EntryTable::enlist(const EntryPtr& entry) {
+  const TreeSpec& key = entry->key;
+  try {
+    key.each_weakref([&](PyObject* weakref, bool of_callable) {
+      by_weakref_.emplace(weakref, Part{entry.get(), of_callable, nullptr});
+    });
+    entries_.emplace(entry->hash, entry);
+  } catch (...) {
+    key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
+    throw;
+  }
+  ++additions_;
+}
+
+std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
+  std::list<EntryPtr> taken;
+  if (!entry.in_table) return taken;
+  entry.in_table = false;
+  taken.splice(taken.begin(), recency_, entry.recency);
+  entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
+  for (const auto& [callable, weakref] : entry.owners) by_weakref_.erase(weakref.get());
+  const auto range = entries_.equal_range(entry.hash);
+  for (auto it = range.first; it != range.second; ++it) {
+    if (it->second.get() != &entry) continue;
+    entries_.erase(it);
+    break;
+  }
+  return taken;
+}
+
+void EntryTable::erase(Entry& entry) noexcept { const std::list<EntryPtr> dropped = take(entry); }
+
+void EntryTable::erase_untraced(Entry& entry) noexcept {
+  if (entry.traces == 0 && entry.tracing == 0) erase(entry);
+}
+
+void EntryTable::clear() noexcept {
+  std::unordered_multimap<std::size_t, EntryPtr> dropped;
+  dropped.swap(entries_);
+  std::list<EntryPtr> recency;
+  recency.swap(recency_);
+  by_weakref_.clear();
+  for (auto& [hash, entry] : dropped) entry->in_table = false;
+}
+
+int Entry::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(value.get());
+  Py_VISIT(function.get());
+  if (objects) {
+    Py_VISIT(objects->changed.targets.get());
+    if (objects->valid.use_count() == 1) {
+      Py_VISIT(objects->valid->current.get());
+      for (const Ref& trace : objects->valid->of_owners) Py_VISIT(trace.get());
+    }
+  }
+  return key.traverse(visit, arg);
+}
+
+int EntryTable::traverse(visitproc visit, void* arg) const {
+  // The table has each entry twice: by its hash too.
+  constexpr long kOwn = 2;
+  for (const EntryPtr& entry : recency_) {
+    if (entry.use_count() > kOwn) continue;
+    if (const int status = entry->traverse(visit, arg)) return status;
+  }
+  Py_VISIT(callback_.get());
+  return 0;
+}
+
+}  // namespace partax

@@ -1,0 +1,176 @@
+// Entries keyed by static parts: bounded, least recently used first out, and dropped when something in a key dies that
+// nothing made anew can stand for.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "base/python_api.h"
+#include "call/bound_call.h"
+#include "call/traced_result.h"
+#include "tree/leaf_buffer.h"
+#include "tree/tree_spec.h"
+
+namespace partax {
+
+// One trace of an entry: its number among the callable's, and its calls where its result tells them from others'.
+struct EntryTrace {
+  std::size_t number;
+  std::shared_ptr<std::size_t> calls;
+};
+
+// The traces that the changed objects of a call belong to, all of them the current one.
+struct ValidTraces {
+  Ref current;
+  std::vector<Ref> of_owners;
+};
+
+// The values of Variables that the outcome of a trace gives anew: all that it changes.
+struct ChangedValues {
+  Ref targets;                       // of the outcome; empty: there has been none such
+  std::vector<std::uint32_t> nodes;  // the node of each
+  std::vector<std::size_t> hints;    // where a match keeps it, last time
+};
+
+// Of the key of a function that may change objects in its arguments.
+struct KeyObjects {
+  std::vector<std::uint32_t> nodes;  // which nodes of the key they are, in order
+  bool are_all = false;              // Python has found no others, and needs nothing else in their place
+  std::vector<PyObject*> distinct;   // the addresses of a call's that were found to be all different
+  std::shared_ptr<const ValidTraces> valid;
+  ChangedValues changed;
+};
+
+struct Entry {
+  Entry() = default;
+  ~Entry();  // empties the slots of its outputs
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  void add_output(const std::shared_ptr<OutputSlot>& slot);
+  // Whether a call of an equal key gets this program: if `callable` is one that has it, and no callable of the call was
+  // made anew; else if the guards hold. `value_of` gives the call's static values by index.
+  bool is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of);
+  // `callable` has the program from now on.
+  void add_user(PyObject* callable);
+  // Whether no callable can get it any more.
+  bool is_forsaken() const noexcept;
+  // Where a call of an equal key has another object than some result needs, if anywhere: it was flattened to `spec`, or
+  // matched to `leaves`. The entry is not the call's then.
+  std::optional<Places> objects_apart(const TreeSpec& spec) const;
+  std::optional<Places> objects_apart(const LeafBuffer& leaves) const;
+  // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
+  int traverse(visitproc visit, void* arg) const;
+
+  TreeSpec key;  // sealed
+  CallShape shape;
+  std::size_t hash = 0;
+  std::uint64_t epoch = 0;
+  Ref value;                 // the jitted target; empty while it is being made
+  bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
+  std::string difference;    // what made it another key than the latest of the same form, where that is a callable's
+  std::vector<Ref> users;    // weak references to callables that have the program, the latest first
+  Ref function;  // what jax traces while the target is made: all threads that make it at once have it in common
+  std::size_t traces = 0;
+  std::size_t tracing = 0;  // traces under way, in any thread
+  std::size_t calls = 0;
+  std::vector<EntryTrace> log;            // of its traces
+  std::vector<std::uint8_t> through_xla;  // leaves that are not forwarded: donated, or with a sharding of their own
+  std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
+  std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
+  std::vector<std::weak_ptr<OutputSlot>> outputs;
+  bool needs_objects = false;  // of a call: some output does
+  bool is_of_one_call = false;
+  bool waits = false;                   // a call waits for its result: some trace may raise an error of Equinox's
+  std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
+  // Of shared caches: weak references to the callables that live, by address.
+  std::unordered_map<PyObject*, Ref> owners;
+  std::size_t used = 0;            // when it was found last
+  std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
+  bool in_table = false;
+  std::list<std::shared_ptr<Entry>>::iterator recency;
+};
+using EntryPtr = std::shared_ptr<Entry>;
+// Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
+bool may_wait(const Entry& entry);
+
+// The caller must hold an EntryPtr to each entry that it goes on with: comparing keys runs user code, which may call
+// the same wrapper, and so may destroying an entry; both may change the table. They run where it is consistent, and a
+// key is never compared twice for one answer.
+class EntryTable {
+ public:
+  // Whether an entry stays when a callable of its key has died; or (`unowned`) the last of its owners.
+  using StaysWithout = bool (*)(const EntryPtr& entry, bool unowned);
+  EntryTable(std::size_t max_size, StaysWithout stays) : max_size_(max_size), stays_without_(stays) {}
+  ~EntryTable();
+  EntryTable(const EntryTable&) = delete;
+  EntryTable& operator=(const EntryTable&) = delete;
+
+  // The entry of an equal key that is for `callable`, which becomes the most recent one; or null. Errors as of
+  // TreeSpec::equals.
+  EntryPtr find(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
+  // The same, or a new entry without a value; drops the least recently used one if there are too many. Threads that
+  // look for one key at once get one entry.
+  EntryPtr find_or_insert(const TreeSpec& spec, const CallShape& shape, PyObject* callable);
+  // Where a spec has another object than an entry of an equal key needs, if that is why it has another entry.
+  std::optional<Places> objects_apart(const TreeSpec& spec, const CallShape& shape) const;
+  // What makes an equal spec of a callable made anew another key than the latest; empty if there is none.
+  std::string difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const;
+  // The entry used last, or null.
+  EntryPtr latest() const noexcept { return recency_.empty() ? EntryPtr() : recency_.front(); }
+  // It must be in the table.
+  void touch(Entry& entry) noexcept {
+    entry.used = ++uses_;
+    recency_.splice(recency_.begin(), recency_, entry.recency);
+  }
+  // Makes `callable` one of the entry's owners.
+  void attach(const EntryPtr& entry, PyObject* callable);
+  void erase(Entry& entry) noexcept;
+  // After a call that failed: drops an entry that no call has traced or is tracing.
+  void erase_untraced(Entry& entry) noexcept;
+  // Drops the entries that `unwanted(entry)` is true for; it must not run user code.
+  template <typename Unwanted>
+  void erase_if(Unwanted&& unwanted) {
+    std::list<EntryPtr> dropped;  // destroyed at the end, when the table is consistent
+    for (auto it = recency_.begin(); it != recency_.end();) {
+      Entry& entry = **it++;
+      if (unwanted(entry)) dropped.splice(dropped.end(), take(entry));
+    }
+  }
+  void clear() noexcept;
+  std::size_t size() const noexcept { return recency_.size(); }
+  std::size_t max_size() const noexcept { return max_size_; }
+  // `visit` must not run Python code, nor make a Python object.
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (const EntryPtr& entry : recency_) visit(entry);
+  }
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  // As the callback of a weak reference: it needs no memory.
+  static PyObject* on_death(PyObject* capsule, PyObject* weakref) noexcept;
+  PyObject* callback();
+  std::list<EntryPtr> take(Entry& entry) noexcept;  // out of all containers, for the caller to destroy
+  // Makes the entry found by its key; if that fails, nothing has changed.
+  void enlist(const EntryPtr& entry);
+  // The entries of a hash, the latest first: comparing runs user code, which may change this table.
+  std::vector<EntryPtr> candidates(const TreeSpec& spec, const CallShape& shape) const;
+
+  std::size_t max_size_;
+  StaysWithout stays_without_;
+  std::size_t uses_ = 0;
+  std::list<EntryPtr> recency_;  // most recent first
+  std::unordered_multimap<std::size_t, EntryPtr> entries_;
+  struct Part {
+    Entry* entry;
+    bool is_callable;
+    PyObject* owner;  // the address of the owner that it refers to, or null
+  };
+  std::unordered_map<PyObject*, Part> by_weakref_;
+  Ref callback_;               // it holds the address of this table, or null once that is gone
+  std::size_t additions_ = 0;  // counts the keys that were added
+};
+
+}  // namespace partax

@@ -1,0 +1,190 @@
+#include "call/given_back.h"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+#include "classes/equinox.h"
+
+namespace partax {
+namespace {
+
+// Whether instances of a node's type never change, and have no state beside their fields.
+class FrozenTypes {
+ public:
+  bool has(const Node& node) {
+    switch (node.kind) {
+      case Kind::kDynamicLeaf:
+      case Kind::kDynamicRun:
+      case Kind::kStaticLeaf:
+      case Kind::kStaticRun:
+      case Kind::kNone:
+      case Kind::kTuple:
+      case Kind::kStatic:
+        return true;
+      case Kind::kNamedTuple:
+      case Kind::kModule:
+      case Kind::kDataclass:
+      case Kind::kDeclared:
+        return !node.has_wrapper_fields && is_frozen(*node.info);
+      default:
+        return false;
+    }
+  }
+
+ private:
+  bool is_frozen(const TypeInfo& info) {
+    const auto known = known_.find(&info);
+    if (known != known_.end()) return known->second;
+    const Ref answer = call_python("partax._families.describe", "is_frozen", reinterpret_cast<PyObject*>(info.type));
+    return known_[&info] = answer.get() == Py_True;
+  }
+
+  std::unordered_map<const TypeInfo*, bool> known_;
+};
+
+// The dynamic leaves that a node stands for by itself.
+std::size_t own_leaves(const Node& node) noexcept {
+  return node.kind == Kind::kDynamicLeaf ? 1 : node.kind == Kind::kDynamicRun ? node.arity : 0;
+}
+
+// The static values that belong to the nodes from `begin` to `end`.
+std::pair<std::size_t, std::size_t> statics_of(const TreeSpec& spec, std::size_t begin, std::size_t end) noexcept {
+  const std::size_t last = end < spec.nodes.size() ? spec.nodes[end].first_static : spec.statics.size();
+  return {spec.nodes[begin].first_static, last};
+}
+
+// For each node, and one past the last, how many before it.
+using Counts = std::vector<std::uint32_t>;
+
+template <typename Count>
+Counts counted(const TreeSpec& spec, Count&& count) {
+  Counts counts{0};
+  for (const Node& node : spec.nodes) counts.push_back(counts.back() + static_cast<std::uint32_t>(count(node)));
+  return counts;
+}
+
+// For each static value, and one past the last, the sum of the addresses before it.
+std::vector<std::size_t> summed(const TreeSpec& spec) {
+  std::vector<std::size_t> sums{0};
+  for (const StaticValue& value : spec.statics) {
+    sums.push_back(sums.back() + reinterpret_cast<std::size_t>(value.identity()));
+  }
+  return sums;
+}
+
+class Finder {
+ public:
+  Finder(TraceOutput& output, const TreeSpec& arguments)
+      : output_(output),
+        result_(output.spec),
+        arguments_(arguments),
+        leaves_before_(counted(arguments, own_leaves)),
+        leaves_before_in_result_(counted(result_, own_leaves)),
+        changeable_(counted(arguments, [this](const Node& node) { return frozen_.has(node) ? 0 : 1; })),
+        static_sums_(summed(arguments)),
+        static_sums_in_result_(summed(result_)) {
+    for (const StaticValue& value : arguments.statics) {
+      const bool may_change = value.identity() == nullptr || holds_mutable(value.identity());
+      changeable_statics_.push_back(changeable_statics_.back() + (may_change ? 1 : 0));
+    }
+    for (std::size_t i = 0; i < arguments.nodes.size(); ++i) {
+      if (!may_come_back(i)) continue;
+      const std::size_t first = leaves_before_[i], count = leaves_before_[i + arguments.nodes[i].extent] - first;
+      candidates_[hash(arguments, static_sums_, i, count, first)].push_back(i);
+    }
+  }
+
+  void find() {
+    for (std::size_t i = 0; i < result_.nodes.size();) i += gives_back(i) ? result_.nodes[i].extent : 1;
+  }
+
+ private:
+  // Whether nothing in this node of the arguments can change.
+  bool may_come_back(std::size_t at) const {
+    const Node& node = arguments_.nodes[at];
+    if (node.info == nullptr || node.kind == Kind::kStatic) return false;
+    if (node.kind == Kind::kTuple && node.arity == 0) return false;  // there is only one
+    const std::size_t end = at + node.extent;
+    const auto [first, last] = statics_of(arguments_, at, end);
+    return changeable_[at] == changeable_[end] && changeable_statics_[first] == changeable_statics_[last];
+  }
+
+  // Of what two equal nodes have in common.
+  static std::size_t hash(const TreeSpec& spec, const std::vector<std::size_t>& static_sums, std::size_t at,
+                          std::size_t leaf_count, std::size_t first_leaf) {
+    const Node& node = spec.nodes[at];
+    const auto [first, last] = statics_of(spec, at, at + node.extent);
+    std::size_t seed = reinterpret_cast<std::size_t>(node.info) ^ (static_sums[last] - static_sums[first]);
+    for (const std::size_t part : {last - first, leaf_count, leaf_count > 0 ? first_leaf : 0}) {
+      seed = (seed ^ part) * 0x9E3779B97F4A7C15ull;
+    }
+    return seed;
+  }
+
+  bool gives_back(std::size_t at) {
+    const Node& node = result_.nodes[at];
+    if (!frozen_.has(node) || node.info == nullptr) return false;
+    const std::size_t first = leaves_before_in_result_[at];
+    const std::size_t count = leaves_before_in_result_[at + node.extent] - first;
+    const auto input_of = [&](std::size_t leaf) { return ~static_cast<std::size_t>(output_.source[leaf]); };
+    const std::size_t input = count > 0 ? input_of(first) : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (output_.source[first + i] >= 0 || input_of(first + i) != input + i) return false;
+    }
+    const auto found = candidates_.find(hash(result_, static_sums_in_result_, at, count, input));
+    if (found == candidates_.end()) return false;
+    // In order, and each once: where nodes without arrays are equal, they come back where they came from.
+    auto& candidates = found->second;
+    const auto same = std::find_if(candidates.begin(), candidates.end(), [&](std::size_t argument) {
+      return (count == 0 || leaves_before_[argument] == input) && is_same(at, argument);
+    });
+    if (same == candidates.end()) return false;
+    output_.given_back.push_back(
+        GivenBack{static_cast<std::uint32_t>(*same), leaves_before_[*same], static_cast<std::uint32_t>(count)});
+    candidates.erase(same);
+    result_.nodes[at].comes_back = true;
+    ++result_.num_coming_back;
+    return true;
+  }
+
+  bool is_same(std::size_t at, std::size_t argument) const {
+    const std::size_t end = at + result_.nodes[at].extent, argument_end = argument + arguments_.nodes[argument].extent;
+    const auto [first, last] = statics_of(result_, at, end);
+    const auto [argument_first, argument_last] = statics_of(arguments_, argument, argument_end);
+    if (last - first != argument_last - argument_first) return false;
+    for (std::size_t i = 0; i < last - first; ++i) {
+      const StaticValue &given = arguments_.statics[argument_first + i], &value = result_.statics[first + i];
+      PyObject* const object = given.identity();
+      if (object == nullptr || object == equinox().missing.get() || object != value.identity()) return false;
+    }
+    for (; at < end && argument < argument_end; ++at, ++argument) {
+      const Node &node = result_.nodes[at], &given = arguments_.nodes[argument];
+      if (node.kind == Kind::kDynamicRun) {
+        for (std::size_t i = 0; i < node.arity; ++i) {
+          if (argument + i >= argument_end || arguments_.nodes[argument + i].kind != Kind::kDynamicLeaf) return false;
+        }
+        argument += node.arity - 1;
+      } else if (node.kind != given.kind || node.arity != given.arity || node.info != given.info ||
+                 node.has_wrapper_fields) {
+        return false;
+      }
+    }
+    return at == end && argument == argument_end;
+  }
+
+  TraceOutput& output_;
+  TreeSpec& result_;
+  const TreeSpec& arguments_;
+  FrozenTypes frozen_;
+  const Counts leaves_before_, leaves_before_in_result_, changeable_;
+  const std::vector<std::size_t> static_sums_, static_sums_in_result_;
+  Counts changeable_statics_{0};
+  std::unordered_map<std::size_t, std::deque<std::size_t>> candidates_;
+};
+
+}  // namespace
+
+void find_given_back(TraceOutput& output, const TreeSpec& arguments) { Finder(output, arguments).find(); }
+
+}  // namespace partax

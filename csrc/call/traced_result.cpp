@@ -1,0 +1,84 @@
+#include "call/traced_result.h"
+
+#include <algorithm>
+
+#include "tree/spec_data.h"
+
+namespace partax {
+namespace {
+
+[[noreturn]] void refuse_used_up(const TreeSpec& spec, std::size_t index) {
+  const std::string type = type_name(spec.statics[index].identity());
+  PyErr_SetString(PyExc_TypeError,
+                  (static_path(spec, root_of("the result"), index) + ": found a `" + type +
+                   "`, which is used up by whoever takes it first, expected arrays or values that each "
+                   "call can have anew; return a list or a tuple of what it gives")
+                      .c_str());
+  throw PythonError{};
+}
+
+}  // namespace
+
+void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& key) {
+  const auto objects = [](const TreeSpec& of) {
+    std::vector<Ref> all;
+    for (const StaticValue& value : of.statics) {
+      PyObject* const object = value.identity();
+      all.push_back(Ref::borrow(object == nullptr ? Py_None : object));
+    }
+    return tuple_of(std::move(all));
+  };
+  // What the functions of a registered node give for its aux data is not in the result.
+  std::vector<Ref> aux_data;
+  for (const Node& node : spec.nodes) {
+    if (node.kind == Kind::kRegistered) aux_data.push_back(Ref::checked(PyLong_FromSize_t(node.first_static)));
+  }
+  const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec),
+                               tuple_of(std::move(aux_data)));
+  PyObject *sources, *holds, *same;
+  int of_one_call = 0;
+  Py_ssize_t used_up = -1;
+  if (PyArg_ParseTuple(told.get(), "OOOpn", &sources, &holds, &same, &of_one_call, &used_up) == 0) throw PythonError{};
+  if (used_up >= 0) refuse_used_up(spec, static_cast<std::size_t>(used_up));
+  is_of_one_call = of_one_call != 0;
+  const auto number = [](PyObject* tuple, Py_ssize_t i) { return PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, i)); };
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(holds); ++i) {
+    const std::size_t index = number(holds, i);
+    PyObject* const object = arguments.statics[index].identity();
+    const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) != 0;
+    held.push_back({index, weakly ? Ref::checked(PyWeakref_NewRef(object, nullptr)) : Ref::borrow(object)});
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(same); ++i) {
+    PyObject* const two = PyTuple_GET_ITEM(same, i);
+    alike.emplace_back(number(two, 0), number(two, 1));
+  }
+  bool any = false;
+  for (std::size_t i = 0; i < spec.statics.size(); ++i) {
+    StaticValue& value = spec.statics[i];
+    const long source = PyLong_AsLong(PyTuple_GET_ITEM(sources, static_cast<Py_ssize_t>(i)));
+    static_source.push_back(static_cast<std::int32_t>(source));
+    value = source >= 0 ? key.statics[static_cast<std::size_t>(source)].for_result() : value.handed_out();
+    any = any || source != kStored;
+    keys_hold_all = keys_hold_all && (source == kStored || !value.absent());
+  }
+  if (!any) static_source.clear();
+  for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
+  spec.note_leaf_nodes();
+  spec.weaken_types(key);
+}
+
+bool TraceOutput::holds_user_objects() const noexcept {
+  for (std::size_t i = 0; i < spec.statics.size(); ++i) {
+    const bool is_own = !static_source.empty() && static_source[i] >= 0;
+    if (!is_own && spec.statics[i].keeps_alive()) return true;
+  }
+  return false;
+}
+
+int TraceOutput::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(shardings.get());
+  for (const HeldObject& it : held) Py_VISIT(it.object.get());
+  return spec.traverse(visit, arg);
+}
+
+}  // namespace partax

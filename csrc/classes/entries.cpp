@@ -1,0 +1,164 @@
+#include "classes/entries.h"
+
+#include <algorithm>
+
+namespace partax {
+namespace {
+
+class Reader {
+ public:
+  Reader(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux)
+      : layout_(layout), object_(object), children_(children), aux_(aux) {
+    Ref own;
+    dict_ = Ref::borrow(layout.entries_of(object, own));
+  }
+
+  std::optional<Entries> read() {
+    if (!dict_ && layout_.dictionary != Layout::Dictionary::kNone) return {};
+    if (PySequence_Fast_GET_SIZE(children_) < static_cast<Py_ssize_t>(layout_.children.size())) return {};
+    for (const Slot& slot : layout_.items) {
+      if (!are_children(slot.of(object_))) return {};
+    }
+    for (const Slot& slot : layout_.children) {
+      if (!is_child(slot.of(object_))) return {};
+    }
+    for (const Slot& slot : layout_.statics) {
+      if (slot.of(object_) == nullptr) return {};
+      found_.statics.push_back(Ref::borrow(slot.of(object_)));
+    }
+    if (!entries() || next_child_ != PySequence_Fast_GET_SIZE(children_)) return {};
+    const Py_ssize_t size = dict_ ? PyDict_GET_SIZE(dict_.get()) : 0;
+    if (found_.keys.size() != static_cast<std::size_t>(size)) return {};
+    if (layout_.required && !has_required()) return {};
+    return std::move(found_);
+  }
+
+ private:
+  bool has_required() const {
+    return std::any_of(found_.keys.begin() + static_cast<std::ptrdiff_t>(found_.num_children), found_.keys.end(),
+                       [&](const Ref& key) { return PyUnicode_Compare(key.get(), layout_.required.get()) == 0; });
+  }
+
+  bool entries() {
+    switch (layout_.aux) {
+      case Layout::Aux::kKeys:
+        return is_tuple(aux_) && each(aux_, [&](PyObject* key) { return is_child(value_of(key)); });
+      case Layout::Aux::kItems:
+        return is_tuple(aux_) && each(aux_, [&](PyObject* item) { return is_item(item); });
+      case Layout::Aux::kAttributes:
+        return is_tuple(aux_) && PyTuple_GET_SIZE(aux_) == 3 && attributes();
+      case Layout::Aux::kSlots:
+        return is_tuple(aux_) && static_cast<std::size_t>(PyTuple_GET_SIZE(aux_)) == found_.statics.size() && slots();
+      case Layout::Aux::kSlot:
+        return aux_ == found_.statics.front().get();
+    }
+    return false;
+  }
+
+  bool slots() const {
+    for (std::size_t i = 0; i < found_.statics.size(); ++i) {
+      if (PyTuple_GET_ITEM(aux_, static_cast<Py_ssize_t>(i)) != found_.statics[i].get()) return false;
+    }
+    return true;
+  }
+
+  bool attributes() {
+    PyObject* const child_keys = PyTuple_GET_ITEM(aux_, 0);
+    PyObject* const static_keys = PyTuple_GET_ITEM(aux_, 1);
+    PyObject* const values = PyTuple_GET_ITEM(aux_, 2);
+    if (!is_tuple(child_keys) || !is_tuple(static_keys) || !is_tuple(values)) return false;
+    if (PyTuple_GET_SIZE(static_keys) != PyTuple_GET_SIZE(values)) return false;
+    if (!each(child_keys, [&](PyObject* key) { return is_child(value_of(attribute_name(key).get())); })) return false;
+    Py_ssize_t next = 0;
+    return each(static_keys, [&](PyObject* key) {
+      return is_static(value_of(attribute_name(key).get()), PyTuple_GET_ITEM(values, next++));
+    });
+  }
+
+  bool is_item(PyObject* item) {
+    if (!is_tuple(item) || PyTuple_GET_SIZE(item) != 2) return false;
+    return is_static(value_of(PyTuple_GET_ITEM(item, 0)), PyTuple_GET_ITEM(item, 1));
+  }
+
+  // The value of an entry, borrowed, whose key (the dictionary's own) is added; null where there is none.
+  PyObject* value_of(PyObject* key) {
+    // A string or a number at its place in a dictionary of such: no code of users.
+    if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return nullptr;
+    if (own_keys_.empty() && !find_own_keys()) return nullptr;
+    PyObject* own = PyDict_GetItemWithError(own_keys_.front().get(), key);
+    if (own == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+    if (own == nullptr || Py_TYPE(own) != Py_TYPE(key)) return nullptr;
+    found_.keys.push_back(Ref::borrow(own));
+    PyObject* value = PyDict_GetItemWithError(dict_.get(), own);
+    if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+    return value;
+  }
+
+  // Each key of the dictionary by itself, all of them strings or numbers.
+  bool find_own_keys() {
+    Ref own = Ref::checked(PyDict_New());
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(dict_.get(), &position, &key, &value) != 0) {
+      if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return false;
+      checked_int(PyDict_SetItem(own.get(), key, key));
+    }
+    own_keys_.push_back(std::move(own));
+    return true;
+  }
+
+  // Numbers stand for attributes in aux data.
+  static Ref attribute_name(PyObject* key) {
+    return PyLong_CheckExact(key) ? Ref::checked(PyObject_Str(key)) : Ref::borrow(key);
+  }
+
+  bool is_child(PyObject* value) {
+    if (value == nullptr || next_child_ >= PySequence_Fast_GET_SIZE(children_)) return false;
+    found_.num_children += 1;
+    PyObject* child = PySequence_Fast_GET_ITEM(children_, next_child_);
+    ++next_child_;
+    return child == value;
+  }
+
+  bool are_children(PyObject* row) {
+    if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return false;
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(row);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!is_child(PySequence_Fast_GET_ITEM(row, i))) return false;
+    }
+    return true;
+  }
+
+  bool is_static(PyObject* value, PyObject* expected) {
+    if (value == nullptr || value != expected) return false;
+    found_.statics.push_back(Ref::borrow(value));
+    return true;
+  }
+
+  static bool is_tuple(PyObject* object) { return PyTuple_CheckExact(object); }
+
+  template <typename Visit>
+  static bool each(PyObject* tuple, Visit&& visit) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      if (!visit(PyTuple_GET_ITEM(tuple, i))) return false;
+    }
+    return true;
+  }
+
+  const Layout& layout_;
+  PyObject* object_;
+  PyObject* children_;
+  PyObject* aux_;
+  Ref dict_;
+  std::vector<Ref> own_keys_;
+  Entries found_;
+  Py_ssize_t next_child_ = 0;
+};
+
+}  // namespace
+
+std::optional<Entries> read_entries(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux) {
+  return Reader(layout, object, children, aux).read();
+}
+
+}  // namespace partax

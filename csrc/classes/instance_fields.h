@@ -1,0 +1,93 @@
+// Reading the fields of attribute families (Equinox modules, dataclasses, declared classes) past user overrides.
+#pragma once
+
+#include "base/python_api.h"
+#include "classes/type_table.h"
+
+namespace partax {
+
+// The places of these names among the fields, children first.
+std::vector<std::uint32_t> places_of(const TypeInfo& info, PyObject* names);
+
+// The values of an instance's fields: children first, then statics; null where absent. Borrowed from the instance.
+class FieldReader {
+ public:
+  FieldReader(PyObject* object, const TypeInfo& info)
+      : object_(object),
+        dict_(info.offsets.empty() || info.type->tp_dictoffset < 0
+                  ? Ref::checked(PyObject_GenericGetDict(object, nullptr))
+                  : Ref()) {}
+
+  // Whether an instance of which these values have been read has all fields and no other attribute.
+  bool is_as_declared(const TypeInfo& info, PyObject* const* values) const {
+    for (std::size_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
+      if (values[i] == nullptr) return false;
+    }
+    return is_exact(info);
+  }
+  // Whether an instance that has all of them has no other attribute beside.
+  bool is_exact(const TypeInfo& info) const {
+    const std::size_t total = info.child_names.size() + info.static_names.size();
+    return info.offsets.empty() ? PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(total) : has_no_dict_items();
+  }
+  // Null where the fields are in slots, and there is none or only a pointer to one.
+  PyObject* dict() const noexcept { return dict_.get(); }
+  // Fills `values` (as long as both name lists). One pass over the dictionary where its order is one seen lately.
+  void read(const TypeInfo& info, PyObject** values) const {
+    const auto put = [values](std::size_t field, PyObject* value) {
+      values[field] = value;
+      return true;
+    };
+    if (!info.offsets.empty()) return read_slots(info, values);
+    if (!visit_in_order(info, put)) read_by_name(info, values);
+  }
+  // Calls `visit(field, value)` for all fields, in the order of the dictionary, until it gives false; it must not run
+  // Python. False then, and where the dictionary has another order than those seen lately.
+  template <typename Visit>
+  bool visit_in_order(const TypeInfo& info, Visit&& visit) const {
+    if (!info.offsets.empty()) return visit_slots(info, visit);
+    if (visit_as(info.orders[0], visit)) return true;
+    if (!visit_as(info.orders[1], visit)) return false;
+    std::swap(info.orders[0], info.orders[1]);
+    return true;
+  }
+
+ private:
+  bool has_no_dict_items() const;
+
+  PyObject* in_slot(Py_ssize_t offset) const noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object_) + offset);
+  }
+  void read_slots(const TypeInfo& info, PyObject** values) const noexcept {
+    for (std::size_t i = 0; i < info.offsets.size(); ++i) values[i] = in_slot(info.offsets[i]);
+  }
+  template <typename Visit>
+  bool visit_slots(const TypeInfo& info, Visit&& visit) const {
+    for (std::size_t i = 0; i < info.offsets.size(); ++i) {
+      PyObject* value = in_slot(info.offsets[i]);
+      if (value == nullptr || !visit(i, value)) return false;
+    }
+    return has_no_dict_items();
+  }
+  void read_by_name(const TypeInfo& info, PyObject** values) const;
+
+  template <typename Visit>
+  bool visit_as(const std::vector<PlacedField>& order, Visit&& visit) const {
+    PyObject *dict = dict_.get(), *key, *value;
+    if (order.empty() || PyDict_GET_SIZE(dict) != static_cast<Py_ssize_t>(order.size())) return false;
+    Py_ssize_t position = 0;
+    for (const PlacedField& field : order) {
+      if (PyDict_Next(dict, &position, &key, &value) == 0 || key != field.name || !visit(field.index, value))
+        return false;
+    }
+    return true;
+  }
+
+  PyObject* object_;
+  Ref dict_;
+};
+
+// Whether a node is read by what is declared of its type, or would be once its functions have agreed.
+bool is_as_declared(const TypeInfo& info, PyObject* object);
+
+}  // namespace partax

@@ -1,0 +1,66 @@
+// Where an object keeps what its registered functions give, where that is a dictionary, or slots.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// A slot of instances. (Its descriptor would keep the class alive.)
+struct Slot {
+  Ref name;
+  Py_ssize_t offset;
+  PyObject* of(PyObject* instance) const noexcept { return place(instance); }
+  PyObject*& place(PyObject* instance) const noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offset);
+  }
+};
+
+void append_slots(std::vector<Slot>& to, PyObject* descriptors);
+
+struct Layout {
+  // What the registered functions make the aux data of.
+  enum class Aux : std::uint8_t {
+    kKeys,        // the keys, whose values are the children
+    kItems,       // (key, value) for each entry, all of them static
+    kAttributes,  // the keys of the children, those of the static entries, and the values of these
+    kSlots,       // the values of the static slots
+    kSlot,        // the value of the only one
+  };
+  enum class Dictionary : std::uint8_t { kNone, kOwn, kInSlot, kInAttribute };
+
+  Aux aux = Aux::kKeys;
+  Dictionary dictionary = Dictionary::kNone;
+  std::vector<Slot> dictionary_slot;
+  Ref dictionary_name;
+  Ref required;                // the key of a static entry that tells which entries are children, if one does
+  std::vector<Slot> items;     // of a list or tuple of the children, if that is where they are
+  std::vector<Slot> children;  // come before the children of the dictionary
+  std::vector<Slot> statics;
+  std::vector<Slot> made;  // of a new instance, filled with what these give, which is made once for each result
+  std::vector<Ref> makers;
+
+  // As partax._families describes it.
+  explicit Layout(PyObject* description);
+
+  // The dictionary with the entries, which must be an exact one; null where there is none. Borrowed from the object, or
+  // from `own`, which is set then.
+  PyObject* entries_of(PyObject* object, Ref& own) const {
+    PyObject* found = nullptr;
+    if (dictionary == Dictionary::kInSlot) {
+      found = dictionary_slot[0].of(object);
+    } else if (dictionary != Dictionary::kNone) {
+      own = Ref::checked(PyObject_GenericGetDict(object, nullptr));
+      found = dictionary == Dictionary::kOwn ? own.get() : only_attribute(own.get());
+    }
+    return found != nullptr && PyDict_CheckExact(found) ? found : nullptr;
+  }
+
+ private:
+  PyObject* only_attribute(PyObject* dict) const;
+};
+
+}  // namespace partax

@@ -1,0 +1,71 @@
+#include "classes/plain_classes.h"
+
+#include "classes/instance_fields.h"
+#include "classes/type_lookup.h"
+
+namespace partax {
+namespace {
+
+constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
+
+// The value of a name; borrowed, null where there is none.
+PyObject* named(PyObject* names, PyObject* name) {
+  PyObject* value = PyDict_GetItemWithError(names, name);
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+  return value;
+}
+
+// Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
+// no built-in name.
+bool only_makes_tuples(PyObject* make, std::size_t arity) {
+  static Name builtins_name("__builtins__"), tuple_new_name("_tuple_new");
+  PyObject* names = PyFunction_GET_GLOBALS(make);
+  PyObject* builtins = named(names, builtins_name.get());
+  if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
+  PyObject* tuple_new = named(names, tuple_new_name.get());
+  if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
+  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(make));
+  return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
+         static_cast<std::size_t>(code->co_argcount) == arity + 1;
+}
+
+}  // namespace
+
+bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
+  PyTypeObject* type = info.type;
+  const unsigned version = type_version(type);
+  if (version != 0 && version == info.plain_version) {
+    return only_makes_tuples(info.plain_new.get(), arity);
+  }
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
+  if (!PyFunction_Check(make.get()) || !only_makes_tuples(make.get(), arity)) return false;
+  info.plain_new = std::move(make);
+  info.plain_version = version;
+  return true;
+}
+
+const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
+  static const std::vector<std::uint32_t> none;
+  PyTypeObject* type = info.type;
+  if (Py_TYPE(type)->tp_call != PyType_Type.tp_call) return none;
+  const unsigned version = type_version(type);
+  if (version != 0 && version == info.order_version) return info.set_order;
+  if (version == 0 || info.order_asked >= kOrderAsked) return none;
+  ++info.order_asked;
+  const Ref names = call_python("partax._families.dataclasses", "order_of_call", reinterpret_cast<PyObject*>(type));
+  info.set_order = places_of(info, names.get());
+  info.order_version = version;
+  return info.set_order;
+}
+
+bool is_still_declared(const TypeInfo& info) {
+  const unsigned version = type_version(info.type);
+  if (version != 0 && version == info.order_version) return true;
+  auto* type = reinterpret_cast<PyObject*>(info.type);
+  if (call_python("partax._families.declared", "is_declared", type).get() != Py_True) return false;
+  info.order_version = version;
+  return true;
+}
+
+}  // namespace partax

@@ -1,0 +1,140 @@
+#include "classes/predicates.h"
+
+#include <unordered_map>
+
+#include "classes/type_table.h"
+
+namespace partax {
+namespace {
+
+// Whether a dtype is floating or complex; asked of Python once for each dtype object, which is then kept.
+bool is_inexact_dtype(PyObject* dtype) {
+  static auto* const known = new std::unordered_map<PyObject*, std::pair<Ref, bool>>();
+  const auto found = known->find(dtype);
+  if (found != known->end()) return found->second.second;
+  const Ref answer = call_python("partax._families.describe", "is_inexact", dtype);
+  const bool inexact = answer.get() == Py_True;
+  if (known->size() < 4096) known->emplace(dtype, std::make_pair(Ref::borrow(dtype), inexact));
+  return inexact;
+}
+
+bool has_inexact_dtype(PyObject* object) {
+  const Ref dtype = attribute(object, "dtype");
+  return is_inexact_dtype(dtype.get());
+}
+
+bool is_jax_array(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
+
+void limit_to_place(Reach& reach, PyObject* object, Place place) noexcept {
+  if (place == Place::kInstance) limit(reach, Reach::kTypeUnlessConvertible);
+  if (place == Place::kAnywhere || PyType_Check(object)) limit(reach, Reach::kObject);
+}
+
+// The object's `__jax_array__`, or empty. An error other than its absence is raised.
+Ref array_conversion(PyObject* object, Reach& reach) {
+  const Place place = place_of(object, array_conversion_name());
+  limit_to_place(reach, object, place);
+  if (place == Place::kNowhere) return {};
+  Ref found = optional_attribute(object, array_conversion_name());
+  if (found) limit(reach, Reach::kObject);
+  return found;
+}
+
+template <Predicate predicate>
+PyObject* call(PyObject*, PyObject* object) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return PyBool_FromLong(holds(predicate, object)); });
+}
+
+PyMethodDef methods[] = {
+    {"is_array", call<Predicate::kIsArray>, METH_O,
+     "is_array(element, /)\n--\n\nTells whether `element` is an array.\n\n"
+     "Example:\n  >>> partax.is_array(jnp.ones(2)), partax.is_array(1.0)\n"
+     "  (True, False)\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for a JAX array (a traced one and a typed PRNG key included), a NumPy array or a NumPy scalar."},
+    {"is_array_like", call<Predicate::kIsArrayLike>, METH_O,
+     "is_array_like(element, /)\n--\n\nTells whether `element` is an array or a number that JAX takes for one.\n\n"
+     "Example:\n  >>> partax.is_array_like(1.0), partax.is_array_like('a')\n"
+     "  (True, False)\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for all that `is_array` takes, Python bool, int, float and complex, and objects with\n"
+     "  `__jax_array__`."},
+    {"is_inexact_array", call<Predicate::kIsInexactArray>, METH_O,
+     "is_inexact_array(element, /)\n--\n\nTells whether `element` is an array of floating or complex numbers.\n\n"
+     "Example:\n  >>> partax.is_inexact_array(jnp.ones(2)), partax.is_inexact_array(jnp.arange(2))\n"
+     "  (True, False)\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for arrays (see `is_array`) of a floating (bfloat16 and float8 included) or complex dtype."},
+    {"is_inexact_array_like", call<Predicate::kIsInexactArrayLike>, METH_O,
+     "is_inexact_array_like(element, /)\n--\n\nTells whether `element` is an inexact array, or a number that JAX takes "
+     "for one.\n\n"
+     "Example:\n  >>> partax.is_inexact_array_like(1.0), partax.is_inexact_array_like(1)\n"
+     "  (True, False)\n\n"
+     "Args:\n  element: any object.\n\n"
+     "Returns:\n  True for all that `is_inexact_array` takes, Python float and complex, and objects whose\n"
+     "  `__jax_array__` gives an inexact array."},
+};
+
+}  // namespace
+
+PyObject* array_conversion_name() {
+  static Name name("__jax_array__");
+  return name.get();
+}
+
+bool plainly_converts_not(PyObject* object, Reach& reach) {
+  const Place place = place_of(object, array_conversion_name());
+  if (place == Place::kAnywhere) return false;
+  limit_to_place(reach, object, place);
+  return place == Place::kNowhere || !optional_attribute(object, array_conversion_name());
+}
+
+bool holds(Predicate predicate, PyObject* object, Reach& reach) {
+  const bool inexact = predicate == Predicate::kIsInexactArray || predicate == Predicate::kIsInexactArrayLike;
+  const bool like = predicate == Predicate::kIsArrayLike || predicate == Predicate::kIsInexactArrayLike;
+  switch (TypeTable::instance().find(object).sort) {
+    case LeafSort::kTracer:
+      limit(reach, Reach::kObject);
+      return is_jax_array(object) && (!inexact || has_inexact_dtype(object));
+    case LeafSort::kJaxArray:
+    case LeafSort::kNumpyArray:
+    case LeafSort::kNumpyScalar:
+      if (!inexact) return true;
+      limit(reach, Reach::kObject);
+      return has_inexact_dtype(object);
+    case LeafSort::kBoolOrInt:
+      return like && !inexact;
+    case LeafSort::kFloatOrComplex:
+      return like;
+    case LeafSort::kRef:
+    case LeafSort::kAbstract:
+    case LeafSort::kOther:
+      break;
+  }
+  if (!like) return false;
+  const Ref conversion = array_conversion(object, reach);
+  if (!conversion || !inexact) return static_cast<bool>(conversion);
+  return has_inexact_dtype(Ref::checked(PyObject_CallNoArgs(conversion.get())).get());
+}
+
+bool holds(Predicate predicate, PyObject* object) {
+  Reach reach = Reach::kType;
+  return holds(predicate, object, reach);
+}
+
+Ref predicate_functions() {
+  Ref tuple = Ref::checked(PyTuple_New(4));
+  for (Py_ssize_t i = 0; i < 4; ++i) {
+    const Ref module = Ref::checked(PyUnicode_InternFromString("partax"));
+    PyTuple_SET_ITEM(tuple.get(), i, Ref::checked(PyCFunction_NewEx(&methods[i], nullptr, module.get())).release());
+  }
+  return tuple;
+}
+
+int predicate_of(PyObject* function) noexcept {
+  if (!PyCFunction_CheckExact(function)) return -1;
+  const PyMethodDef* method = reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
+  return method >= methods && method < methods + 4 ? static_cast<int>(method - methods) : -1;
+}
+
+}  // namespace partax

@@ -1,0 +1,23 @@
+// The built-in predicates on leaves, without a Python call.
+#pragma once
+
+#include "base/python_api.h"
+#include "classes/type_lookup.h"
+
+namespace partax {
+
+enum class Predicate : std::uint8_t { kIsArray, kIsArrayLike, kIsInexactArray, kIsInexactArrayLike };
+
+bool holds(Predicate predicate, PyObject* object);
+// The same; `reach` is limited to how far the answer goes.
+bool holds(Predicate predicate, PyObject* object, Reach& reach);
+
+// `__jax_array__`, interned. Whether an object has none, as far as that is seen without code of users.
+PyObject* array_conversion_name();
+bool plainly_converts_not(PyObject* object, Reach& reach);
+
+// Python functions for the four, in the order of the enum; and which of them `function` is, or -1.
+Ref predicate_functions();
+int predicate_of(PyObject* function) noexcept;
+
+}  // namespace partax

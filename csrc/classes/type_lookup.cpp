@@ -1,0 +1,44 @@
+#include "classes/type_lookup.h"
+
+namespace partax {
+namespace {
+
+PyObject* class_name() {
+  static Name name("__class__");
+  return name.get();
+}
+PyObject* getattribute_name() {
+  static Name name("__getattribute__");
+  return name.get();
+}
+
+}  // namespace
+
+unsigned new_type_version(PyTypeObject* type) {
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyUnstable_Type_AssignVersionTag(type) != 0 ? type->tp_version_tag : 0;
+#else
+  (void)on_type(type, class_name());  // looking a name up assigns a version
+  return (type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) != 0 ? type->tp_version_tag : 0;
+#endif
+}
+
+bool tells_its_class(PyTypeObject* type) {
+  if (on_type(type, class_name()) != on_type(&PyBaseObject_Type, class_name())) return false;
+  if (type->tp_getattro == PyObject_GenericGetAttr || type->tp_getattro == PyType_Type.tp_getattro) return true;
+  // A `__getattr__` is asked for nothing that is found.
+  return on_type(type, getattribute_name()) == on_type(&PyBaseObject_Type, getattribute_name());
+}
+
+Place place_of(PyObject* object, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (on_type(type, name) != nullptr) return Place::kAnywhere;
+  if (type->tp_getattro == PyObject_GenericGetAttr) {
+    return type->tp_dictoffset == 0 ? Place::kNowhere : Place::kInstance;
+  }
+  const bool is_class = PyType_Check(object) && type->tp_getattro == PyType_Type.tp_getattro;
+  if (!is_class || on_type(reinterpret_cast<PyTypeObject*>(object), name) != nullptr) return Place::kAnywhere;
+  return Place::kNowhere;
+}
+
+}  // namespace partax

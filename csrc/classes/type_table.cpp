@@ -1,0 +1,233 @@
+#include "classes/type_table.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "classes/type_lookup.h"
+
+namespace partax {
+namespace {
+
+PyObject* on_type_death(PyObject* address, PyObject* weakref) {
+  TypeTable::instance().forget(static_cast<PyTypeObject*>(PyLong_AsVoidPtr(address)), weakref);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef type_death_method = {"_type_died", on_type_death, METH_O, nullptr};
+
+void append_interned(std::vector<Ref>& to, PyObject* names) {
+  Ref sequence = Ref::checked(PySequence_Tuple(names));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i) {
+    PyObject* name = Py_NewRef(PyTuple_GET_ITEM(sequence.get(), i));
+    PyUnicode_InternInPlace(&name);
+    to.push_back(Ref::steal(name));
+  }
+}
+
+struct Named {
+  const char* name;
+  Kind kind;
+  LeafSort sort = LeafSort::kOther;
+};
+
+// The first of a kind is its name; Python uses those from named_tuple on.
+constexpr Named kNamed[] = {
+    {"dynamic_leaf", Kind::kDynamicLeaf},
+    {"dynamic_leaf", Kind::kDynamicRun},
+    {"static_leaf", Kind::kStaticLeaf},
+    {"static_leaf", Kind::kStaticRun},
+    {"none", Kind::kNone},
+    {"tuple", Kind::kTuple},
+    {"list", Kind::kList},
+    {"dict", Kind::kDict},
+    {"ordered_dict", Kind::kOrderedDict},
+    {"default_dict", Kind::kDefaultDict},
+    {"call", Kind::kCall},
+    {"named_tuple", Kind::kNamedTuple},
+    {"module", Kind::kModule},
+    {"dataclass", Kind::kDataclass},
+    {"declared", Kind::kDeclared},
+    {"registered", Kind::kRegistered},
+    {"entries", Kind::kEntries},
+    {"static", Kind::kStatic},
+    {"jax_array", Kind::kStaticLeaf, LeafSort::kJaxArray},
+    {"tracer", Kind::kStaticLeaf, LeafSort::kTracer},
+    {"numpy_array", Kind::kStaticLeaf, LeafSort::kNumpyArray},
+    {"numpy_scalar", Kind::kStaticLeaf, LeafSort::kNumpyScalar},
+    {"ref", Kind::kStaticLeaf, LeafSort::kRef},
+    {"abstract", Kind::kStaticLeaf, LeafSort::kAbstract},
+    {"int", Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+    {"float", Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+    {"other", Kind::kStaticLeaf},
+};
+
+bool truth(PyObject* value) noexcept { return value == Py_True; }
+
+// Where the slots of the fields are, if all are in slots; the class describer has seen to it that none or all are.
+void find_offsets(PyTypeObject* type, TypeInfo& info) {
+  for (const std::vector<Ref>* names : {&info.child_names, &info.static_names}) {
+    for (const Ref& name : *names) {
+      PyObject* descriptor = on_type(type, name.get());
+      if (descriptor == nullptr || Py_TYPE(descriptor) != &PyMemberDescr_Type) return info.offsets.clear();
+      info.offsets.push_back(reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset);
+    }
+  }
+}
+
+// Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
+void describe(PyObject* object, TypeInfo& info) {
+  const Ref description = call_python("partax._families.describe", "describe", object);
+  const Ref traits = call_python("partax._guards.type_traits", "traits", reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  PyObject* tuple = description.get();
+  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
+  if (name == nullptr) throw PythonError{};
+  for (const Named& named : kNamed) {
+    if (std::strcmp(named.name, name) != 0) continue;
+    info.kind = named.kind;
+    info.sort = named.sort;
+  }
+  if (info.kind == Kind::kEntries) {
+    const Ref layout = call_python("partax._families.describe", "layout", reinterpret_cast<PyObject*>(Py_TYPE(object)));
+    info.layout = std::make_unique<const Layout>(layout.get());
+  }
+  append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
+  append_interned(info.static_names, PyTuple_GET_ITEM(tuple, 2));
+  if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
+  if (is_named_by_functions(info.kind)) {
+    auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+    const Ref functions = call_python("partax._jax.private", "registered_functions", type);
+    if (functions.get() != Py_None) {
+      info.flatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 0));
+      info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));
+    }
+  }
+  PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
+  if (PyArg_ParseTuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by) == 0) {
+    throw PythonError{};
+  }
+  info.is_frozen_dataclass = compared != Py_None;
+  if (info.is_frozen_dataclass) append_interned(info.compared, compared);
+  info.is_in_reach = slots != Py_None;
+  if (info.is_in_reach) append_slots(info.slots, slots);
+  info.is_installed = truth(installed);
+  info.is_enum = truth(is_enum);
+  if (equal_by != Py_None) info.equal_by = Ref::borrow(equal_by);
+}
+
+// Exact built-in types, which nobody can register otherwise.
+bool describe_builtin(PyTypeObject* type, TypeInfo& info) {
+  const struct {
+    PyTypeObject* type;
+    Kind kind;
+    LeafSort sort = LeafSort::kOther;
+  } known[] = {
+      {Py_TYPE(Py_None), Kind::kNone},
+      {&PyTuple_Type, Kind::kTuple},
+      {&PyList_Type, Kind::kList},
+      {&PyDict_Type, Kind::kDict},
+      {&PyODict_Type, Kind::kOrderedDict},
+      {hooks().default_dict.type(), Kind::kDefaultDict},
+      {&PyBool_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+      {&PyLong_Type, Kind::kStaticLeaf, LeafSort::kBoolOrInt},
+      {&PyFloat_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+      {&PyComplex_Type, Kind::kStaticLeaf, LeafSort::kFloatOrComplex},
+      {&PyUnicode_Type, Kind::kStaticLeaf},
+      {&PyFunction_Type, Kind::kStaticLeaf},
+      {&PyType_Type, Kind::kStaticLeaf},
+      {&PyBytes_Type, Kind::kStaticLeaf},
+  };
+  for (const auto& builtin : known) {
+    if (builtin.type != type) continue;
+    info.kind = builtin.kind;
+    info.sort = builtin.sort;
+    if (info.kind == Kind::kDefaultDict) {
+      const Ref factory = attribute(reinterpret_cast<PyObject*>(type), "default_factory");
+      append_slots(info.slots, Ref::checked(PyTuple_Pack(1, factory.get())).get());
+    }
+    return info.is_builtin = info.is_installed = true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TypeTable& TypeTable::instance() {
+  static auto* const table = new TypeTable();
+  return *table;
+}
+
+const TypeInfo& TypeTable::find_slow(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  auto known = types_.find(type);
+  if (known == types_.end()) {
+    // Python code may run and re-enter here, so the table is changed only afterwards.
+    auto info = std::make_shared<TypeInfo>();
+    info->type = type;
+    if (!describe_builtin(type, *info)) describe(object, *info);
+    const Ref address = Ref::checked(PyLong_FromVoidPtr(type));
+    const Ref callback = Ref::checked(PyCFunction_New(&type_death_method, address.get()));
+    info->weak_type = Ref::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()));
+    known = types_.emplace(type, std::move(info)).first;
+  }
+  recent_[slot(type)] = known->second.get();
+  return *known->second;
+}
+
+TypeInfoPtr TypeTable::shared(const TypeInfo& info) const {
+  auto known = types_.find(info.type);
+  if (known == types_.end() || known->second.get() != &info) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: a type changed while it was being read");
+    throw PythonError{};
+  }
+  return known->second;
+}
+
+void TypeTable::forget(PyTypeObject* type, PyObject* weak_type) noexcept {
+  auto known = types_.find(type);
+  if (known == types_.end() || known->second->weak_type.get() != weak_type) return;
+  recent_[slot(type)] = nullptr;
+  const TypeInfoPtr dropped = std::move(known->second);  // destroyed after the erase
+  types_.erase(known);
+}
+
+void TypeTable::read_anew(PyTypeObject* type) {
+  const auto known = types_.find(type);
+  if (known == types_.end()) return;
+  forget(type, known->second->weak_type.get());
+  ++epoch_;
+}
+
+void TypeTable::refresh_registrations() {
+  const Ref registered = Ref::borrow(hooks().registered.get());
+  if (!registered && !hooks().is_node) return;  // partax is being imported
+  if (registered) registrations_ = PyDict_GET_SIZE(registered.get());
+  const auto is_node = [&](PyObject* type) {
+    if (registered) return checked_int(PyDict_Contains(registered.get(), type)) == 1;
+    const Ref answer = Ref::checked(PyObject_CallOneArg(hooks().is_node.get(), type));
+    return checked_int(PyObject_IsTrue(answer.get())) == 1;
+  };
+  // Asking may run a metaclass's __hash__, so the table is left alone until that is over.
+  std::vector<Ref> leaves;
+  for (const auto& [type, info] : types_) {
+    const bool may_change = info->kind == Kind::kStaticLeaf || info->kind == Kind::kNamedTuple;
+    if (may_change && !info->is_builtin) leaves.push_back(info->weak_type);
+  }
+  bool changed = false;
+  for (const Ref& weak_type : leaves) {
+    Ref type = weak_target(weak_type.get());
+    if (!type || !is_node(type.get())) continue;
+    forget(reinterpret_cast<PyTypeObject*>(type.get()), weak_type.get());
+    changed = true;
+  }
+  if (changed) ++epoch_;
+}
+
+const char* kind_name(Kind kind) noexcept {
+  return std::find_if(std::begin(kNamed), std::end(kNamed), [&](const Named& named) { return named.kind == kind; })
+      ->name;
+}
+
+}  // namespace partax

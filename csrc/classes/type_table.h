@@ -1,0 +1,156 @@
+// What is this object: its type decides whether it is a leaf, and of which sort, or a node, and of which family.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "base/hooks.h"
+#include "classes/layout.h"
+
+namespace partax {
+
+enum class Kind : std::uint8_t {
+  kDynamicLeaf,
+  kStaticLeaf,
+  kStaticRun,   // consecutive static leaves of one sequence, stored as one node
+  kDynamicRun,  // the same of dynamic leaves, in specs that are only rebuilt
+  kNone,
+  kTuple,
+  kList,
+  kDict,
+  kOrderedDict,
+  kDefaultDict,
+  kNamedTuple,
+  kModule,
+  kDataclass,
+  kDeclared,  // registered with functions that do no more than a library or the user has declared
+  kRegistered,
+  kEntries,  // one that keeps its parts in a dictionary or in slots: see Layout
+  kStatic,   // a node without children that is its own aux data: partax.Static, partax.FlatSpec
+  kCall,     // the arguments of one call; only ever the outermost node
+};
+
+enum class LeafSort : std::uint8_t {
+  kOther,
+  kJaxArray,
+  kTracer,
+  kNumpyArray,
+  kNumpyScalar,
+  kRef,
+  kAbstract,  // jax.ShapeDtypeStruct
+  kBoolOrInt,
+  kFloatOrComplex,
+};
+
+// A field at its place in the dictionary of an instance.
+struct PlacedField {
+  PyObject* name;     // borrowed from the TypeInfo
+  std::size_t index;  // into children followed by statics
+};
+
+// Everything partax knows about one Python type.
+struct TypeInfo {
+  PyTypeObject* type = nullptr;  // borrowed: see `weak_type`
+  Ref weak_type;
+  Kind kind = Kind::kStaticLeaf;
+  LeafSort sort = LeafSort::kOther;
+  std::vector<Ref> child_names;          // attribute families: interned field names, in flatten order
+  std::vector<Ref> static_names;         // attribute families: interned names of the static fields
+  std::vector<Ref> compared;             // frozen dataclass as a static value: the fields that its == compares
+  Ref equal_by;                          // the attribute by whose == alone instances compare, of some that do
+  std::vector<Slot> slots;               // those of its instances; of kDefaultDict the factory
+  std::unique_ptr<const Layout> layout;  // of kEntries
+  // Of a class with registered functions: these, where jax tells them. They keep nothing alive that jax does not keep
+  // for good.
+  Ref flatten_function, unflatten_function;
+  // kDataclass, kDeclared: where the fields are, children first, if all are in slots; else they are in the dictionary.
+  std::vector<Py_ssize_t> offsets;
+  // The order in which the fields of a new instance are set. Of kDataclass, for this version of the type, asked for so
+  // often, and empty where the class is called; of kDeclared, for this version, and empty of a partial.
+  mutable std::vector<std::uint32_t> set_order;
+  mutable unsigned int order_version = 0, order_asked = 0;
+  mutable enum : std::uint8_t { kUntold, kAgrees, kDiffers } agreement = kUntold;  // kDeclared
+  bool is_frozen_dataclass = false;
+  bool is_in_reach = false;   // an instance has no state but its slots, its dictionary and the content of a built-in
+  bool is_builtin = false;    // one that is read so whatever is registered
+  bool is_installed = false;  // Python or an installed library defines it
+  bool is_enum = false;       // instances are the members of an enumeration
+  // kNamedTuple: the __new__ that was found to make only tuples, and the type's version then.
+  mutable Ref plain_new;
+  mutable unsigned int plain_version = 0;
+  // The two orders that dictionaries of instances with all fields and nothing else had last, often that of `__init__`
+  // and of rebuilding: a guess that makes reading one pass.
+  mutable std::vector<PlacedField> orders[2];
+};
+using TypeInfoPtr = std::shared_ptr<const TypeInfo>;
+
+// The caller must hold the object that it asks about: what is found of a type lives as long as that type. Whoever runs
+// Python code between finding and reading keeps it by `shared`.
+class TypeTable {
+ public:
+  static TypeTable& instance();
+  // The description of `object`'s type; asks Python once for each type.
+  const TypeInfo& find(PyObject* object) {
+    PyTypeObject* type = Py_TYPE(object);
+    const TypeInfo* cached = recent_[slot(type)];
+    return cached != nullptr && cached->type == type ? *cached : find_slow(object);
+  }
+  TypeInfoPtr shared(const TypeInfo& info) const;
+  // Of the type that this weak reference of the table's was made for. Runs as the reference's callback: it needs no
+  // memory.
+  void forget(PyTypeObject* type, PyObject* weak_type) noexcept;
+  // Has a type described anew when it is met next.
+  void read_anew(PyTypeObject* type);
+  // Counts the registrations that turned a known leaf type into a node: older keys are void. Where jax has no
+  // dictionary of them, each known leaf type is asked about each time, which runs Python.
+  std::uint64_t epoch() {
+    PyObject* registered = hooks().registered.get();
+    if (registered == nullptr || PyDict_GET_SIZE(registered) != registrations_) refresh_registrations();
+    return epoch_;
+  }
+
+ private:
+  TypeTable() = default;
+  static std::size_t slot(PyTypeObject* type) noexcept {
+    return (reinterpret_cast<std::uintptr_t>(type) >> 4) % kRecent;
+  }
+  const TypeInfo& find_slow(PyObject* object);
+  void refresh_registrations();
+
+  static constexpr std::size_t kRecent = 509;
+  const TypeInfo* recent_[kRecent] = {};
+  Py_ssize_t registrations_ = 0;
+  std::uint64_t epoch_ = 0;
+  std::unordered_map<PyTypeObject*, TypeInfoPtr> types_;
+};
+
+// True for leaves that filter_jit traces: arrays of jax and NumPy, tracers, refs; `abstract` adds ShapeDtypeStruct.
+inline bool is_dynamic_sort(LeafSort sort, bool abstract) noexcept {
+  switch (sort) {
+    case LeafSort::kJaxArray:
+    case LeafSort::kTracer:
+    case LeafSort::kNumpyArray:
+    case LeafSort::kNumpyScalar:
+    case LeafSort::kRef:
+      return true;
+    case LeafSort::kAbstract:
+      return abstract;
+    default:
+      return false;
+  }
+}
+
+inline bool is_dynamic(PyObject* object, bool abstract) {
+  if (hooks().jax_array_type.is(Py_TYPE(object))) return true;
+  const TypeInfo& info = TypeTable::instance().find(object);
+  return info.kind == Kind::kStaticLeaf && is_dynamic_sort(info.sort, abstract);
+}
+
+const char* kind_name(Kind kind) noexcept;
+
+// Whether the registered functions of a class tell what its children are called.
+inline bool is_named_by_functions(Kind kind) noexcept {
+  return kind == Kind::kRegistered || kind == Kind::kDeclared || kind == Kind::kEntries;
+}
+
+}  // namespace partax

@@ -1,0 +1,76 @@
+"""One thing that the doctor has found: what it is, where, how much it costs, and what to do."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from partax._pytree.short_text import angled
+
+Kind = Literal[
+    "repeat", "constant", "retrace", "memory", "donation", "unused", "checkpoint", "precision", "host", "slow-op",
+    "switch", "dispatch",
+]  # fmt: skip
+Severity = Literal["high", "medium", "low"]
+KINDS: tuple[str, ...] = get_args(Kind)
+SEVERITIES: tuple[str, ...] = get_args(Severity)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that costs time or memory, and what to do.
+
+    Example:
+      >>> eye = jnp.eye(1000)
+      >>> [finding] = partax.doctor(lambda i: eye[i], jnp.int32(0)).findings
+      >>> finding.kind, finding.severity, finding.figures
+      ('constant', 'medium', {'bytes': 4000000, 'arrays': 1})
+      >>> print(finding.message)
+      global `eye` holds float32[1000,1000] (3.81 MiB), which the program has captured: it is compiled in as a constant
+
+    Attributes:
+      kind: what it is about.
+      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth to know.
+      file: the file of the user's line, or an empty string where no line is known.
+      line: the line, from 1; 0 where none is known.
+      source: the text of the line.
+      path: the argument or result that it is about, such as `model.layers[0].weight`, or an empty string.
+      figures: what makes it believable, by name: counts, shares (0 to 1), bytes (`..._bytes`), seconds
+        (`..._seconds`).
+      message: what was found, in one sentence.
+      advice: what to do, in one sentence.
+    """
+
+    kind: Kind
+    severity: Severity
+    file: str
+    line: int
+    source: str
+    path: str
+    figures: dict[str, int | float | str]
+    message: str
+    advice: str
+
+    @property
+    def where(self) -> str:
+        """The place in short, as `train.py:41`, or the path."""
+        return f"{Path(self.file).name}:{self.line}" if self.file else self.path
+
+    def __repr__(self) -> str:
+        where = f" at {self.where}" if self.where else ""
+        return angled(f"partax.Finding: {self.severity} {self.kind}{where}: {self.message}")
+
+    def __str__(self) -> str:
+        lines = [f"{self.severity}: {self.kind} at {self.where}" if self.where else f"{self.severity}: {self.kind}"]
+        if self.source:
+            lines.append(f"    {self.source}")
+        lines += [f"  {self.message}", f"  -> {self.advice}"]
+        return "\n".join(lines)
+
+
+def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings by severity, then by the share of the program that they are about."""
+    return tuple(sorted(findings, key=lambda it: (SEVERITIES.index(it.severity), -float(it.figures.get("share", 0)))))
+
+
+Finding.__module__ = "partax"  # where users find it, and pickles too

@@ -1,0 +1,99 @@
+"""Dataclasses of `jax.tree_util.register_dataclass`, those of flax.struct among them."""
+
+import dataclasses
+import functools
+import inspect
+from typing import Any
+
+import jax
+
+from partax._families.fields import Description, hidden, identical, values_of
+from partax._jax.private import flatten_one_level_with_keys, is_registered_dataclass
+
+
+def describe(obj: Any) -> Description | None:
+    """A class of `jax.tree_util.register_dataclass`, if reading its fields gives what jax gives."""
+    cls = type(obj)
+    if not dataclasses.is_dataclass(cls):
+        return None
+    try:
+        pairs, aux = flatten_one_level_with_keys(obj)
+    except Exception:
+        return None
+    children = tuple(key.name for key, _ in pairs if isinstance(key, jax.tree_util.GetAttrKey))
+    if len(children) != len(pairs) or not isinstance(aux, tuple):
+        return None
+    statics = tuple(f.name for f in dataclasses.fields(cls) if f.init and f.name not in children)
+    if hidden(cls, children + statics) or not (is_registered_dataclass(cls) and _calls_dataclasses()):
+        return None
+    values = values_of(obj, children + statics)
+    if values is None or not identical((*(value for _, value in pairs), *aux), values):
+        return None
+    return ("dataclass", children, statics)
+
+
+@functools.cache
+def _calls_dataclasses() -> bool:
+    """Whether jax rebuilds such a class by calling it, and does not set the fields of an empty instance."""
+    made: list[Any] = []
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(init=False)
+    class Probe:
+        field: Any
+
+        def __init__(self, field: Any):
+            made.append(field)
+            self.field = field
+
+    jax.tree.map(lambda leaf: leaf, Probe(0))
+    return len(made) == 2
+
+
+def order_of_call(cls: type) -> tuple[str, ...]:
+    """The order in which calling a dataclass with all its fields sets them; empty if it does anything else.
+
+    It does nothing else if the `__init__` is what `dataclasses` writes for such fields. Called by C++.
+    """
+    fields = dataclasses.fields(cls)
+    names = tuple(field.name for field in fields)
+    init: Any = inspect.getattr_static(cls, "__init__")
+    params: Any = getattr(cls, "__dataclass_params__", None)
+    if not all(field.init for field in fields) or hidden(cls, names) or not hasattr(init, "__code__") or params is None:
+        return ()
+    if inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]:
+        return ()
+    written: Any = _written(tuple((f.name, *_defaults(f), f.kw_only is True) for f in fields), params.frozen)
+    if init.__code__ != written.__code__:
+        return ()
+    # One that is not frozen sets its fields by the class's `__setattr__`; one that is, by what it has in its closure.
+    if not params.frozen and inspect.getattr_static(cls, "__setattr__") is not object.__dict__["__setattr__"]:
+        return ()
+    for name, own, expected in zip(
+        init.__code__.co_freevars, init.__closure__ or (), written.__closure__ or (), strict=True
+    ):
+        is_default = name.startswith(("_dflt_", "__dataclass_dflt_"))
+        if not is_default and own.cell_contents is not expected.cell_contents:
+            return ()
+    return names
+
+
+def _defaults(field: Any) -> tuple[bool, bool]:
+    return field.default is not dataclasses.MISSING, field.default_factory is not dataclasses.MISSING
+
+
+@functools.lru_cache(maxsize=64)
+def _written(fields: tuple[tuple[str, bool, bool, bool], ...], frozen: bool) -> Any:
+    """The `__init__` that `dataclasses` writes for fields with such names and defaults."""
+    like: list[tuple[str, type, Any]] = []
+    for name, has_default, has_factory, kw_only in fields:
+        given: dict[str, Any] = {"default": None} if has_default else {"default_factory": list} if has_factory else {}
+        like.append((name, object, dataclasses.field(kw_only=kw_only, **given)))
+    return dataclasses.make_dataclass("Probe", like, frozen=frozen).__init__
+
+
+def is_frozen(cls: type) -> bool:
+    """Whether the instances of a dataclass never change, and hold nothing but their fields."""
+    owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
+    params: Any = owner.__dict__.get("__dataclass_params__")
+    return params is not None and params.frozen and all(field.init for field in dataclasses.fields(cls))

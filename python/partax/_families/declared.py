@@ -1,0 +1,211 @@
+"""Classes that are registered with Python functions, and of which a library or the user says what these do."""
+
+import collections
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+
+from partax import _core
+from partax._families import chex, partial, penzai
+from partax._families.equinox import is_module
+from partax._families.fields import Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
+from partax._jax.private import (
+    flatten_one_level,
+    flatten_one_level_with_keys,
+    is_registered_dataclass,
+    one_level,
+    registered_functions,
+)
+
+_Class = TypeVar("_Class", bound=type[Any])
+
+# For each library, what tells the fields of a class of it, or None of any other class.
+_LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
+    "chex": chex.fields_of,
+    "jax": partial.fields_of,
+    "penzai": penzai.fields_of,
+}
+_of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()
+
+
+def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] = ()) -> _Class:
+    """Says which attributes of a class are what its registered functions take apart and put together.
+
+    Example:
+      >>> class Box:
+      ...     def __init__(self, x, name):
+      ...         self.x, self.name = x, name
+      >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), box.name), lambda name, xs: Box(*xs, name))
+      >>> _ = partax.register_fields(Box, data=("x",), static=("name",))
+      >>> partax.filter_jit(lambda box: box)(Box(jnp.ones(2), "a")).name
+      'a'
+
+    From then on partax reads them itself, and makes an instance by setting them, instead of calling the functions for
+    each instance in each call. It compares with the functions once, when it meets the first instance: they must give
+    the values of `data`, in this order, as the children, and must set all these attributes of the new instance, and no
+    others, to what they were. An instance that has other attributes, or lacks one, is left to the functions.
+
+    Args:
+      cls: a class that is registered with functions, as by `jax.tree_util.register_pytree_node`. A subclass is another
+        class.
+      data: the attributes that are the children: all in the instance's dictionary, or all in `__slots__`.
+      static: the attributes that the aux data is made of, in the same place.
+
+    Returns:
+      The class.
+
+    Raises:
+      TypeError: the class is not registered, is one that partax reads itself, or has such an attribute elsewhere (a
+        property, say). Calls raise one, with the path, where the registered functions do something else.
+      ValueError: a name is there twice, or the class has been declared otherwise.
+    """
+    fields = Fields(_names("data", data), _names("static", static))
+    names = (*fields.children, *fields.statics)
+    if len(set(names)) != len(names):
+        raise ValueError(f"register_fields: found the attributes {names}, expected each once")
+    if not isinstance(cls, type):
+        raise TypeError(f"register_fields: found {cls!r}, expected a class")
+    name = f"`{cls.__name__}`"
+    if not jax.tree_util.is_tree_node(cls):
+        raise TypeError(
+            f"register_fields: found {name}, expected a class that jax knows as a node; call "
+            "`jax.tree_util.register_pytree_node` first"
+        )
+    if cls in _BUILT_IN or is_registered_dataclass(cls) or is_module(cls) or _fields_of_library(cls) is not None:
+        raise TypeError(f"register_fields: found {name}, which partax reads itself; expected a class of your own")
+    wrong = hidden(cls, names)
+    if wrong:
+        raise TypeError(
+            f"register_fields: found `{wrong}` of {name} elsewhere, expected all attributes in the dictionary of an "
+            "instance, or all in `__slots__`"
+        )
+    known = _of_users.get(cls)
+    if known is not None and known != fields:
+        raise ValueError(
+            f"register_fields: found {name} with data={fields.children} and static={fields.statics}, expected what "
+            f"was said before: data={known.children} and static={known.statics}"
+        )
+    if known is None:
+        _of_users[cls] = fields
+        _core.read_anew(cls)
+    return cls
+
+
+_BUILT_IN = {type(None), tuple, list, dict, collections.OrderedDict, collections.defaultdict}
+
+
+def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
+    found: tuple[Any, ...] = () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"register_fields: found {what}={names!r}, expected a tuple of names of attributes")
+    return found
+
+
+def fields_of(cls: type) -> Fields | None:
+    """What is declared of a class that is registered with functions; None if nothing is."""
+    return _of_users.get(cls) or _fields_of_library(cls)
+
+
+def _fields_of_library(cls: type) -> Fields | None:
+    for library, describe in _LIBRARIES.items():
+        fields = describe(cls) if library in sys.modules else None
+        if fields is not None:
+            names = (*fields.children, *fields.statics)
+            if not hidden(cls, names):
+                return fields
+            fall_back(cls, f"`{hidden(cls, names)}` is no plain attribute")
+    return None
+
+
+def is_declared(cls: type) -> bool:
+    """Whether a class that has been changed is still one of which something is declared. Called by C++."""
+    return fields_of(cls) is not None
+
+
+def order_of(obj: Any) -> tuple[str, ...] | str | None:
+    """The order in which the attributes of an instance like this are set; empty of a partial.
+
+    None where the functions of a library's class do something else than what is known of it, and words that say what
+    the functions of a user's class do. Called by C++, with the first instance that has exactly these attributes.
+    """
+    cls = type(obj)
+    fields = fields_of(cls)
+    if fields is None:  # declared by another thread meanwhile, and not so
+        return None
+    if cls not in _of_users:
+        try:
+            order = _compared(obj, fields)
+        except Exception as error:
+            order = f"they raise {error!r}"
+        if isinstance(order, str):
+            fall_back(cls, order)
+        return None if isinstance(order, str) else order
+    order = _compared(obj, fields)
+    if isinstance(order, tuple):
+        return order
+    return (
+        f"found functions of `{cls.__name__}` that do something else than what `register_fields` was told, which is "
+        f"data={fields.children} and static={fields.statics}: {order}; declare what they do, or change them"
+    )
+
+
+def _compared(obj: Any, fields: Fields) -> tuple[str, ...] | str:
+    """The order of the attributes, or where the registered functions differ."""
+    cls, names = type(obj), (*fields.children, *fields.statics)
+    values = values_of(obj, names)
+    if values is None:
+        return "an attribute is not set"
+    functions = registered_functions(cls)
+    found, aux = flatten_one_level(obj)
+    found = tuple(found)
+    expected = values[: len(fields.children)]
+    if not identical(found, expected):
+        return f"the children are {_told(found, obj)}"
+    if fields.is_partial:
+        again: Any = one_level(obj).unflatten(found)
+        same = type(again) is cls and aux is obj.func is again.func and identical(again.args, obj.args)
+        same = same and identical(_flat(again.keywords), _flat(obj.keywords))
+        return () if functions is not None and same else "unflattening makes another partial"
+    if not identical((child for _, child in flatten_one_level_with_keys(obj)[0]), expected):
+        return "the children with keys are others"
+    again = one_level(obj).unflatten(found) if functions is None else functions[1](aux, found)
+    if type(again) is not cls:
+        return f"unflattening gives a `{type(again).__name__}`"
+    set_names = names
+    if not in_slots(cls, names):
+        set_names = tuple(instance_dict(again) or ())
+        if sorted(set_names) != sorted(names):
+            return f"unflattening sets the attributes {set_names}"
+    rebuilt = values_of(again, names)
+    if rebuilt is None:
+        return "unflattening does not set all attributes"
+    for name, before, after in zip(names, values, rebuilt, strict=True):
+        if before is not after:
+            return f"unflattening makes another `{name}`"
+    object.__new__(cls)  # an error where that is no way to make one
+    return set_names
+
+
+def _flat(items: dict[str, Any]) -> list[Any]:
+    return [part for item in items.items() for part in item]
+
+
+def _told(found: tuple[Any, ...], obj: Any) -> str:
+    """The names of the attributes that these objects are, as far as they are attributes."""
+    cls = type(obj)
+    slots = [name for base in cls.__mro__ for name in _slots(base)]
+    known = dict(instance_dict(obj) or {})
+    known.update({name: getattr(obj, name) for name in slots if hasattr(obj, name)})
+
+    def told(child: Any) -> str:
+        return next((f"`{name}`" for name, value in known.items() if value is child), "another object")
+
+    return f"({', '.join(map(told, found))})"
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots: Any = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)

@@ -1,0 +1,125 @@
+"""Tells the native stages how to read each type: as which leaf, or as which family of nodes."""
+
+import abc
+import collections
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from partax import _core
+from partax._families import dataclasses, declared, equinox, flax
+from partax._families.fields import Description, fallback
+from partax._jax.private import (
+    concrete_array_type,
+    flatten_one_level,
+    flatten_one_level_with_keys,
+    registered_nodes,
+)
+from partax._jax.settings import SETTINGS
+
+_LEAVES = (
+    ("jax_array", (*filter(None, (concrete_array_type(),)), jax.Array)),
+    ("numpy_array", np.ndarray),
+    ("numpy_scalar", np.generic),
+    ("ref", jax.Ref),
+    ("abstract", jax.ShapeDtypeStruct),
+    ("float", (float, complex)),
+    ("int", int),
+)
+
+
+def is_frozen(cls: type) -> bool:
+    """Whether tuples, modules or dataclasses of this type never change, and hold nothing but what a tree has."""
+    if issubclass(cls, tuple):
+        return cls.__dictoffset__ == 0
+    owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
+    return owner is equinox.module_class() or dataclasses.is_frozen(cls)
+
+
+def _describe_node(obj: Any) -> Description:
+    native = equinox.describe(obj) or dataclasses.describe(obj) or flax.describe(obj)
+    if native is not None:
+        return native
+    fields = declared.fields_of(type(obj))
+    return ("registered", (), ()) if fields is None else ("declared", fields.children, fields.statics)
+
+
+def _leaf_sort(obj: Any, cls: type) -> str:
+    # Of the class, since asking an object runs code of its own; only jax decides by tracer.
+    if issubclass(cls, Tracer):
+        return "tracer"
+    for sort, kinds in _LEAVES:
+        if issubclass(cls, kinds):
+            return sort
+    if not cls.__module__.startswith("jax") or not isinstance(obj, jax.Array):
+        return "other"
+    if concrete_array_type() is None and not jnp.issubdtype(obj.dtype, jax.dtypes.extended):
+        _configure_classes(cls)
+    return "jax_array"
+
+
+def describe(obj: Any) -> Description:
+    """Describes the type of `obj` for the native type table."""
+    cls = type(obj)
+    if cls in (_core.FlatSpec, _core.Static):
+        return ("static", (), ())
+    registered = registered_nodes()
+    if registered is not None and issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in registered:
+        return ("named_tuple", tuple(cls._fields), ())  # type: ignore[attr-defined]
+    if jax.tree_util.is_tree_node(cls):
+        return _describe_node(obj)
+    return (_leaf_sort(obj, cls), (), ())
+
+
+def layout(cls: type) -> flax.Layout | None:
+    """The layout of a class that is described as one with entries."""
+    return flax.layout(cls)
+
+
+def why_called(cls: type) -> str:
+    """Why the registered functions of a class are called though partax knows its library; "" if it does not."""
+    reason = fallback(cls)
+    if not reason and (flax.knows(cls) or declared.fields_of(cls) is not None):
+        reason = "an object is otherwise than is known of its class"
+    return reason
+
+
+def simple_key(entry: Any) -> str:
+    """An entry of a path without punctuation."""
+    return jax.tree_util.keystr((entry,), simple=True)
+
+
+def is_inexact(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+def _configure_classes(jax_array_type: type | None) -> None:
+    _core.configure_classes(
+        default_dict=collections.defaultdict,
+        flatten_one_level=flatten_one_level,
+        flatten_one_level_with_keys=flatten_one_level_with_keys,
+        is_node=jax.tree_util.is_tree_node,
+        jax_array=jax.Array,
+        jax_array_type=jax_array_type,
+        registered=registered_nodes(),
+    )
+
+
+def install() -> None:
+    """Connects the native stages with jax. Called once, when partax is imported."""
+    _configure_classes(concrete_array_type())
+    _core.configure_statics(
+        partial=functools.partial,
+        jitted=type(jax.jit(_identity)),
+        treedef=jax.tree_util.PyTreeDef,
+        settings=SETTINGS,
+        registrations=abc.get_cache_token,
+    )

@@ -1,0 +1,85 @@
+"""Equinox's modules."""
+
+import dataclasses
+import functools
+import sys
+from typing import Any
+
+from partax import _core
+from partax._families.fields import Description, hidden, identical, in_slots, instance_dict
+from partax._jax.private import flatten_one_level, one_level
+
+# Equinox keeps these on modules that wrap a function.
+_WRAPPER_NAMES = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")
+
+
+def module_class() -> type | None:
+    """Equinox's `Module`; None until the user has imported Equinox."""
+    return getattr(sys.modules.get("equinox"), "Module", None)
+
+
+def is_module(cls: type) -> bool:
+    """Whether a class is an Equinox module."""
+    module = module_class()
+    return module is not None and issubclass(cls, module)
+
+
+def describe(obj: Any) -> Description | None:
+    """An Equinox module, if its registered functions do what the native stages do."""
+    cls = type(obj)
+    if not is_module(cls):
+        return None
+    fields = dataclasses.fields(cls)
+    children = tuple(f.name for f in fields if not f.metadata.get("static", False))
+    statics = tuple(f.name for f in fields if f.metadata.get("static", False))
+    missing = _missing()
+    known = instance_dict(obj)
+    if missing is None or known is None or hidden(cls, children + statics) or in_slots(cls, children + statics):
+        return None
+    _core.configure_tree(missing=missing, wrapper_names=_WRAPPER_NAMES)
+    values = dict(known)
+    given = [(name, values[name]) for name in children if name in values]
+    wrapper: Any = missing
+    if len(values) != len(fields):
+        wrapper = tuple(values.get(name, missing) for name in _WRAPPER_NAMES)
+        given += zip(_WRAPPER_NAMES, wrapper, strict=True)
+    given += [(name, values[name]) for name in statics if name in values]
+    try:
+        found, aux = flatten_one_level(obj)
+        again = one_level(obj).unflatten(found)
+    except Exception:
+        return None
+    if not identical(found, [values.get(name, missing) for name in children]):
+        return None
+    if type(aux) is not tuple or len(aux) != 1 + len(statics) or type(again) is not cls:
+        return None
+    if not (aux[0] is missing if wrapper is missing else type(aux[0]) is tuple and identical(aux[0], wrapper)):
+        return None
+    if not identical(aux[1:], [values.get(name, missing) for name in statics]):
+        return None
+    rebuilt = again.__dict__
+    if list(rebuilt) != [name for name, _ in given] or not identical(rebuilt.values(), [value for _, value in given]):
+        return None
+    return ("module", children, statics)
+
+
+@functools.cache
+def _missing() -> Any:
+    """Equinox's marker of an absent field, as its flatten functions give it; None where they do not as expected.
+
+    A module without its field tells it, and which names Equinox keeps of wrapped modules.
+    """
+    module: Any = module_class()
+
+    class Probe(module):
+        field: Any
+
+    empty = object.__new__(Probe)
+    wrapper = tuple(object() for _ in _WRAPPER_NAMES)
+    try:
+        missing: Any = flatten_one_level(empty)[0][0]
+        empty.__dict__.update(zip(_WRAPPER_NAMES, wrapper, strict=True))
+        kept: Any = flatten_one_level(empty)[1][0]
+    except Exception:
+        return None
+    return missing if type(kept) is tuple and identical(kept, wrapper) else None

@@ -1,0 +1,141 @@
+"""The classes of Flax: FrozenDict, and nnx's modules, variables and states."""
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from partax._families.fields import Description, fall_back, identical
+from partax._jax.private import flatten_one_level, one_level
+
+_ENTRIES: Description = ("entries", (), ())
+_Slots = tuple[types.MemberDescriptorType, ...]
+
+
+class Layout(NamedTuple):
+    """Where instances keep their parts.
+
+    Attributes:
+      aux: what the aux data consists of: the "keys" of the dictionary, its "items", the keys and values of those
+        "attributes" that are static, the values of the static "slots", or that of the only "slot".
+      dictionary: the slot or the name of the attribute that holds the entries; True for the instance's own dictionary.
+      required: the key of the static entry that tells which entries are children, if one does.
+      row: the slot of a list or tuple of the children, if there is one.
+      children: slots of children.
+      statics: slots of static values.
+      made: slots of a new instance,
+      makers: and what makes the values of these, once for each result.
+    """
+
+    aux: str
+    dictionary: types.MemberDescriptorType | str | bool | None = None
+    required: str | None = None
+    row: _Slots = ()
+    children: _Slots = ()
+    statics: _Slots = ()
+    made: _Slots = ()
+    makers: tuple[Callable[[], Any], ...] = ()
+
+
+def describe(obj: Any) -> Description | None:
+    """A class of Flax, if its registered functions do what the native stages do."""
+    cls = type(obj)
+    try:
+        found = layout(cls)
+        if found is None:
+            return None
+        reason = "" if _is_rebuilt_alike(obj, found) else "unflattening makes another object"
+    except MemoryError:
+        raise
+    except Exception as error:  # another version of Flax, or a class that does things its own way
+        reason = repr(error)
+    if not reason:
+        return _ENTRIES
+    if any(base.__module__.partition(".")[0] == "flax" for base in cls.__mro__):
+        fall_back(cls, reason)
+    return None
+
+
+def knows(cls: type) -> bool:
+    """Whether a class has a layout in this version of Flax."""
+    try:
+        return layout(cls) is not None
+    except (AttributeError, TypeError):
+        return False
+
+
+def layout(cls: type) -> Layout | None:
+    """The layout of a class of Flax; None of any other class.
+
+    Raises:
+      AttributeError, TypeError: this version of Flax has another one.
+    """
+    frozen: Any = sys.modules.get("flax.core.frozen_dict")
+    if frozen is not None and cls is frozen.FrozenDict:
+        return Layout("keys", _slot(cls, "_dict"), made=(_slot(cls, "_hash"),), makers=(types.NoneType,))
+    nnx: Any = sys.modules.get("flax.nnx")
+    if nnx is None:
+        return None
+    if issubclass(cls, nnx.State):
+        return Layout("keys", "_mapping")
+    if cls is nnx.FlatState:
+        return Layout("slot", row=_slots(cls, "_values"), statics=_slots(cls, "_keys"))
+    traced: Any = nnx.tracers.TraceState
+    if issubclass(cls, nnx.Variable):
+        made = (_slot(cls, "_trace_state"),)
+        children = (_slot(cls, "_raw_value"),)
+        return Layout("items", _slot(cls, "_var_metadata"), children=children, made=made, makers=(traced,))
+    if issubclass(cls, nnx.pytreelib.PytreeState):
+        made = (_slot(cls, "_trace_state"),)
+        return Layout("slots", statics=_slots(cls, "_initializing", "_is_setup"), made=made, makers=(traced,))
+    if issubclass(cls, nnx.Pytree):
+        return Layout("attributes", True, "_pytree__nodes")
+    return None
+
+
+def _slot(cls: type, name: str) -> types.MemberDescriptorType:
+    found = inspect.getattr_static(cls, name)
+    if not isinstance(found, types.MemberDescriptorType):
+        raise TypeError(f"`{name}` of `{cls.__name__}` is no slot")
+    return found
+
+
+def _slots(cls: type, *names: str) -> _Slots:
+    return tuple(_slot(cls, name) for name in names)
+
+
+def _is_rebuilt_alike(obj: Any, found: Layout) -> bool:
+    """Whether unflattening puts the same objects into the same places, in the order that the native stages have."""
+    children, aux = flatten_one_level(obj)
+    again = one_level(obj).unflatten(children)
+    if type(again) is not type(obj) or type(object.__new__(type(obj))) is not type(obj):
+        return False
+    if found.row:
+        (row,) = found.row
+        made = row.__get__(again)
+        if type(made) is not tuple or not identical(made, row.__get__(obj)):
+            return False
+    if not all(slot.__get__(again) is slot.__get__(obj) for slot in (*found.children, *found.statics)):
+        return False
+    if not all(
+        type(slot.__get__(again)) is type(maker()) for slot, maker in zip(found.made, found.makers, strict=True)
+    ):
+        return False
+    if found.dictionary is None:
+        return True
+    before, after = _entries(obj, found), _entries(again, found)
+    ordered = {
+        "keys": lambda: aux,
+        "items": lambda: [key for key, _ in aux],
+        "attributes": lambda: [str(key) for key in (*aux[0], *aux[1])],
+    }
+    same_keys = list(after) == list(ordered[found.aux]())
+    return same_keys and len(before) == len(after) and all(after[key] is value for key, value in before.items())
+
+
+def _entries(obj: Any, found: Layout) -> dict[Any, Any]:
+    if isinstance(found.dictionary, types.MemberDescriptorType):
+        return found.dictionary.__get__(obj)
+    own: dict[str, Any] = object.__getattribute__(obj, "__dict__")
+    return own[found.dictionary] if isinstance(found.dictionary, str) else own

@@ -1,0 +1,223 @@
+"""The bytes of safetensors files: dtypes, metadata, reading and writing."""
+
+import io
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from partax._io.whole_file import replace_file
+from partax._pytree.array_text import array_text
+from partax._report.progress import Progress, is_shown, progress
+
+# Of what we say in a file's metadata. A file without it is one of another tool, and loads too.
+_FORMAT = 1
+_OWN = "partax"
+RESERVED_NAME = "__metadata__"
+
+_DTYPES = {
+    code: np.dtype(dtype)
+    for code, dtype in {
+        "BOOL": np.bool_,
+        "U8": np.uint8,
+        "I8": np.int8,
+        "U16": np.uint16,
+        "I16": np.int16,
+        "U32": np.uint32,
+        "I32": np.int32,
+        "U64": np.uint64,
+        "I64": np.int64,
+        "F16": np.float16,
+        "F32": np.float32,
+        "F64": np.float64,
+        "BF16": jnp.bfloat16,
+        "F8_E4M3": jnp.float8_e4m3fn,
+        "F8_E4M3FNUZ": jnp.float8_e4m3fnuz,
+        "F8_E5M2": jnp.float8_e5m2,
+        "F8_E5M2FNUZ": jnp.float8_e5m2fnuz,
+        "F8_E8M0": jnp.float8_e8m0fnu,
+        "F4": jnp.float4_e2m1fn,
+        "C64": np.complex64,
+    }.items()
+}
+STORED_DTYPES = {dtype.name for dtype in _DTYPES.values()}
+FLOAT4 = "float4_e2m1fn"
+
+_LARGE = 10_000_000  # bytes of a file from which on it may take a second
+_CHUNK = 1 << 20  # bytes that are read between two looks at how far it is
+
+
+def safetensors_library() -> Any:
+    """The library; an ImportError tells what to install."""
+    missing = 'saving and loading need safetensors 0.8 or later, which was not found: pip install "partax[io]"'
+    try:
+        import safetensors
+    except ImportError as error:
+        raise ImportError(missing, name="safetensors") from error
+    if not hasattr(safetensors, "TensorSpec"):  # there since 0.8
+        raise ImportError(missing, name="safetensors")
+    return safetensors
+
+
+def is_key(array: Any) -> bool:
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+# --- writing
+
+
+def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], keys: Mapping[str, str]) -> None:
+    """Replaces a file, at once or not at all.
+
+    Args:
+      name: the file.
+      arrays: what to store, by path.
+      data: its values as NumPy arrays; of typed PRNG keys their data.
+      keys: the implementations of the typed PRNG keys among them.
+    """
+    library = safetensors_library()
+    stored = {key: _stored_form(values) for key, values in data.items()}
+    specs = {key: _tensor_spec(library, arrays[key], values) for key, values in stored.items()}
+    own = json.dumps({"format": _FORMAT, "keys": keys})
+    size = sum(values.nbytes for values in stored.values())
+    what = os.path.basename(name)
+
+    def write(fresh: str) -> None:
+        work.measure = lambda: _bytes_in(os.path.dirname(fresh))
+        library.serialize_file(specs, fresh, metadata={_OWN: own})
+        work.measure, work.done, work.title = None, size, f"flushing {what}"
+
+    try:
+        with progress(f"saving {what}", size, unit="B", is_long=size >= _LARGE) as work:
+            replace_file(os.path.realpath(name), write)
+    except library.SafetensorError as error:
+        # The library tells the number of the system's error only in its message.
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise ValueError(f"`{name}` cannot be saved: {error}") from error
+        raise OSError(int(number[1]), os.strerror(int(number[1])), name) from error
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
+
+
+def _bytes_in(folder: str) -> int:
+    """What is written in the files of a folder; the library gives its file the full size before it writes."""
+    try:
+        return sum(getattr(entry.stat(), "st_blocks", 0) * 512 for entry in os.scandir(folder))
+    except OSError:  # a file that is renamed meanwhile
+        return 0
+
+
+def _stored_form(array: Any) -> np.ndarray[Any, Any]:
+    """The array with the bytes of the file: in C order, little-endian, float4 packed."""
+    array = np.asarray(array, order="C")
+    if array.dtype.byteorder == ">":
+        array = array.byteswap().view(array.dtype.newbyteorder("<"))
+    if array.dtype.name == FLOAT4:
+        nibbles = array.view(np.uint8) & 15
+        array = nibbles[..., ::2] | nibbles[..., 1::2] << 4
+    return array
+
+
+def _tensor_spec(library: Any, leaf: Any, array: np.ndarray[Any, Any]) -> Any:
+    # For packed dtypes the library is told the shape of the bytes.
+    dtype = f"{FLOAT4}_x2" if leaf.dtype.name == FLOAT4 else array.dtype.name
+    return library.TensorSpec(dtype=dtype, shape=array.shape, data_ptr=array.ctypes.data, data_len=array.nbytes)
+
+
+# --- reading
+
+
+def read_arrays(name: str) -> dict[str, Any]:
+    """The arrays of a file: NumPy arrays, and typed PRNG keys."""
+    library = safetensors_library()
+    size, what = _size(name), os.path.basename(name)
+    with progress(f"loading {what}", size, unit="B", is_long=size >= _LARGE) as work:
+        data = _read(name, size, work)
+        work.title = f"unpacking {what}"
+        try:
+            tensors: list[tuple[str, dict[str, Any]]] = library.deserialize(data)
+            implementations = _key_implementations(data)
+            del data
+            arrays: dict[str, Any] = {key: _array(key, tensor) for key, tensor in tensors}
+            for key, implementation in implementations.items():
+                arrays[key] = _key_array(key, arrays.get(key), implementation)
+            return arrays
+        except (library.SafetensorError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"`{name}` cannot be loaded: {error}") from error
+
+
+def _size(name: str) -> int:
+    try:
+        return os.path.getsize(name)
+    except OSError:  # which opening it explains
+        return 0
+
+
+def _read(name: str, size: int, work: Progress) -> bytes:
+    """The bytes of a file; in parts where somebody sees how far it is."""
+    with open(name, "rb") as file:
+        if size < _LARGE or not is_shown():
+            return file.read()
+        read, part = io.BytesIO(), memoryview(bytearray(_CHUNK))
+        while count := file.readinto(part):
+            read.write(part[:count])
+            work.done += count
+        return read.getvalue()
+
+
+def _key_implementations(data: bytes) -> dict[str, str]:
+    """The implementations of the typed PRNG keys in a file, by path. The library does not show the metadata."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end].decode(), object_pairs_hook=_without_duplicates)
+    text = (header.get(RESERVED_NAME) or {}).get(_OWN)
+    if text is None:
+        return {}
+    own = json.loads(text)
+    version = own.get("format") if isinstance(own, dict) else None
+    if type(version) is not int or version < 1:
+        raise ValueError(f"found format {version!r} in the metadata, expected a number from 1 to {_FORMAT}")
+    if version > _FORMAT:
+        raise ValueError(
+            f"found format {version}, expected at most {_FORMAT}; it is of a newer partax, which can load it"
+        )
+    keys = own.get("keys")
+    if not isinstance(keys, dict) or not all(isinstance(implementation, str) for implementation in keys.values()):
+        raise ValueError(f"found keys {keys!r} in the metadata, expected a dictionary from path to PRNG implementation")
+    return keys
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("found a name twice in the header, expected each once")
+    return members
+
+
+def _array(key: str, tensor: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    code = tensor["dtype"]
+    if code not in _DTYPES:
+        raise ValueError(f"`{key}`: found dtype {code}, expected one of {', '.join(_DTYPES)}")
+    data = np.frombuffer(tensor["data"], np.uint8)
+    if code == "BOOL" and (data > 1).any():
+        raise ValueError(f"`{key}`: found a byte that is neither 0 nor 1, expected booleans")
+    if code == "F4":
+        data = np.stack([data & 15, data >> 4], axis=-1).reshape(-1)
+    return data.view(_DTYPES[code]).reshape(tensor["shape"])
+
+
+def _key_array(key: str, data: np.ndarray[Any, Any] | None, implementation: str) -> jax.Array:
+    if data is None:
+        raise ValueError(f"`{key}`: found a PRNG key in the metadata only, expected its data")
+    wrong = f"`{key}`: found {array_text(data)}, expected data of a {implementation!r} PRNG key"
+    if data.dtype != np.uint32:
+        raise ValueError(wrong)
+    try:
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=implementation)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{wrong}: {error}") from error

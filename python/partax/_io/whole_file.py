@@ -1,0 +1,71 @@
+"""Replaces a file as a whole: at once, or not at all."""
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Replaces a file by a text, at once or not at all.
+
+    Args:
+      path: the file. A symbolic link stays, and the file that it points to is replaced.
+      text: what it is to hold.
+
+    Raises:
+      OSError: the file cannot be written; the message names it and says what to do. An older file is whole.
+    """
+    name = os.fsdecode(path)
+    data = text.encode()
+    try:
+        replace_file(os.path.realpath(name), lambda fresh: _fill(fresh, data))
+    except OSError as error:
+        advice = "give a file in a folder that exists and that you may write to"
+        raise OSError(error.errno, f"{error.strerror}; nothing was written: {advice}", name) from error
+
+
+def _fill(fresh: str, data: bytes) -> None:
+    with open(fresh, "wb") as file:
+        file.write(data)
+
+
+def replace_file(target: str, write: Callable[[str], None]) -> None:
+    """Replaces a file by what `write` writes, all or nothing."""
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise FileExistsError(errno.EEXIST, "found something that is no regular file", target)
+    folder, name = os.path.split(target)
+    # A directory, as the library names temporary files of its own; these are in it too.
+    temporary = os.path.join(folder, f".{name[:50]}.{secrets.token_hex(8)}.tmp")
+    os.mkdir(temporary, 0o700)
+    try:
+        fresh = os.path.join(temporary, "fresh")
+        with open(fresh, "xb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+        with contextlib.suppress(FileNotFoundError):
+            mode = os.stat(target).st_mode
+        write(fresh)
+        with open(fresh, "r+b") as file:
+            os.chmod(fresh, stat.S_IMODE(mode))
+            os.fsync(file.fileno())
+        os.replace(fresh, target)
+        _sync_folder(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sync_folder(folder: str) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot
+            raise
+    finally:
+        os.close(descriptor)

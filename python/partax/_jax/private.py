@@ -1,0 +1,399 @@
+"""The only file that uses names of jax that are not public. Each is taken by `_name` or `_attribute`, with the public
+names that serve where it is gone, and what that costs.
+"""
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import logging
+import operator
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+import jax
+
+from partax._jax.treedef_forms import from_form, keep_form
+
+
+def _name(name: str) -> Any:
+    """What jax has by this dotted name, or None where it has none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return None
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """An attribute of an object of jax's, or None where it has none."""
+    return getattr(owner, name, None)
+
+
+name_of, attribute_of = _name, _attribute  # for the other files of private names
+
+
+# --- nodes of trees
+
+
+def registered_nodes() -> dict[type, Any] | None:
+    """jax's dictionary of registered node types, or None where this jax has none.
+
+    Its length tells when a class has been registered after partax saw it as a leaf. Without it, each call asks
+    `jax.tree_util.is_tree_node` about each class of leaves that partax knows. NamedTuples, dataclasses and classes with
+    registered functions are then read and rebuilt by jax, not by partax: some 30 microseconds a node.
+    """
+    registered = _name("jax._src.tree_util._registry")
+    return registered if isinstance(registered, dict) else None
+
+
+def _first_only() -> Callable[[Any], bool]:
+    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first.
+
+    Also the node itself, where it is its own child.
+    """
+    is_root = iter((True,))
+    return lambda _: not next(is_root, False)
+
+
+def _flattened(node: Any) -> tuple[list[Any], Any] | None:
+    if not jax.tree_util.is_tree_node(type(node)):
+        return None
+    children, treedef = jax.tree.flatten(node, is_leaf=_first_only())
+    return children, treedef.node_data()[1]
+
+
+# (children, aux data) of a node, None of a leaf. The fallback has jax flatten a tree: a microsecond more for each node.
+flatten_one_level: Callable[[Any], Any] = (
+    _attribute(_name("jax.tree_util.default_registry"), "flatten_one_level") or _flattened
+)
+
+
+def flatten_one_level_with_keys(node: Any) -> Any:
+    """The same with pairs of a key and a child.
+
+    Not by jax's registry, which gives each field of a NamedTuple the key of the first one.
+    """
+    if not jax.tree_util.is_tree_node(type(node)):
+        return None
+    pairs, treedef = jax.tree_util.tree_flatten_with_path(node, is_leaf=_first_only())
+    return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
+
+
+def one_level(node: Any) -> Any:
+    """The treedef of a node whose children are leaves."""
+    return jax.tree.structure(node, is_leaf=_first_only())
+
+
+def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node.
+
+    None where jax does not tell, and of classes of `register_dataclass`, for which jax has faster ways. Such a node is
+    flattened by `flatten_one_level` and rebuilt by `unflatten_node`.
+    """
+    entry = (registered_nodes() or {}).get(cls)
+    functions = _attribute(entry, "to_iter"), _attribute(entry, "from_iter")
+    return functions if all(map(callable, functions)) and not is_registered_dataclass(cls) else None
+
+
+def is_registered_dataclass(cls: type) -> bool:
+    """Whether a class was registered by `jax.tree_util.register_dataclass`; False where jax does not tell."""
+    flatten = _attribute((registered_nodes() or {}).get(cls), "to_iter")
+    return getattr(flatten, "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
+
+
+def note_form(node: Any) -> None:
+    """Is told of each node that `unflatten_node` may have to rebuild."""
+    keep_form(one_level(node))
+
+
+def unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
+    """Rebuilds a node by the treedef of another such node that was noted, with this aux data: some 20 microseconds."""
+    return from_form(cls, aux, len(children)).unflatten(children)
+
+
+# --- arrays
+
+
+def concrete_array_type() -> type | None:
+    """The type of concrete arrays, `jaxlib`'s ArrayImpl; None where this jax does not tell.
+
+    Then the first array that comes tells it, as making one here would start jax's backends.
+    """
+    found = _name("jax._src.array.ArrayImpl")
+    return found if isinstance(found, type) else None
+
+
+# --- functions and programs
+
+
+# Where the function is from, which is no option but a part of the function itself.
+_NO_OPTIONS = ("fun_sourceinfo", "fun_signature")
+_NEEDED_OPTIONS = {"static_argnums", "donate_argnums", "inline", "keep_unused", "in_shardings_leaves"}
+
+
+@functools.cache
+def _options_reader(cls: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    names = [name for name in getattr(cls, "_fields", ()) if name not in _NO_OPTIONS]
+    return operator.attrgetter(*names) if set(names) >= _NEEDED_OPTIONS else None
+
+
+def jit_parts(jitted: Any) -> tuple[Any, Any] | None:
+    """The function behind a `jax.jit` and all its options, or None where this jax does not tell them.
+
+    Without them two such functions are one static value only if they are one object.
+    """
+    info = _attribute(jitted, "_jit_info")
+    read = _options_reader(type(info))
+    return None if read is None else (jitted.__wrapped__, read(info))
+
+
+def jit_options(jitted: Any) -> dict[str, Any] | None:
+    """The options of a `jax.jit` by name, or None where this jax does not tell them."""
+    info = _attribute(jitted, "_jit_info")
+    if _options_reader(type(info)) is None:
+        return None
+    return {name: value for name, value in info._asdict().items() if name not in _NO_OPTIONS}
+
+
+def direct_call(compiled: Any) -> Callable[..., Any]:
+    """What a `jax.stages.Compiled` calls once it has run: jax's native dispatch, where there is one.
+
+    The fallback is the compiled function itself, which costs a Python call more.
+    """
+    call = _attribute(compiled, "_call")
+    return call if callable(call) else compiled
+
+
+def context_mesh() -> Any:
+    """The mesh with devices that `jax.set_mesh` has set, also while a function is traced; None where there is none.
+
+    The fallback knows of none: explanations of traces then do not tell that it has changed.
+    """
+    mesh = None if _concrete_mesh is None else _concrete_mesh()
+    return None if mesh is None or mesh.empty else mesh
+
+
+_concrete_mesh: Callable[[], Any] | None = _name("jax._src.mesh.get_concrete_mesh")
+
+
+_latest: tuple[Any, dict[str, Any]] = (None, {})
+
+
+def configuration() -> dict[str, Any]:
+    """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes.
+
+    The fallback knows a few public options only: explanations tell of no others.
+    """
+    global _latest
+    if _context is not None and _context_names is not None:
+        context, names = _context(), _context_names()
+    else:
+        names = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
+        context = tuple(getattr(jax.config, name, None) for name in names)
+    latest = _latest  # another thread may replace it
+    if context != latest[0]:
+        _latest = latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
+    return latest[1]
+
+
+_context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_context")
+_context_names: Callable[[], tuple[str, ...]] | None = _name("jax._src.config.trace_context_names")
+
+
+def _plain(value: Any) -> Any:
+    """A configuration value as something small that compares by what it says."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tuple) and not value:
+        return None
+    sizes = getattr(value, "axis_sizes", None)
+    if isinstance(sizes, Mapping):  # the mapped axes of vmap and shard_map
+        return str(dict(sizes)) if sizes else None
+    return None if getattr(value, "empty", False) is True else str(value)
+
+
+def is_jaxpr(value: Any) -> bool:
+    """Whether a parameter of an equation is a program itself."""
+    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
+
+
+def runs_without_jit() -> bool:
+    """Whether functions run as they are: then nothing is donated, and jax gives deleted arrays back too."""
+    return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
+
+
+def under_trace() -> bool:
+    """Whether some function is being traced in this thread.
+
+    The fallback asks for the mesh, which jax refuses to tell then: a microsecond more.
+    """
+    if _is_clean is not None:
+        return not _is_clean()
+    try:
+        jax.sharding.get_mesh()
+    except ValueError:
+        return True
+    return False
+
+
+_is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
+
+
+def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str | None]) -> None:
+    """Keeps those of jax's own explanations of cache misses from its log that are `explained`, and rewrites the others.
+
+    Where their logger has another name, both are in the log, as jax has them.
+    """
+    module = _name("jax._src.interpreters.partial_eval")
+
+    def rewrite(record: logging.LogRecord) -> bool:
+        if explained():
+            return False
+        text = rewritten(record.getMessage())
+        if text is not None:
+            record.msg, record.args = text, None
+        return True
+
+    if module is not None:
+        logging.getLogger(module.__name__).addFilter(rewrite)
+
+
+# --- what jax does without saying so
+
+_probing: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_probing", default=False)
+
+
+def is_probe() -> bool:
+    """Whether jax works for a question of this file in this thread, and for nothing of the user's."""
+    return _probing.get()
+
+
+@contextlib.contextmanager
+def _probe() -> Generator[None]:
+    token = _probing.set(True)
+    try:
+        yield
+    finally:
+        _probing.reset(token)
+
+
+_SCALAR = jax.ShapeDtypeStruct((), "float32")
+
+
+@functools.cache
+def _shares_traces() -> bool:
+    runs: list[Any] = []
+
+    def probe(x: Any) -> Any:
+        runs.append(x)
+        return x
+
+    with _probe():
+        for donated in ((), (0,)):
+            jax.jit(probe, donate_argnums=donated).trace(_SCALAR)
+    return len(runs) == 1
+
+
+def traced_once(function: Callable[..., Any], traced: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]:
+    """A function for another `jax.jit`, which is not to run `function` again that has been traced for these leaves.
+
+    It is the function itself, since jax keeps traces by function. The fallback gives the traced program out for the
+    first trace; where jax forgets that trace, the function runs again.
+
+    Args:
+      function: of the leaves.
+      traced: the `jax.stages.Traced` of it.
+      leaves: for which it has been traced.
+
+    Returns:
+      The function for the other `jax.jit`.
+    """
+    if _shares_traces():
+        return function
+    waiting = [(traced.jaxpr, jax.tree.structure(traced.out_info), list(map(_type_text, leaves)))]
+
+    @functools.wraps(function)
+    def target(*arrays: Any) -> Any:
+        if waiting and waiting[0][2] == list(map(_type_text, arrays)):
+            program, structure, _ = waiting.pop()
+            from jax.extend.core import jaxpr_as_fun  # here, to import partax sooner
+
+            return jax.tree.unflatten(structure, jaxpr_as_fun(program)(*arrays))
+        return function(*arrays)
+
+    target.__dict__.update(function.__dict__)
+    return target
+
+
+def _type_text(array: Any) -> str:
+    kind = jax.typeof(array)
+    return f"{getattr(kind, 'dtype', kind)} {getattr(kind, 'shape', ())} {getattr(kind, 'weak_type', False)}"
+
+
+# The stages of a program, by the events that `jax.monitoring` has for them. These names are not promised: where another
+# one names a function, a small program is compiled once to hear which event is of which stage, some 50 ms. Where none
+# comes at all, reports have no seconds of lowering and compiling, and nothing is told of what is compiled again.
+_stages = {
+    "/jax/core/compile/jaxpr_trace_duration": "trace",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
+    "/jax/core/compile/backend_compile_duration": "compile",
+}
+# Where it does not come, what is compiled again is told when it is lowered or compiled, not before.
+_BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
+_heard: list[str] | None = None  # events of the probe that name a function
+_have_asked = False
+
+
+def stage_of(event: str, details: Mapping[str, Any]) -> str | None:
+    """Which stage has taken the time that an event tells: `trace`, `lower`, `compile`, or None for none of them."""
+    if is_probe():
+        if _heard is not None and function_name(details):
+            _heard.append(event)
+        return None
+    if event not in _stages and not _have_asked and function_name(details):
+        _ask_for_stages()
+    return _stages.get(event)
+
+
+def function_name(details: Mapping[str, Any]) -> str:
+    """The name of the function that an event is about; empty where there is none."""
+    return next((value for value in details.values() if isinstance(value, str)), "")
+
+
+def is_before_compiling(event: str) -> bool:
+    """Whether jax is about to compile, in this thread."""
+    return event == _BEFORE_COMPILING and not is_probe()
+
+
+@functools.cache
+def tells_traces() -> bool:
+    """Whether jax tells of traces at all."""
+    return _ask_for_stages("trace")
+
+
+def _ask_for_stages(*only: str) -> bool:
+    global _heard, _have_asked
+
+    def probe(x: Any) -> Any:
+        return x
+
+    program: Any = jax.jit(probe)
+    steps = {
+        "trace": lambda jitted: jitted.trace(_SCALAR),
+        "lower": lambda it: it.lower(),
+        "compile": lambda it: it.compile(),
+    }
+    heard_all = True
+    with _probe():
+        for stage, step in steps.items():
+            if only and stage not in only:
+                break
+            _heard = heard = []
+            program = step(program)
+            for event in heard:
+                _stages.setdefault(event, stage)
+            heard_all = heard_all and stage in map(_stages.get, heard)
+    _heard = None
+    _have_asked = _have_asked or not only
+    return heard_all

@@ -1,0 +1,42 @@
+"""The names of jax that are not public of which its configuration is read."""
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from partax._jax.private import attribute_of as _attribute
+from partax._jax.private import name_of as _name
+
+
+class Settings:
+    """The values of jax's configuration that a trace can read, but jax.jit does not look at, as attributes."""
+
+
+# Parts of names of what only says how programs are compiled, kept, checked, sent or logged, and how jax begins.
+_PARTS = """
+cache log pgle traceback timeout debug visible distributed collectives dump export mock cross_host mosaic pallas guard
+optimization pjrt recoverability preemption pprint proxy serialization source_url metadata magma fitting effort memory
+share_binary jax2tf checks tracer_leaks captured_constants disallow_mesh cusparse_lowering remat_pass no_tracing
+async_dispatch sort_devices num_cpu_devices backend_target xla_backend
+"""
+_OF_COMPILING = _PARTS.split()
+
+
+def _settings() -> tuple[Any, Callable[[Any], Any]]:
+    """The settings, and what asks for the value of each. The fallback knows of what is public: random numbers' kind."""
+    states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
+    names = _name("jax._src.config.trace_context_names")
+    known = () if names is None else names()
+    settings = Settings()
+    for name, state in states.items():
+        if name not in known and hasattr(state, "value") and not any(part in name for part in _OF_COMPILING):
+            setattr(settings, name, state)
+    if not vars(settings):
+        settings.config = jax.config  # type: ignore[attr-defined]
+        return settings, operator.attrgetter("config.jax_default_prng_impl", "config.jax_enable_custom_prng")
+    return settings, operator.attrgetter(*(f"{name}.value" for name in vars(settings)))
+
+
+SETTINGS, ask_for_settings = _settings()

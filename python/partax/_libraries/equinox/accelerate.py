@@ -1,0 +1,184 @@
+"""Has libraries that import Equinox use partax, without a change of theirs, and reversibly."""
+
+import sys
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import equinox
+
+from partax._core import JitFunction
+from partax._families.equinox_private import jit_class, jit_options
+from partax._jax.private import jit_options as options_of
+from partax._jit.filter_jit import filter_jit, wrapping
+from partax._pytree import partition as _partition
+from partax._pytree.at import at
+
+_REPLACED: dict[str, Any] = {
+    **{name: getattr(_partition, name) for name in ("apply_updates", "combine", "filter", "partition")},
+    "tree_at": at,
+}
+"""The functions that are replaced wherever a module has them. `filter_jit` is not: what it returns runs by partax."""
+
+_TAKEN_OVER = ("inline", "keep_unused", "compiler_options_kvs")
+_lock = threading.Lock()
+_active: list["Accelerated"] = []
+_undo: list[Callable[[], None]] = []
+_jitted: dict[int, tuple[weakref.ref[Any], JitFunction[..., Any] | None]] = {}
+"""For wrappers of Equinox's, by id: ours; None for one that stays as it is."""
+
+
+class Accelerated:
+    """What `accelerate` returns: active until `end` is called or the block is left.
+
+    Example:
+      >>> import equinox
+      >>> accelerated = partax.equinox.accelerate()
+      >>> equinox.partition is partax.partition
+      True
+      >>> accelerated.end()
+      >>> equinox.partition is partax.partition
+      False
+    """
+
+    def __repr__(self) -> str:
+        return f"<partax.equinox.Accelerated: {'active' if self in _active else 'ended'}>"
+
+    def __enter__(self) -> "Accelerated":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends it; where nobody else has asked for it, Equinox is as it was before.
+
+        Example:
+          >>> accelerated = partax.equinox.accelerate()
+          >>> accelerated.end()
+        """
+        with _lock:
+            if self not in _active:
+                return
+            _active.remove(self)
+            if not _active:
+                while _undo:
+                    _undo.pop()()
+                _jitted.clear()
+
+
+def accelerate() -> Accelerated:
+    """Has Equinox, and every library that imports it, use partax from now on.
+
+    Example:
+      >>> import equinox
+      >>> step = equinox.filter_jit(lambda x: x + 1)
+      >>> with partax.equinox.accelerate():
+      ...     y = step(jnp.ones(2))
+      >>> y
+      Array([2., 2.], dtype=float32)
+
+    Functions that have been compiled by `equinox.filter_jit`, also before this call, run by `partax.filter_jit`;
+    `partition`, `combine`, `filter`, `apply_updates` and `tree_at` are partax's in each module that has Equinox's. A
+    program that Equinox has compiled is compiled once more. A call with an array in a static field, which partax
+    refuses, runs by Equinox's own `filter_jit`, which takes the very same array for the same value; it warns.
+
+    Returns:
+      A context manager. Outside of a `with` it is active until its `end` is called.
+
+    Raises:
+      ImportError: Equinox is not installed.
+    """
+    made = Accelerated()
+    with _lock:
+        _active.append(made)
+        if len(_active) == 1:
+            _replace_calls()
+            for name, ours in _REPLACED.items():
+                _replace(getattr(equinox, name), ours)
+    return made
+
+
+def _replace_calls() -> None:
+    cls = jit_class()
+    if cls is None:
+        _replace(equinox.filter_jit, filter_jit)
+        return
+    before: Any = cls.__dict__["__call__"]
+
+    def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        known = _jitted.get(id(self))
+        ours = known[1] if known is not None and known[0]() is self else _ours(self)
+        if ours is None:
+            return before(self, *args, **kwargs)
+        try:
+            return ours(*args, **kwargs)
+        except TypeError as error:
+            if not _refuses_static_array(error):
+                raise
+            refusal = str(error)
+        warnings.warn(
+            f"{refusal}. This call runs by Equinox's own filter_jit, which tells such arrays apart by identity",
+            stacklevel=2,
+        )
+        return before(self, *args, **kwargs)
+
+    type.__setattr__(cls, "__call__", __call__)
+    _undo.append(lambda: type.__setattr__(cls, "__call__", before))
+
+
+def _refuses_static_array(error: TypeError) -> bool:
+    """Whether a call of ours was refused for an array among its static values, before anything of it has run."""
+    # Where the function has run, or one of a node, there is its frame.
+    is_first = error.__traceback__ is None or error.__traceback__.tb_next is None
+    return is_first and "found an array (" in str(error) and ") as a static value" in str(error)
+
+
+def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
+    """Our wrapper of what one of Equinox's wraps, which is remembered for as long as that lives."""
+    found = jit_options(wrapper)
+    made: JitFunction[..., Any] | None = None
+    options = None if found is None else _given_options(found[1])
+    if found is not None and options is not None:
+        made = wrapping(donate=found[0], donates_returned=found[0] != "none", **options)(wrapper.__wrapped__)
+    key = id(wrapper)
+    _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), made
+    return made
+
+
+def _given_options(jitted: Any) -> dict[str, Any] | None:
+    """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
+    given, usual = options_of(jitted), options_of(_usual())
+    if given is None or usual is None:
+        return {}
+    if any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
+        return None
+    options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
+    return options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
+
+
+def _usual() -> Any:
+    found = jit_options(equinox.filter_jit(_nothing))
+    return None if found is None else found[1]
+
+
+def _nothing() -> None:
+    return None
+
+
+def _replace(theirs: Any, ours: Any) -> None:
+    """Puts one function in the place of another in all modules, and notes how to undo it, also in those to come."""
+    _swap(theirs, ours)
+    _undo.append(lambda: _swap(ours, theirs))
+
+
+def _swap(old: Any, new: Any) -> None:
+    for name, module in list(sys.modules.items()):
+        if not isinstance(module, types.ModuleType) or name.partition(".")[0] == "partax":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if value is old:
+                setattr(module, attribute, new)

@@ -1,0 +1,187 @@
+"""What a function has changed in the objects of its arguments, found by comparing them with what they were."""
+
+import copy
+from typing import Any, NamedTuple
+
+import jax
+from flax.nnx.pytreelib import AttributeStatus
+
+from partax import _core
+from partax._libraries.flax.graph import (
+    REGISTERED,
+    STATE,
+    Variable,
+    arrays_taken_for_static,
+    children_of,
+    is_object,
+    is_tree_class,
+    take_for_data,
+)
+
+_MUTABLE = (list, dict, set, bytearray)
+
+
+class _Place(NamedTuple):
+    """Stands for an object or an array while two values are compared: which one it is."""
+
+    identity: int
+
+
+class _Before(NamedTuple):
+    """One value as it was.
+
+    Attributes:
+      value: itself.
+      form: what a container consisted of; None for all else, which is known by identity or as a static value.
+      held: what the form knows by identity.
+    """
+
+    value: Any
+    form: Any
+    held: list[Any]
+
+
+class Change(NamedTuple):
+    """One thing that is different now.
+
+    Attributes:
+      place: the index of the object.
+      owner: the object.
+      name: of what is different in it.
+      before: what it was; None if it was not there.
+      value: what it is now; `DELETED` if it is gone.
+    """
+
+    place: int
+    owner: Any
+    name: Any
+    before: Any
+    value: Any
+
+
+DELETED: Any = object()
+WHOLE_NODE: Any = object()
+"""The name of a change by which a node is emptied and filled again, as nnx does for classes it knows by functions."""
+
+
+def _contents(owner: Any) -> dict[Any, Any]:
+    """What a function may change of an object."""
+    if issubclass(type(owner), Variable):
+        return {"_raw_value": owner._raw_value, "_var_metadata": owner._var_metadata}
+    if type(owner) not in REGISTERED:
+        return {}  # a jax.Ref, whose value is no part of it
+    if hasattr(type(owner), STATE) or hasattr(owner, STATE):
+        return vars(owner)
+    data, statics, _ = children_of(owner)
+    return {WHOLE_NODE: {**data, **statics}}
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (*_MUTABLE, tuple)) or (not is_object(value) and jax.tree_util.is_tree_node(type(value)))
+
+
+def _form(value: Any) -> tuple[Any, list[Any]]:
+    held: list[Any] = []
+
+    def placed(leaf: Any) -> Any:
+        if not is_object(leaf) and _core.node_kind(leaf) != "dynamic_leaf":
+            return leaf
+        held.append(leaf)
+        return _Place(id(leaf))
+
+    return _core.flatten(jax.tree.map(placed, value, is_leaf=is_object), "value")[1], held
+
+
+def _remembered(value: Any) -> _Before:
+    try:
+        return _Before(value, *_form(value)) if _is_container(value) else _Before(value, None, [])
+    except TypeError:  # something in it cannot be compared
+        return _Before(value, None, [])
+
+
+def _differs(before: _Before, value: Any) -> bool:
+    if before.form is None:
+        return value is not before.value and not _are_equal_statics(before.value, value)
+    try:
+        return not _is_container(value) or _form(value)[0] != before.form
+    except TypeError:  # something that is new in it cannot be compared
+        return True
+
+
+def _are_equal_statics(left: Any, right: Any) -> bool:
+    for value in (left, right):
+        if callable(value) or is_object(value) or _is_container(value) or _core.node_kind(value) == "dynamic_leaf":
+            return False
+    return _core.static_equal(left, right)
+
+
+_NOTHING = _Before(None, None, [])
+
+
+class Snapshot:
+    """The objects of a call's arguments as they were before the function.
+
+    Attributes:
+      objects: these.
+    """
+
+    def __init__(self, objects: list[Any]):
+        self.objects = list(objects)
+        self._classes = [type(owner) for owner in objects]
+        for owner in objects:
+            _own_statics(owner)
+        self._before: list[dict[Any, _Before]] = [
+            {name: _remembered(value) for name, value in _contents(owner).items()} for owner in objects
+        ]
+
+    def changes(self) -> list[Change]:
+        """What is different now, in the order of the objects."""
+        found: list[Change] = []
+        for index, owner in enumerate(self.objects):
+            cls = self._classes[index]
+            if type(owner) is not cls:
+                raise ValueError(
+                    f"Expected a node of type {cls} for index {index}, but got a node of type {type(owner)}."
+                )
+            before = self._before[index]
+            if is_tree_class(cls):
+                _take_arrays_for_data(owner, before)
+            now = _contents(owner)
+            gone = [name for name in before if name not in now]
+            found += [Change(index, owner, name, before[name].value, DELETED) for name in gone]
+            for name in sorted(now, key=str):
+                known = before.get(name, _NOTHING)
+                if name not in before or _differs(known, now[name]):
+                    found.append(Change(index, owner, name, known.value, now[name]))
+        return found
+
+    def unchanged(self, changes: list[Change]) -> list[Any]:
+        """The arrays of what is as it was."""
+        changed = {(change.place, change.name) for change in changes}
+        return [
+            leaf
+            for index, before in enumerate(self._before)
+            for name, known in before.items()
+            if (index, name) not in changed
+            for leaf in jax.tree.leaves(known.value, is_leaf=is_object)
+            if not is_object(leaf) and _core.node_kind(leaf) == "dynamic_leaf"
+        ]
+
+
+def _take_arrays_for_data(node: Any, before: dict[Any, _Before]) -> None:
+    """Does what nnx does where no trace is: an array in a new attribute is data, in a static one it is an error."""
+    names = arrays_taken_for_static(node)
+    none_is_new = "_pytree__nodes" in before and before["_pytree__nodes"].value is node._pytree__nodes
+    for name in names:
+        if none_is_new:  # else it may have been deleted, and set anew
+            node._check_value(name, vars(node)[name], AttributeStatus(is_data=True, explicit=False))
+    take_for_data(node, names)
+
+
+def _own_statics(owner: Any) -> None:
+    """Gives a traced node copies of the mutable static values that it has from the caller's."""
+    if not is_tree_class(type(owner)):
+        return
+    for name, value in vars(owner).items():
+        if type(value) in _MUTABLE and not owner._pytree__nodes.get(name, False):
+            vars(owner)[name] = copy.deepcopy(value)

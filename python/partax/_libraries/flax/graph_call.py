@@ -1,0 +1,129 @@
+"""What a call of a function that changes nnx objects in its arguments has Python do. Called by the native wrapper."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import errors
+from flax.nnx import extract, tracers
+
+from partax import _core
+from partax._jit.options import Options
+from partax._jit.parameters import value_names
+from partax._libraries.flax.apply_changes import Outcome, apply_changes
+from partax._libraries.flax.build_graph import GraphBuilder
+from partax._libraries.flax.errors import note_argument, note_held
+from partax._libraries.flax.find_changes import DELETED, WHOLE_NODE, Change, Snapshot
+from partax._libraries.flax.graph import STATIC_CACHE, VARIABLE_SLOTS, Variable
+from partax._libraries.flax.read_graph import GraphReader
+from partax._libraries.flax.shardings import as_before, refuse_unlike, shardings_by_leaf
+
+GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
+"""All changes are done to the caller's objects; only those of Variables; and nothing may be in two places."""
+
+_ERRORS: Any = (errors.TraceContextError, TypeError, ValueError)
+
+current_trace = tracers.current_jax_trace
+
+_core.set_variable_slots(*VARIABLE_SLOTS)
+if hasattr(*STATIC_CACHE):
+    _core.set_static_cache(*STATIC_CACHE)
+
+
+def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+    """Reads the values of a call as one graph.
+
+    Args:
+      values: those of the call that is under way.
+
+    Returns:
+      The values as filter_jit takes them, and the objects in the order of their first places.
+    """
+    reader = GraphReader()
+    try:
+        return tuple([reader.read(value) for value in values]), reader.objects
+    except _ERRORS as error:
+        note_argument(error, _named(values))
+        raise
+
+
+def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
+    """Changes the objects of a call's arguments. Either all changes are made or, where it raises, none.
+
+    Args:
+      outcome: of the call.
+      objects: as `read` has found them.
+      values: of the call.
+
+    Returns:
+      The result of the call.
+    """
+    try:
+        return apply_changes(outcome, objects)
+    except _ERRORS as error:
+        note_argument(error, _named(values))
+        raise
+
+
+def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
+    """Calls the user's function in a trace, between the objects that are made of tracers and what it does to them.
+
+    Args:
+      options: of the wrapper.
+      fun: the function.
+      values: of the call, as `read` has made them, of tracers.
+
+    Returns:
+      The outcome.
+    """
+    builder = GraphBuilder()
+    shardings: dict[int, Any] = {}
+    first = 1 if _core.call_shape()[-1] else 0  # the callable
+    if options.in_shardings is not None:
+        shardings = shardings_by_leaf(options.in_shardings, values[first:])
+    built = tuple([builder.build(value) for value in values])
+    before = Snapshot(builder.objects)
+    try:
+        if options.in_shardings is not None and options.graph != TREE:
+            refuse_unlike(options.in_shardings, dict(list(_named(built).items())[first:]))
+        if options.graph == TREE:
+            extract.check_no_aliases("jit", args=built)
+        result = _core.call_body(fun, built)
+        changes = before.changes()
+        if options.graph != GRAPH:
+            variables = [it for it in before.objects if issubclass(type(it), Variable)]
+            out = result if options.graph == TREE else extract.to_tree2(result)  # a graph may have a Variable twice
+            extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
+            changes = [it for it in changes if issubclass(type(it.owner), Variable)]
+        return _outcome(result, changes, before, options.donate != "none", shardings)
+    except (errors.TraceContextError, ValueError) as error:
+        note_held(error, fun)
+        raise
+
+
+def _named(values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(value_names(_core.call_shape()), values, strict=True))
+
+
+def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool, shardings: dict[int, Any]) -> Outcome:
+    reader = GraphReader(before.objects)
+    sets = [it for it in changes if it.value is not DELETED and it.name is not WHOLE_NODE]
+    values = tuple([reader.read(as_before(it.value, it.before, shardings) if shardings else it.value) for it in sets])
+    refilled = tuple([(it.place, reader.read(it.value)) for it in changes if it.name is WHOLE_NODE])
+    deleted = tuple([(it.place, it.name) for it in changes if it.value is DELETED])
+    result = reader.read(result)
+    return Outcome(
+        result,
+        values,
+        _core.Targets(tuple([it.place for it in sets]), tuple([it.name for it in sets])),
+        not (reader.has_met_any or deleted or refilled),
+        deleted,
+        refilled,
+        reader.has_met_any,
+        _not_in(before.unchanged(changes), (result, values, refilled)) if donates else (),
+    )
+
+
+def _not_in(arrays: list[Any], tree: Any) -> tuple[Any, ...]:
+    given = {id(leaf) for leaf in jax.tree.leaves(tree)}
+    return tuple({id(array): array for array in arrays if id(array) not in given}.values())

@@ -1,0 +1,142 @@
+"""The options of `nnx.jit` in the terms of filter_jit."""
+
+import functools
+import inspect
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from flax.nnx import Module, extract, graphlib
+
+from partax._core import JitFunction
+from partax._jit.filter_jit import wrapping
+from partax._jit.parameters import argument_names, call_parameters, is_argument_name, name_at
+from partax._jit.shardings import NoEntry
+from partax._libraries.flax.apply_changes import Outcome
+from partax._libraries.flax.graph import REGISTERED
+from partax._libraries.flax.graph_call import GRAPH, TREE, VARIABLES
+from partax._libraries.flax.shardings import prefix_of
+
+_Chosen = tuple[int | Sequence[int] | None, str | Iterable[str] | None]
+"""Arguments by position and by name."""
+
+
+def made_jit(
+    fun: Any,
+    graph: bool | None,
+    graph_updates: bool | None,
+    *,
+    static: _Chosen,
+    donated: _Chosen,
+    donate: Any,
+    in_shardings: Any,
+    out_shardings: Any,
+    **options: Any,
+) -> JitFunction[..., Any]:
+    """Makes what `partax.nnx.jit` returns.
+
+    Args:
+      fun: what to compile.
+      graph: whether objects may be in two places.
+      graph_updates: whether all changes are done to the caller's objects, and not only those of Variables.
+      static: the arguments that are said to be static.
+      donated: the arguments to donate.
+      donate: what else filter_jit is to donate.
+      in_shardings: of the arguments that are not said to be static.
+      out_shardings: of the result.
+      **options: of filter_jit.
+
+    Returns:
+      The wrapper.
+    """
+    is_argument = type(fun) in REGISTERED  # itself, whether jax knows it as a tree or not
+    if is_argument:
+        fun = types.MethodType(type(fun).__call__, fun)
+    else:
+        _refuse_bound_method(fun)
+    static_positions, static_names = _chosen(fun, "static", *static)
+    positions, names = _chosen(fun, "donate", *donated)
+    if isinstance(in_shardings, (tuple, list)) and not hasattr(in_shardings, "_fields"):
+        others = _by_position(fun, static_positions, static_names, list(in_shardings))
+        in_shardings = (NoEntry(), *others) if is_argument else others  # the object itself has none in nnx
+    names += _names_at(fun, positions)
+    mode = _mode(graph, graph_updates)
+    for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        extract.check_prefix(shardings, option, "jit", mode != TREE, mode == GRAPH)
+    in_shardings = prefix_of(in_shardings)
+    if out_shardings is not None:
+        out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
+    wrap = wrapping(
+        donate=tuple(dict.fromkeys(names)) or donate,
+        in_shardings=in_shardings,
+        out_shardings=out_shardings,
+        graph=mode,
+        **options,
+    )
+    return wrap(fun)
+
+
+def _refuse_bound_method(fun: Any) -> None:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    if inspect.ismethod(fun) and isinstance(fun.__self__, Module):
+        name = f"{type(fun.__self__).__name__}.{fun.__name__}"
+        raise ValueError(
+            f"nnx.jit does not support bound methods: found one of `{name}`, whose module would be no argument; "
+            f"decorate the method in the class, or call `jit({name})(module, ...)`"
+        )
+
+
+def _mode(graph: bool | None, graph_updates: bool | None) -> str:
+    if graph is None:
+        graph = graphlib.set_graph_mode.current_value()
+    if graph_updates is None:
+        graph_updates = graphlib.set_graph_updates.current_value()
+    return TREE if not graph else GRAPH if graph_updates else VARIABLES
+
+
+def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The positions and the names that an option has, checked."""
+    names = (names,) if isinstance(names, str) else tuple(names or ())
+    numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
+    known, may_have_others = argument_names(fun)
+    parameters = call_parameters(fun)
+    for name in names:
+        if not may_have_others and not is_argument_name(fun, name):
+            raise ValueError(f"found {name!r} in {option}_argnames, expected names of arguments: {', '.join(known)}")
+    count = parameters.num_positional
+    for number in numbers:
+        if not parameters.var_positional and not -count <= number < count:
+            raise ValueError(
+                f"found {number} in {option}_argnums, expected positions of arguments: "
+                f"{', '.join(parameters.names[:count])}"
+            )
+    return numbers, names
+
+
+def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
+    """The names of the arguments at some positions.
+
+    Those from the end are none where a call may have any number, as in jax.
+    """
+    parameters = call_parameters(fun)
+    if not parameters.var_positional:
+        positions = tuple([p % parameters.num_positional for p in positions])
+    names = [name_at(parameters, p) for p in positions if p >= 0]
+    return tuple([name for name in names if name is not None])
+
+
+def _by_position(
+    fun: Any, static_positions: tuple[int, ...], static_names: tuple[str, ...], shardings: list[Any]
+) -> tuple[Any, ...]:
+    """The shardings of all arguments, of which nnx leaves out those that are said to be static."""
+    parameters = call_parameters(fun)
+    # Those from the end of an `*args` are counted in a call with as many arguments as there are shardings for.
+    count = len(shardings) + len(static_positions) if parameters.var_positional else parameters.num_positional
+    in_order = [*parameters.names, *parameters.shown.positional]
+    static = {position if position >= 0 else count + position for position in static_positions}
+    static |= {in_order.index(name) for name in static_names if name in in_order}
+    for i in sorted(static):
+        if i <= len(shardings):
+            shardings.insert(i, NoEntry())
+    return tuple(shardings)

@@ -1,0 +1,253 @@
+"""What says which leaves to take: predicates, paths, and combinations of filters."""
+
+import dataclasses
+import re
+from typing import Any
+
+from partax import _core
+from partax._core import is_array, is_array_like, is_inexact_array, is_inexact_array_like
+from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
+
+__all__ = [
+    "Filter",
+    "FilterSpec",
+    "all_of",
+    "any_of",
+    "by_path",
+    "is_array",
+    "is_array_like",
+    "is_inexact_array",
+    "is_inexact_array_like",
+    "not_",
+]
+
+# A bool, a predicate on leaves, a type or a tuple of types, a `Filter`, or a prefix pytree of these.
+FilterSpec = Any
+
+_MAX_SEGMENTS = 63
+_MAX_ALTERNATIVES = 1024
+
+# A segment of a glob: None for `**`, else the literal pieces between its `*`.
+_Segment = tuple[str, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter:
+    """A filter made by `by_path`, `any_of`, `all_of` or `not_`: immutable, hashable, equal to another made alike.
+
+    Example:
+      >>> weights = partax.by_path("**/weight")
+      >>> partax.not_(weights)
+      not_(by_path('**/weight'))
+      >>> weights == partax.by_path("**/weight")
+      True
+    """
+
+    _text: str
+    _described: tuple[str, Any]  # as the native stages read it
+    _glob: str | None = None
+
+    def __repr__(self) -> str:
+        return one_line(self._text)
+
+
+Filter.__module__ = "partax"  # where users find it, and pickles too
+
+
+def by_path(glob: str | None = None, *, regex: str | re.Pattern[str] | None = None) -> Filter:
+    r"""Takes leaves by their path.
+
+    Example:
+      >>> model = {"head": {"weight": 1.0, "bias": 2.0}, "tail": {"weight": 3.0}}
+      >>> partax.filter(model, partax.by_path("*/weight"))
+      {'head': {'bias': None, 'weight': 1.0}, 'tail': {'weight': 3.0}}
+      >>> partax.filter(model, partax.by_path("head/**"))
+      {'head': {'bias': 2.0, 'weight': 1.0}, 'tail': {'weight': None}}
+
+    Args:
+      glob: a pattern of the whole path of a leaf, such as `"layers/*/weight"`. The segments of a path are the names of
+        attributes, indices and keys on the way to the leaf, as `jax.tree_util.keystr(path, simple=True)` writes them.
+        In a segment, `*` stands for any characters (alone: for one segment, whatever it is); the segment `**` for any
+        number of segments, also none; `{a,b}` for either of several patterns. A backslash takes the next character
+        as it is. What is below a node is `"layers/0/**"`.
+      regex: instead of `glob`, a regular expression that is searched for in the segments joined by `/`; anchor it by
+        `^` and `$`.
+
+    Returns:
+      A filter for `partition` and all that takes filters.
+
+    Raises:
+      TypeError: neither or both were given, or no string.
+      ValueError: the pattern is malformed, or has more than 1,024 alternatives or 63 segments.
+    """
+    if (glob is None) == (regex is None):
+        raise TypeError("by_path: found " + ("neither" if glob is None else "both") + ", expected a glob or a regex")
+    if glob is not None:
+        if not isinstance(glob, str):
+            raise TypeError(f"by_path: found a `{type(glob).__name__}`, expected the glob as a str")
+        return Filter(f"by_path({glob!r})", ("glob", _parse_glob(glob)), glob)
+    try:
+        pattern = re.compile(regex)  # pyright: ignore[reportArgumentType, reportCallIssue] - None was ruled out
+        pattern.search("")
+    except (re.error, TypeError) as error:
+        kind = ValueError if isinstance(error, re.error) else TypeError
+        raise kind(f"by_path: found the regex {regex!r}, expected a regular expression for str: {error}") from error
+    return Filter(f"by_path(regex={pattern.pattern!r})", ("regex", pattern))
+
+
+def any_of(*filters: FilterSpec) -> Filter:
+    """Takes the leaves that at least one filter takes.
+
+    Example:
+      >>> partax.filter([1, 2.0, "three"], partax.any_of(int, str))
+      [1, None, 'three']
+
+    Args:
+      *filters: as of `partition`.
+
+    Returns:
+      A filter; of no filters, one that takes nothing.
+
+    Raises:
+      ValueError: where it is used, if a member is no filter.
+    """
+    return _combination("any_of", "any", filters)
+
+
+def all_of(*filters: FilterSpec) -> Filter:
+    """Takes the leaves that every filter takes. The filters are asked in order, up to the first that does not.
+
+    Example:
+      >>> model = {"weight": jnp.ones(2), "bias": jnp.zeros(2), "name": "linear"}
+      >>> frozen = partax.all_of(partax.is_array, partax.not_(partax.by_path("bias")))
+      >>> partax.filter(model, frozen)
+      {'bias': None, 'name': None, 'weight': Array([1., 1.], dtype=float32)}
+
+    Args:
+      *filters: as of `partition`.
+
+    Returns:
+      A filter; of no filters, one that takes everything.
+
+    Raises:
+      ValueError: where it is used, if a member is no filter.
+    """
+    return _combination("all_of", "all", filters)
+
+
+def not_(filter: FilterSpec) -> Filter:
+    """Takes the leaves that a filter does not take.
+
+    Example:
+      >>> partax.filter([1, 2.0, "three"], partax.not_(str))
+      [1, 2.0, None]
+
+    Args:
+      filter: as of `partition`.
+
+    Returns:
+      A filter.
+
+    Raises:
+      ValueError: where it is used, if `filter` is none.
+    """
+    return _combination("not_", "not", (filter,))
+
+
+def _combination(name: str, described: str, members: tuple[FilterSpec, ...]) -> Filter:
+    shown = ", ".join(filter_name(member) for member in members)
+    return Filter(f"{name}({shown})", (described, members))
+
+
+def filter_name(filter: FilterSpec) -> str:
+    """A filter as an error message calls it."""
+    if isinstance(filter, tuple) and filter and all(isinstance(item, type) for item in filter):
+        return f"({', '.join(filter_name(item) for item in filter)})"
+    name = getattr(filter, "__qualname__", None)
+    return name_text(name) if isinstance(name, str) else short_text(filter, LONGEST)
+
+
+def _parse_glob(glob: str) -> tuple[tuple[_Segment, ...], ...]:
+    """The alternatives of a glob, for the native matcher."""
+    alternatives = [_split(tokens) for tokens in _expand(_tokens(glob), glob)]
+    for segments in alternatives:
+        if len(segments) > _MAX_SEGMENTS:
+            raise ValueError(f"by_path: found {len(segments)} segments in {glob!r}, expected at most {_MAX_SEGMENTS}")
+    return tuple(alternatives)
+
+
+# A character that stands for itself, or (True, one of `*/{},`).
+_Token = tuple[bool, str]
+
+
+def _tokens(glob: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    characters = iter(glob)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
+            tokens.append((False, escaped))
+        else:
+            tokens.append((character in "*/{},", character))
+    return tokens
+
+
+def _expand(tokens: list[_Token], glob: str) -> list[list[_Token]]:
+    """Every way to choose one of each pair of braces' alternatives."""
+    # The open braces: what was read before each, and its alternatives so far. The outermost is the glob itself.
+    before: list[list[list[_Token]]] = []
+    choices: list[list[list[_Token]]] = []
+    current: list[list[_Token]] = [[]]
+    for special, character in tokens:
+        if special and character == "{":
+            before.append(current)
+            choices.append([])
+            current = [[]]
+        elif special and character == "," and before:
+            choices[-1] += current
+            current = [[]]
+        elif special and character == "}":
+            if not before:
+                raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
+            inner = choices.pop() + current
+            outer = before.pop()
+            if len(outer) * len(inner) > _MAX_ALTERNATIVES:
+                raise ValueError(
+                    f"by_path: found more than {_MAX_ALTERNATIVES} alternatives in {glob!r}, expected fewer; "
+                    "use any_of(...) or regex="
+                )
+            current = [prefix + suffix for prefix in outer for suffix in inner]
+        else:
+            for alternative in current:
+                alternative.append((special and character != ",", character))
+    if before:
+        raise ValueError(rf"by_path: found a `{{` without its `}}` in {glob!r}; write `\{{` for the character")
+    return current
+
+
+def _split(tokens: list[_Token]) -> tuple[_Segment, ...]:
+    if not tokens:
+        return ()
+    segments: list[_Segment] = []
+    pieces = [""]
+
+    def finish() -> None:
+        segments.append(None if pieces == ["", "", ""] else tuple(pieces))
+
+    for special, character in tokens:
+        if special and character == "/":
+            finish()
+            pieces = [""]
+        elif special:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    finish()
+    return tuple(segments)
+
+
+def install() -> None:
+    """Tells the native stages the class of filters that they read. Called once, when partax is imported."""
+    _core.configure_partition(filter=Filter)

@@ -1,0 +1,175 @@
+"""Trees as a structure and dictionaries from path to leaf."""
+
+import copyreg
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import jax
+
+from partax import _core
+from partax._core import FlatSpec, Static
+from partax._pytree.filters import FilterSpec
+from partax._pytree.partition import PyTree, check_used, nearest_paths
+
+__all__ = ["FlatSpec", "Static", "flat_combine", "flat_partition"]
+
+_SHOWN_KEYS = 100
+_SHOWN_NEAREST = 10
+
+
+def flat_partition(
+    pytree: PyTree,
+    *filters: FilterSpec,
+    separator: str | None = None,
+    rest: Literal["dict", "static"] = "dict",
+    is_leaf: Callable[[Any], bool] | None = None,
+    strict: bool = False,
+) -> tuple[Any, ...]:
+    """Splits a tree into its structure and dictionaries from path to leaf.
+
+    Example:
+      >>> model = {"layers": [{"weight": 1.0}, {"weight": 2.0}], "name": "mlp"}
+      >>> spec, weights, rest = partax.flat_partition(model, float, separator="/")
+      >>> weights
+      {'layers/0/weight': 1.0, 'layers/1/weight': 2.0}
+      >>> rest
+      {'name': 'mlp'}
+
+    Args:
+      pytree: any pytree.
+      *filters: which leaves go to each dictionary, as of `partition`.
+      separator: how paths are written: None for the form of `jax.tree_util.keystr`, as in `.layers[0].weight`; else
+        what stands between the segments, as in `layers/0/weight`. Of several leaves whose paths are written alike, the
+        later ones have `#2`, `#3` and so on at the end.
+      rest: `"dict"` for a last dictionary with the leaves that no filter takes; `"static"` to keep these leaves in the
+        structure, which takes snapshots of mutable built-in containers among them.
+      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+      strict: whether a filter that takes nothing is an error.
+
+    Returns:
+      `(spec, *dictionaries)`: a `FlatSpec`, which is a static pytree without leaves, and a dict for each filter, with
+      one more for the rest unless that is static. The dictionaries hold only their own leaves, in tree order; the
+      leaves are the same objects.
+
+    Raises:
+      ValueError: as for `partition`; or `rest` is neither of the two.
+      TypeError, RecursionError: `pytree` cannot be read; the message has the path.
+
+    Keys and order are those of `inox.tree.partition`.
+    """
+    if rest not in ("dict", "static"):
+        raise ValueError(f"`rest`: found {rest!r}, expected 'dict' or 'static'")
+    if separator is not None and not isinstance(separator, str):
+        raise TypeError(f"`separator`: found a `{type(separator).__name__}`, expected a str or None")
+    result = _core.flat_partition(pytree, filters, separator, rest == "static", is_leaf)
+    if strict:
+        check_used(pytree, filters, [len(part) for part in result[1:]], is_leaf)
+    return result
+
+
+def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
+    """Rebuilds the tree that `flat_partition` took apart.
+
+    Example:
+      >>> spec, weights, rest = partax.flat_partition({"weight": 1.0, "name": "mlp"}, float, separator="/")
+      >>> partax.flat_combine(spec, rest, {"weight": 2.0})
+      {'name': 'mlp', 'weight': 2.0}
+
+    Args:
+      spec: the structure.
+      *dicts: dictionaries from path to leaf, in any order, which have each path of `spec` once. The leaves may be
+        other ones than before.
+
+    Returns:
+      The tree.
+
+    Raises:
+      KeyError: paths are missing, unexpected or in several dictionaries; the message lists them.
+      TypeError: `spec` is no `FlatSpec`, or an argument is no mapping.
+    """
+    plain: list[dict[str, Any]] = []
+    for i, part in enumerate(dicts):
+        if not isinstance(part, Mapping):
+            raise TypeError(f"`dicts[{i}]`: found a `{type(part).__name__}`, expected a dictionary from path to leaf")
+        plain.append(part if isinstance(part, dict) else dict(part))
+    return _core.flat_combine(spec, tuple(plain))
+
+
+class _Message(str):
+    """The message of a KeyError, which prints the `repr` of what it is given."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def told_apart(keys: tuple[str, ...]) -> list[str]:
+    """The keys; those that come again have `#2`, `#3` and so on at the end. Called by the native flat_partition."""
+    taken = set(keys)
+    counts: dict[str, int] = {}  # how often each key was met, and named
+    distinct: list[str] = []
+    for key in keys:
+        count, name = counts.get(key, 0) + 1, key
+        if count > 1:
+            while (name := f"{key}#{count}") in taken:
+                count += 1
+            taken.add(name)
+        counts[key] = count
+        distinct.append(name)
+    return distinct
+
+
+def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> KeyError:
+    """The error that tells how the dictionaries' keys differ from the paths. Called by the native flat_combine."""
+    expected = set(paths)
+    found = Counter(key for part in dicts for key in part)
+    missing = [path for path in paths if path not in found]
+    unexpected = [key for key in found if key not in expected]
+    twice = [path for path in paths if found[path] > 1]
+    lines = ["the dictionaries do not have the keys of `spec`:"]
+    lines += _listed("missing", map(repr, missing), len(missing))
+    suggested = [_with_nearest(key, missing or paths) for key in unexpected[:_SHOWN_NEAREST]]
+    lines += _listed("unexpected", [*suggested, *map(repr, unexpected[_SHOWN_NEAREST:])], len(unexpected))
+    lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
+    return KeyError(_Message("\n".join(lines)))
+
+
+def _with_nearest(key: Any, paths: Sequence[str]) -> str:
+    near = nearest_paths(key, paths)[:1] if isinstance(key, str) else []
+    return repr(key) + "".join(f" (the nearest path is {path!r})" for path in near)
+
+
+def _listed(what: str, items: Iterable[str], count: int) -> list[str]:
+    if count == 0:
+        return []
+    shown = [f"    {item}" for item in itertools.islice(items, _SHOWN_KEYS)]
+    more = [f"    ... and {count - _SHOWN_KEYS:,} more"] if count > _SHOWN_KEYS else []
+    return [f"  {what}:", *shown, *more]
+
+
+class _Place:
+    """Stands for a leaf in a pickled structure."""
+
+
+def _restore(pytree: PyTree, separator: str | None) -> FlatSpec:
+    return flat_partition(pytree, _Place, separator=separator, rest="static")[0]
+
+
+def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
+    places = {path: _Place() for path in spec.paths}
+    return _restore, (_core.flat_combine(spec, (places,)), spec.separator)
+
+
+def _reduce_static(static: Static[Any]) -> tuple[Any, ...]:
+    return Static, (static.value,)
+
+
+def install() -> None:
+    """Makes the two static nodes pytrees and lets them be pickled. Called once, when partax is imported."""
+    for cls in (FlatSpec, Static):
+        jax.tree_util.register_pytree_node(cls, lambda node: ((), node), lambda node, _: node)
+    copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - types say str or tuple alike
+    copyreg.pickle(Static, _reduce_static)

@@ -1,0 +1,250 @@
+"""Splitting trees by filters and putting them together again."""
+
+import difflib
+import heapq
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from partax import _core
+from partax._pytree.filters import Filter, FilterSpec
+
+PyTree = Any
+
+_UNSET: Any = object()
+_SHOWN_PATHS = 5
+_COMPARED_PATHS = 50
+
+
+def partition(
+    pytree: PyTree,
+    *filters: FilterSpec,
+    replace: Any = _UNSET,
+    is_leaf: Callable[[Any], bool] | None = None,
+    strict: bool = False,
+    filter_spec: FilterSpec = _UNSET,
+) -> tuple[PyTree, ...]:
+    """Splits a tree into parts by filters.
+
+    Example:
+      >>> model = {"weight": jnp.ones(2), "rate": 0.1, "name": "linear"}
+      >>> arrays, rest = partax.partition(model, partax.is_array)
+      >>> arrays
+      {'name': None, 'rate': None, 'weight': Array([1., 1.], dtype=float32)}
+      >>> rest
+      {'name': 'linear', 'rate': 0.1, 'weight': None}
+
+    A leaf goes to the filter that takes it nearest to the root (a type may take a whole subtree), and of several such
+    to the first; to the last part, if no filter takes it.
+
+    Args:
+      pytree: any pytree.
+      *filters: which leaves go to each part: a predicate on leaves; a bool; a type or a tuple of types, which takes
+        the leaves of that type and whole subtrees under a node of it; `by_path(...)`; `any_of`, `all_of` and `not_` of
+        filters; or a prefix of `pytree` with filters as its leaves. The built-in predicates run without a Python call.
+        As in `equinox.partition`, a positional argument after the first filter that is None, or a leaf but no filter
+        (as 0, a string or an array), is `replace`, and one more after it is `is_leaf`.
+      replace: what stands in each tree for the leaves that went into the others; None, if not given.
+      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+      strict: whether a filter that takes nothing is an error.
+      filter_spec: a single filter may also be given by this name.
+
+    Returns:
+      `len(filters) + 1` trees of the structure of `pytree`. The leaves are the same objects.
+
+    Raises:
+      ValueError: a leaf of a filter is none of the above, or its structure is no prefix of `pytree`; or, with
+        `strict`, a filter takes nothing.
+      TypeError: `replace`, `is_leaf` or the filters are given twice.
+      TypeError, RecursionError: `pytree` cannot be read; the message has the path.
+
+    With one filter it is `equinox.partition`; types take subtrees as in `inox.tree.partition`.
+    """
+    if filter_spec is not _UNSET:
+        if filters:
+            raise TypeError("partition: found filters both by position and as `filter_spec`, expected one of the two")
+        filters = (filter_spec,)
+    for i in range(1, len(filters)):
+        if not _is_filter(filters[i]):
+            replace, is_leaf = _positional_options(filters[i:], replace, is_leaf)
+            filters = filters[:i]
+            break
+    if replace is _UNSET:
+        replace = None
+    parts, counts = _core.partition(pytree, filters, replace, is_leaf)
+    if strict:
+        check_used(pytree, filters, counts, is_leaf)
+    return parts
+
+
+def _is_filter(argument: Any) -> bool:
+    """Whether it is a filter or, as a node, may be a prefix tree of filters."""
+    if callable(argument) or isinstance(argument, (bool, Filter, types.UnionType)):
+        return True
+    return argument is not None and not jax.tree_util.all_leaves([argument])
+
+
+def _positional_options(
+    given: Sequence[Any], replace: Any, is_leaf: Callable[[Any], bool] | None
+) -> tuple[Any, Callable[[Any], bool] | None]:
+    """`replace` and `is_leaf` of `partition`, of which `given` are by position."""
+    if len(given) > 2:
+        raise TypeError(
+            f"partition: found a `{type(given[0]).__name__}` among the filters, expected a bool, a function "
+            "(leaf) -> bool, a type, by_path(...), or a tree of these; if it is `replace`, only `is_leaf` may follow it"
+        )
+    if replace is not _UNSET or (len(given) == 2 and is_leaf is not None):
+        name = "is_leaf" if replace is _UNSET else "replace"
+        raise TypeError(f"partition: found `{name}` by position and by name, expected one of the two")
+    if len(given) == 2:
+        is_leaf = _checked_is_leaf(given[1])
+    return given[0], is_leaf
+
+
+def _checked_is_leaf(given: Any) -> Any:
+    if given is None or (callable(given) and not isinstance(given, type)):
+        return given
+    raise TypeError(
+        f"partition: found a `{type(given).__name__}` after `replace`, expected `is_leaf`, a function (node) -> bool, "
+        "or None"
+    )
+
+
+def filter(
+    pytree: PyTree,
+    filter_spec: FilterSpec,
+    inverse: bool = False,
+    replace: Any = None,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> PyTree:
+    """Keeps the leaves that a filter takes, and puts `replace` for all others.
+
+    Example:
+      >>> partax.filter({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
+      {'name': None, 'weight': Array([1., 1.], dtype=float32)}
+
+    Args:
+      pytree: any pytree.
+      filter_spec: a filter as of `partition`.
+      inverse: keep the leaves that the filter does not take.
+      replace: what stands for the leaves that are not kept.
+      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+
+    Returns:
+      A tree of the structure of `pytree`.
+
+    Raises:
+      ValueError: as for `partition`.
+      TypeError: `inverse` is a filter.
+    """
+    if not isinstance(inverse, bool) and _is_filter(inverse):
+        raise TypeError(
+            f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
+            "any_of, all_of and not_"
+        )
+    return _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
+
+
+def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> PyTree:
+    """Puts the parts of a tree together again.
+
+    Example:
+      >>> arrays, rest = partax.partition({"weight": jnp.ones(2), "name": "linear"}, partax.is_array)
+      >>> partax.combine(rest, arrays)
+      {'name': 'linear', 'weight': Array([1., 1.], dtype=float32)}
+
+    Args:
+      *pytrees: trees of one structure, in any order, in which None stands for what another has.
+      is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
+
+    Returns:
+      The tree whose leaves are, at each place, the first that is not None.
+
+    Keys, static fields and aux data must be equal by `==`, as for `jax.tree.map`; the result has those of the first
+    tree that is not None there.
+
+    Raises:
+      ValueError: the trees differ; the message names the argument and the path, and what either has there.
+      TypeError: no tree was given; or the `==` of a static part raised.
+    """
+    if not pytrees:
+        raise TypeError("combine: found no tree, expected one or more")
+    return _core.combine(pytrees, is_leaf)
+
+
+def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
+    """Adds updates to a model: `tree_map(lambda p, u: p + u, model, updates)`, where None changes nothing.
+
+    Example:
+      >>> model = {"weight": jnp.ones(2), "name": "linear"}
+      >>> partax.apply_updates(model, {"weight": jnp.full(2, 0.5), "name": None})
+      {'name': 'linear', 'weight': Array([1.5, 1.5], dtype=float32)}
+
+    Args:
+      model: any pytree.
+      updates: a tree of the structure of `model`, or a prefix of it with None for what stays, such as the updates of an
+        optax optimiser.
+
+    Returns:
+      The updated model. Leaves without an update are the same objects.
+
+    Raises:
+      ValueError: the structure of `updates` does not match `model`.
+    """
+
+    def update(change: Any, part: PyTree) -> PyTree:
+        return part if change is None else part + change
+
+    return jax.tree.map(update, updates, model, is_leaf=lambda change: change is None)
+
+
+def check_used(
+    pytree: PyTree,
+    filters: Sequence[FilterSpec],
+    counts: Sequence[int],
+    is_leaf: Callable[[Any], bool] | None,
+) -> None:
+    """Raises a ValueError if one of the filters got no leaf."""
+    unused = [i for i in range(len(filters)) if counts[i] == 0]
+    if not unused:
+        return
+    paths: tuple[str, ...] = _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
+    lines = [f"  filter {i}, {unused_filter(filters[i], paths)}" for i in unused]
+    raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
+
+
+def unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
+    """A filter that takes none of the paths, and the nearest of them."""
+    pattern = filter._glob if isinstance(filter, Filter) else None
+    if pattern is None:
+        near, what = paths[:_SHOWN_PATHS], "there are"
+    else:
+        near = nearest_paths(pattern, paths) or paths[:_SHOWN_PATHS]
+        what = "the nearest paths are"
+        below = [path for path in paths if path.startswith(pattern.rstrip("/") + "/")]
+        if below:
+            what = f"it names a node; {pattern.rstrip('/') + '/**'!r} takes what is below it:"
+            near = below[:_SHOWN_PATHS]
+    shown = ", ".join(repr(path) for path in near) or "no leaves at all"
+    return f"{filter!r}: {what} {shown}"
+
+
+def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
+    """The existing paths that are most like one that does not exist."""
+    if len(paths) > _COMPARED_PATHS:
+        # A close comparison with each path of a large tree would take minutes.
+        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda other: _common_ends(path, other))
+    return difflib.get_close_matches(path, paths, n=_SHOWN_PATHS, cutoff=0.5)
+
+
+def _common_ends(left: str, right: str) -> int:
+    """How many characters two paths share at their beginning and at their end, up to the whole of one."""
+    prefix = _common_prefix(left, right)
+    return prefix + _common_prefix(left[prefix:][::-1], right[prefix:][::-1])
+
+
+def _common_prefix(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))

@@ -1,0 +1,119 @@
+"""Values, names and records as texts of one line, whatever they hold: what is long ends with `...`."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+from partax._guards.user_objects import read
+from partax._pytree.array_text import array_text
+from partax._pytree.spec_data import shown
+
+LONGEST = 120
+"""How many characters the `repr` of an object of partax has at most."""
+
+_LONGEST_VALUE = 60
+_DEEPEST = 6  # of containers in one another whose items are written
+_BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: "{}", dict: "{}"}
+
+
+def printable(text: str) -> str:
+    """A text with an escape for each character that cannot be printed, such as a line break."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """A text without line breaks and what else cannot be printed, cut at its end."""
+    if len(text) > 10 * longest:
+        text = text[: 10 * longest] + "..."
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def angled(text: str) -> str:
+    """The same between angle brackets, as the `repr` of what has no constructor."""
+    return f"<{one_line(text, LONGEST - 2)}>"
+
+
+def name_text(name: str, longest: int = LONGEST) -> str:
+    """A qualified name in one line; of a long one the end, which tells more."""
+    text = one_line(name, max(len(name), 1) * 10)
+    return text if len(text) <= longest else "..." + text[3 - longest :]
+
+
+def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
+    """The `repr` of a value in one line, with arrays as their dtype and shape.
+
+    Args:
+      value: anything. No array data is read; of a long container only what is shown is asked for its `repr`.
+      longest: how many characters the text has at most.
+
+    Returns:
+      The text; the type's name for a value whose `repr` raises.
+    """
+    try:
+        return one_line(_text(value, longest, _DEEPEST), longest)
+    except MemoryError:
+        raise
+    except Exception:  # a container that changes meanwhile, a class that does not say what it is
+        return one_line(f"<{type(value).__name__}>", longest)
+
+
+def wrapper_text(kind: str, wrapper: Any, more: str = "") -> str:
+    """The `repr` of what wraps a callable: `<partax.filter_jit of step>`, with what is more to tell after the name."""
+    wrapped = read(wrapper, "__wrapped__", wrapper)
+    names = (read(wrapper, "__qualname__"), read(wrapper, "__name__"), type(wrapped).__qualname__)
+    name = next(name for name in names if isinstance(name, str))
+    return f"<partax.{kind} of {name_text(name, LONGEST - len(f'<partax.{kind} of {more}>'))}{more}>"
+
+
+def record_text(self: Any) -> str:
+    """The `repr` of a dataclass in one line: `Name(field=value, ...)`."""
+    fields = ((f"{field.name}=", _rounded(getattr(self, field.name))) for field in dataclasses.fields(self))
+    return one_line(_items(f"{type(self).__qualname__}(", fields, ")", LONGEST, _DEEPEST))
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if type(value) is float else value
+
+
+def _text(value: Any, longest: int, depth: int) -> str:
+    kind: Any = type(value)
+    if isinstance(value, (jax.Array, np.ndarray)):
+        return array_text(value)
+    if isinstance(value, (str, bytes)) and len(value) > longest:
+        return shown(value[:longest]) + "..."
+    if isinstance(value, functools.partial):
+        bound = [("", item) for item in value.args] + [(f"{name}=", item) for name, item in value.keywords.items()]
+        return _items(f"{kind.__name__}(", [("", value.func), *bound], ")", longest, depth - 1)
+    if kind not in _BRACKETS or not value:
+        return shown(value)
+    start, end = _BRACKETS[kind]
+    items: Any = value
+    if depth <= 0:
+        return f"{start}...{end}"
+    if kind is dict:
+        pairs = ((f"{_text(key, longest, depth - 1)}: ", item) for key, item in items.items())
+        return _items(start, pairs, end, longest, depth)
+    if kind is frozenset:
+        start, end = "frozenset({", "})"
+    elif kind is tuple and len(value) == 1:
+        end = ",)"
+    return _items(start, (("", item) for item in items), end, longest, depth)
+
+
+def _items(start: str, items: Iterable[tuple[str, Any]], end: str, longest: int, depth: int) -> str:
+    """Items that fit, each after its name, and `...` where there are more."""
+    texts: list[str] = []
+    room = longest - len(start) - len(end)
+    for name, value in items:
+        texts.append(name + _text(value, min(longest, _LONGEST_VALUE), depth - 1))
+        if len(", ".join(texts)) > room:
+            while len(texts) > 1 and len(", ".join([*texts, "..."])) > room:
+                texts.pop()
+            texts.append("...")
+            break
+    return start + ", ".join(texts) + end

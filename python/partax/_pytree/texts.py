@@ -1,0 +1,289 @@
+"""The text of a tree, and messages for trees that are not alike."""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from partax._guards.user_objects import read
+from partax._pytree.paths import static_path
+from partax._pytree.short_text import LONGEST, name_text, one_line, printable, short_text
+from partax._pytree.spec_data import DICTS, Node, SpecData, shown
+
+_LONGEST_NAME = 40  # of a class or of a function in the text of a tree
+_LONGEST_LINE = 80  # of a tree over several lines
+_MOST_LINES = 200
+_FEWEST_PARTS = 3  # of a node, of which that many have lines at least
+_MOST_PARTS = 30  # and at most
+
+
+def tree_text(data: SpecData) -> str:
+    """The tree as Python would print it, with `*` for array leaves, in one line: of a large one, the outer parts.
+
+    Runs the `repr` of the static values that are shown.
+    """
+    return _TreeText(data).fitting(LONGEST - len("Structure()"))
+
+
+def structure_html(data: SpecData) -> str:
+    """A `Structure` as a tree for a notebook, with no colours of its own. All text is escaped."""
+    return _html("Structure", data)
+
+
+def spec_html(data: SpecData) -> str:
+    """A `FlatSpec`, likewise."""
+    return _html("FlatSpec", data)
+
+
+def _html(name: str, data: SpecData) -> str:
+    import html
+
+    return f"<pre>{html.escape(_TreeText(data).over_lines(f'{name}('))}</pre>"
+
+
+_Pieces = list[str | int]  # texts, and the nodes between them
+
+
+class _TreeText:
+    """The text of a tree, whose nodes are opened from the root down."""
+
+    def __init__(self, data: SpecData) -> None:
+        self._statics = data[1]
+        self._values: dict[int, str] = {}
+        self._nodes = [node for fields in data[0] if (node := Node(*fields)).kind != "end"]
+        self._below: list[list[int]] = [[] for _ in self._nodes]  # the children of each; a run of leaves is one
+        unfinished: list[tuple[int, int]] = []  # nodes, and how many of their children are still to come
+        for i, node in enumerate(self._nodes):
+            if unfinished:
+                parent, left = unfinished.pop()
+                self._below[parent].append(i)
+                if left > node.size:
+                    unfinished.append((parent, left - node.size))
+            if not node.is_leaf and node.arity > 0:
+                unfinished.append((i, node.arity))
+
+    def fitting(self, longest: int) -> str:
+        """The text with as many nodes opened, the outer ones first, as fit."""
+        if self._nodes[0].is_leaf:  # what a `Static` holds has all the room
+            held = self._statics[0] if self._nodes[0].kind == "static_leaf" else ()
+            return "<dropped>" if held is None else short_text(held[0], longest) if held else "*"
+        opened: dict[int, _Pieces] = {}
+        room = longest - len(self._closed(0))
+        waiting, too_large = deque([0]), list[int]()
+        while waiting:
+            at = waiting.popleft()
+            if not self._has_parts(at):
+                continue
+            pieces, length, is_whole = self._opened(at, room + len(self._closed(at)))
+            if is_whole:
+                opened[at] = pieces
+                room -= length - len(self._closed(at))
+                waiting.extend(piece for piece in pieces if isinstance(piece, int))
+            else:
+                too_large.append(at)
+        for at in too_large:
+            pieces, length, _ = self._opened(at, room + len(self._closed(at)))
+            if pieces:
+                opened[at] = pieces
+                room -= length - len(self._closed(at))
+        return one_line(self._joined(0, opened), longest)
+
+    def over_lines(self, start: str) -> str:
+        """The text with each part in a line of its own, but for nodes that fit in one: up to some hundred lines."""
+        if self._nodes[0].is_leaf:
+            return f"{start}{self.fitting(_LONGEST_LINE)})"
+        opened: dict[int, list[tuple[str, str | int]]] = {}
+        room, waiting = _MOST_LINES, deque([0])
+        while waiting:
+            at = waiting.popleft()
+            if len(self._inline(at)) <= _LONGEST_LINE or room < _FEWEST_PARTS:
+                continue
+            opened[at] = list(itertools.islice(self._parts(at), min(room, _MOST_PARTS)))
+            room -= len(opened[at]) + 1
+            waiting.extend(part for _, part in opened[at] if isinstance(part, int))
+
+        def lines(at: int, before: str, after: str, indent: str) -> Iterator[str]:
+            if at not in opened:
+                text = self._inline(at)
+                yield indent + before + (text if len(text) <= _LONGEST_LINE else self._closed(at)) + after
+                return
+            start, end = self._brackets(at, is_open=True)
+            yield f"{indent}{before}{start}"
+            for label, part in opened[at]:
+                if isinstance(part, int):
+                    yield from lines(part, label, ",", indent + "  ")
+                else:
+                    yield f"{indent}  {label}{part},"
+            if len(opened[at]) < self._size(at):
+                yield f"{indent}  ..."
+            yield f"{indent}{end.lstrip(',')}{after}"
+
+        return "\n".join(printable(line) for line in lines(0, start, ")", ""))
+
+    def _size(self, at: int) -> int:
+        return sum(self._nodes[below].size for below in self._below[at]) + len(_own_fields(self._nodes[at]))
+
+    def _inline(self, at: int, room: int = _LONGEST_LINE) -> str:
+        """A node in one line; a text that is too long where it does not fit."""
+        if room < 0 or not self._has_parts(at):
+            return self._closed(at)
+        start, end = self._brackets(at, is_open=True)
+        text = start
+        for i, (label, part) in enumerate(self._parts(at)):
+            text += (", " if i else "") + label
+            text += part if isinstance(part, str) else self._inline(part, room - len(text))
+            if len(text) > room:
+                break
+        return text + end
+
+    def _joined(self, at: int, opened: dict[int, _Pieces]) -> str:
+        pieces = opened.get(at)
+        if pieces is None:
+            return self._closed(at)
+        return "".join(piece if isinstance(piece, str) else self._joined(piece, opened) for piece in pieces)
+
+    def _opened(self, at: int, room: int) -> tuple[_Pieces, int, bool]:
+        """A node with its parts: their texts, how long they are, and whether they are all; none where no part fits."""
+        start, end = self._brackets(at, is_open=True)
+        pieces: _Pieces = [start]
+        lengths = [len(start) + len(end)]
+        for label, part in self._parts(at):
+            text = part if isinstance(part, str) else self._closed(part)
+            before = label if len(lengths) == 1 else f", {label}"
+            pieces += [before, part]
+            lengths.append(len(before) + len(text))
+            if sum(lengths) > room:
+                break
+        else:
+            return [*pieces, end], sum(lengths), True
+        while len(lengths) > 1 and sum(lengths) + len(", ...") > room:
+            lengths.pop()
+            del pieces[-2:]
+        return ([*pieces, ", ...", end], sum(lengths) + len(", ..."), False) if len(lengths) > 1 else ([], 0, False)
+
+    def _closed(self, at: int) -> str:
+        """A node without its parts."""
+        node = self._nodes[at]
+        if node.kind == "none":
+            return "None"
+        if node.kind == "static":
+            return self._value(node.first)
+        has_parts = self._has_parts(at)
+        start, end = self._brackets(at, is_open=not has_parts)
+        return f"{start}...{end}" if has_parts else f"{start}{end}"
+
+    def _has_parts(self, at: int) -> bool:
+        node = self._nodes[at]
+        return node.kind not in ("none", "static") and bool(self._below[at] or _own_fields(node))
+
+    def _brackets(self, at: int, is_open: bool) -> tuple[str, str]:
+        node = self._nodes[at]
+        name = one_line(node.type_name.rpartition(".")[2], _LONGEST_NAME)
+        if node.kind == "tuple":
+            return "(", ",)" if node.arity == 1 and is_open else ")"
+        if node.kind == "list":
+            return "[", "]"
+        if node.kind == "dict":
+            return "{", "}"
+        if node.kind in DICTS and is_open:
+            factory = f"{self._value(node.first)}, " if node.kind == "default_dict" else ""
+            return f"{name}({factory}{{", "})"
+        aux = f"[{self._value(node.first)}]" if node.kind == "registered" and is_open else ""
+        return f"{name}{aux}(", ")"
+
+    def _parts(self, at: int) -> Iterator[tuple[str, str | int]]:
+        """What is in a node, each with what stands before it."""
+        node = self._nodes[at]
+        position = 0
+        for below in self._below[at]:
+            child = self._nodes[below]
+            for i in range(child.size):
+                part = below
+                if child.is_leaf:
+                    part = self._value(child.first + i) if child.kind == "static_leaf" else "*"
+                label = f"{node.children[position]}=" if position < len(node.children) else ""
+                yield f"{self._value(node.first_key + position)}: " if node.kind in DICTS else label, part
+                position += 1
+        yield from ((f"{field}=", self._value(node.first + i)) for i, field in enumerate(_own_fields(node)))
+
+    def _value(self, index: int) -> str:
+        """A static value: a function by its name, another one by its `repr`."""
+        known = self._values.get(index)
+        if known is None:
+            held = self._statics[index]
+            known = "<dropped>" if held is None else "<absent>"
+            if held:
+                name = read(held[0], "__name__") if callable(held[0]) else None
+                known = name_text(name, _LONGEST_NAME) if isinstance(name, str) else short_text(held[0])
+            self._values[index] = known
+        return known
+
+
+def _own_fields(node: Node) -> list[str]:
+    """Without the names of a function that a module wraps, which are no part of its text."""
+    return [field for field in node.fields if not field.startswith("__")]
+
+
+def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
+    text = f"a `{node.type_name}`"
+    if node.kind == "none":
+        return "None"
+    if node.kind in DICTS:
+        keys = [held[0] for held in statics[node.first_key : node.first_key + node.arity] if held]
+        return f"{text} with the keys {_cut(keys)}"
+    if not with_size:
+        return text
+    wrapper = " whose attributes are not just its fields" if "__name__" in node.fields else ""
+    return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}{wrapper}"
+
+
+def _cut(value: Any) -> str:
+    text = shown(value, "a `{}`")
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, what: str) -> str:
+    """The message for a node that is not like the one of `what` beside it.
+
+    Args:
+      expected: the node of `what`, opened by one level.
+      found: the other node, or None if it is a leaf.
+      type_name: of its type.
+      what: the name of the tree that decides.
+
+    Returns:
+      The message.
+    """
+    node = Node(*expected[0][0])
+    is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
+    text = "an array" if is_array else f"a `{type_name}`"
+    if found is not None:
+        other = Node(*found[0][0])
+        text = _node_words(other, found[1], other.cls is node.cls)
+    wanted = _node_words(node, expected[1], True)
+    return f"found {text}, expected the structure of {what}, which has {wanted} here; make both alike"
+
+
+def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) -> tuple[str, str]:
+    """The path and the message for a static value that is not equal to the one of `what` beside it.
+
+    Args:
+      expected: the tree of `what`.
+      found: the other tree, alike but for static values.
+      index: of the static value.
+      what: the name of the tree that decides.
+
+    Returns:
+      The path below the tree, and the message.
+    """
+    for fields, others, path in zip(found[0], expected[0], found[2], strict=True):
+        node, other = Node(*fields), Node(*others)
+        if node.kind in DICTS and 0 <= index - node.first_key < node.arity:
+            texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
+            return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
+    texts = [_cut(*held) if (held := data[1][index]) else "no value" for data in (found, expected)]
+    alike = " (they look alike, but are not equal)" if texts[0] == texts[1] else ""
+    return static_path(found, index), (
+        f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike}; static parts of trees side by side must be "
+        "equal by `==`"
+    )

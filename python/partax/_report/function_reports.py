@@ -1,0 +1,164 @@
+"""report: what each function has cost, from the records of its traces."""
+
+from typing import Any
+
+from partax import _core
+from partax._families.describe import why_called
+from partax._jax.private import is_jaxpr
+from partax._report.call_site import site_text
+from partax._report.captured_arrays import captured_constants
+from partax._report.flatten_costs import flatten_microseconds
+from partax._report.history import History, kept
+from partax._report.record import Record
+from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+
+
+def _equations(jaxpr: Any) -> int:
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    count = len(jaxpr.eqns)
+    for equation in jaxpr.eqns:
+        for parameter in equation.params.values():
+            for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+                if is_jaxpr(item):
+                    count += _equations(item)
+    return count
+
+
+_EFFECTS = {
+    "DebugEffect": "jax.debug.print or callback",
+    "OrderedDebugEffect": "ordered jax.debug.print or callback",
+    "IOEffect": "io_callback",
+    "OrderedIOEffect": "ordered io_callback",
+    "ReadEffect": "refs",
+    "WriteEffect": "refs",
+    "AccumEffect": "refs",
+}
+
+
+def program_of(target: Any, record: Record) -> Any:
+    """The jaxpr of a trace, from jax's cache; None if it is not there."""
+    avals = [part.aval for part in record.snapshot.parts if part.key[0] == "array"]
+    if target is None or record.failed or any(aval is None for aval in avals):
+        return None
+    for arguments in (avals, [tuple(avals)]):  # of many arrays it takes one tuple
+        try:
+            return target.trace(*arguments).jaxpr
+        except Exception:  # not cached: the target refuses to run outside of a call
+            continue
+    return None
+
+
+def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> TraceReport:
+    program = program_of(target, record)
+    effects = sorted({_EFFECTS.get(type(e).__name__, type(e).__name__) for e in program.effects}) if program else []
+    return TraceReport(
+        record.number,
+        site_text(record.site),
+        record.reason,
+        calls,
+        record.seconds["trace"],
+        record.seconds["lower"],
+        record.seconds["compile"],
+        record.compiled,
+        record.failed,
+        None if program is None else _equations(program),
+        () if program is None else tuple(captured_constants(list(program.consts), fun)),
+        None if program is None or record.compiled == 0 else not effects,
+        ", ".join(effects),
+    )
+
+
+def _static_text(record: Record | None, varying: set[str]) -> str:
+    if record is None:
+        return ""
+    pairs = zip(record.snapshot.paths, record.snapshot.parts, strict=True)
+    texts = [f"{path}={part.text}" for path, part in pairs if path in varying and part.key[0] != "array"]
+    return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
+
+
+def _varying(records: list[Record]) -> set[str]:
+    """The paths at which keys differ."""
+    if len(records) < 2:
+        return set()
+    keys: dict[str, set[Any]] = {}
+    for record in records:
+        for path, part in zip(record.snapshot.paths, record.snapshot.parts, strict=True):
+            if part.key[0] != "array":
+                keys.setdefault(path, set()).add((part.key, part.text))
+    return {
+        path
+        for path, values in keys.items()
+        if len(values) > 1 or sum(path in record.snapshot.paths for record in records) < len(records)
+    }
+
+
+_Use = tuple[Record, Any, int | None]  # a trace, its target, its calls
+
+
+def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
+    records = {record.number: record for record in history.records}
+    fun = history.function()
+    grouped: list[tuple[int | None, list[_Use]]] = []
+    for calls, target, log in () if cache is None else cache.entries():
+        known: list[_Use] = [(records.pop(number), target, n) for number, n in log if number in records]
+        if len(log) == 1 and known and known[0][2] is None:
+            known = [(known[0][0], target, calls)]
+        if known:
+            grouped.append((calls, known))
+    for record in records.values():
+        grouped.append((None, [(record, None, None)]))
+    varying = _varying([traces[0][0] for _, traces in grouped])
+    keys = tuple(
+        KeyReport(
+            _static_text(traces[0][0], varying),
+            calls,
+            tuple(_trace_report(target, record, n, fun) for record, target, n in traces),
+        )
+        for calls, traces in grouped
+    )
+    defined = "" if history.defined is None else site_text(history.defined)
+    hits, misses = (None, None) if cache is None else cache.info()[2:4]
+    return FunctionReport(history.name, defined, hits, misses, keys, _slow_nodes(history))
+
+
+def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
+    counts: dict[str, tuple[int, float, str]] = {}
+    latest = history.records[-1] if history.records else None
+    for part in () if latest is None else latest.snapshot.parts:
+        kind = part.refs[0]() if part.key[:2] == ("node", "registered") and part.refs else None
+        if kind is not None:
+            count = counts[part.text][0] + 1 if part.text in counts else 1
+            counts[part.text] = (count, count * flatten_microseconds(kind), why_called(kind))
+    return tuple(SlowNode(name, *found) for name, found in counts.items())
+
+
+def function_report(self: Any) -> FunctionReport:
+    """The report of one filter_jit function: `JitFunction.report`."""
+    history = self._cache.history
+    if history is None:
+        _, _, hits, misses, _ = self._cache.info()
+        return FunctionReport(self.__name__, "", hits, misses, (), ())
+    return _history_report(history, self._cache)
+
+
+def report() -> Report:
+    """What every filter_jit function has cost that lives and has been traced.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def evaluate(x):
+      ...     return x.mean()
+      >>> _ = evaluate(jnp.ones(3))
+      >>> "evaluate" in [function.name for function in partax.report().functions]
+      True
+
+    The seconds are jax's own, of `jax.monitoring`.
+
+    Returns:
+      A `Report`, which prints as a table for each function; `to_json()` gives it as data.
+    """
+    living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
+    gone = [history for history in kept() if history.records and history not in living]
+    reports = [_history_report(history, cache) for history, cache in living.items()]
+    reports += [_history_report(history, None) for history in gone]
+    return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))

@@ -1,0 +1,260 @@
+"""All traces of a function: begun, ended, counted, limited and reported."""
+
+import contextlib
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from partax import _core
+from partax._guards.user_objects import read, unwrapped
+from partax._jit.parameters import option_names
+from partax._pytree.key_details import Detail, details
+from partax._pytree.spec_data import SpecData
+from partax._report.call_site import call_site, site_text
+from partax._report.differences import differences, distance, places
+from partax._report.explain import explaining, report_line
+from partax._report.flatten_costs import time_flatten_functions
+from partax._report.limits import RetraceError, counters, forbidden
+from partax._report.opaque_arrays import warn_of_arrays
+from partax._report.reasons import Occasion, Reasons, first_reason
+from partax._report.record import Record
+from partax._report.snapshot import Noted, Snapshot, take_snapshot
+from partax._report.value_parts import ValueParts
+
+_KEPT = 256  # records of one function that are kept in full
+_COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
+
+
+class History:
+    """All traces of one function.
+
+    Attributes:
+      name: the function's name.
+      reasons: finds the reason of each trace.
+      function: gives the function if it lives.
+      defined: the file and line of its definition, or None.
+      records: the latest ones, oldest first.
+      count: how many traces there have been.
+      live: how many of them since `clear_cache`, without those that raised.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        defined: tuple[str, int] | None,
+        max_traces: int | None,
+        cache_size: int,
+        by_structure: bool,
+        nested: bool = False,
+    ):
+        self.name = name
+        self.defined = defined
+        self.max_traces = max_traces
+        self.by_structure = by_structure
+        self.nested = nested  # counts the traces of another one, which reports them
+        self.reasons = Reasons(name, cache_size, nested)
+        self.function: Callable[[], Any] = lambda: None
+        self.records: list[Record] = []
+        self.count = 0
+        self.live = 0
+        self._lock = threading.RLock()  # threads may trace one function at once
+
+    def cleared(self) -> None:
+        """clear_cache has dropped every key."""
+        self.reasons.cleared_at = self.count
+        self.live = 0
+
+    def take(
+        self,
+        described: Iterable[Detail],
+        values: Sequence[Any],
+        traced: Sequence[Any],
+        noted: Noted | None = None,
+    ) -> Snapshot:
+        """The snapshot of a call; see `take_snapshot`."""
+        like = self.records[-1].snapshot if self.records else None
+        verbose = explaining() or self.max_traces is not None or forbidden.get()
+        return take_snapshot(described, values, traced, ValueParts(self.by_structure, verbose), like, noted or Noted())
+
+    def nearest(self, snapshot: Snapshot) -> Record:
+        """The record that differs least; the latest one of those."""
+        recent = self.records if explaining() or self.max_traces is not None else self.records[-_COMPARED:]
+        return min(reversed(recent), key=lambda record: distance(record.snapshot, snapshot))
+
+    def begin(self, snapshot: Snapshot, occasion: Occasion) -> Record:
+        """Adds a record, unless the trace is refused.
+
+        Args:
+          snapshot: what the trace depends on.
+          occasion: what the native wrapper tells of it.
+
+        Returns:
+          The record.
+
+        Raises:
+          RetraceError: there are to be no more traces.
+        """
+        with self._lock:
+            nearest = self.nearest(snapshot) if self.records else None
+            changes = [] if nearest is None else list(differences(nearest.snapshot, snapshot))
+            caused = self.reasons.count_number(changes)
+            reason = self.reasons.reason(snapshot, nearest, changes, occasion)
+            self._check_limits(reason)
+            if caused is not None and not self.nested:
+                self.reasons.warn(caused, occasion, call_site())
+            self.count += 1
+            self.live += 1
+            record = Record(self, self.count, snapshot, occasion.epoch)
+            record.reason = reason
+            self.records.append(record)
+            if len(self.records) > _KEPT:
+                self.records.pop(0)
+        if explaining() and not self.nested:
+            because = f", because {reason}" if record.number > 1 else f", {reason}"
+            report_line(f"{site_text(record.site)} {self.name}: trace {record.number}{because}")
+        return record
+
+    def end(self, record: Record, failed: bool) -> None:
+        """The trace has ended."""
+        if not record.measured:
+            record.seconds["trace"] = time.perf_counter() - record.started
+        with self._lock:
+            if failed:
+                record.failed = True
+                self.live -= 1
+                earlier = [known for known in self.records if known.failed]
+                for known in earlier[:-_COMPARED]:
+                    self.records.remove(known)
+                return
+            self.reasons.keep(record)
+
+    def _check_limits(self, reason: str) -> None:
+        for wrapper, counter in counters.get():
+            if wrapper._cache.history is self:
+                with counter._lock:
+                    counter._check_limits(reason)
+                    counter.count += 1
+                    counter.live += 1
+        if forbidden.get() and not self.nested:
+            raise RetraceError(
+                f"`{self.name}` would be traced inside partax.debug.no_retrace(), as trace {self.count + 1}: {reason}"
+            )
+        if self.max_traces is not None and self.live >= self.max_traces:
+            raise RetraceError(
+                f"`{self.name}` would be traced once more than max_traces={self.max_traces} allows, because {reason}"
+                if self.count
+                else f"`{self.name}` would be traced, and max_traces={self.max_traces} allows none"
+            )
+
+    def traced_like(self, snapshot: Snapshot) -> Record | None:
+        """The latest record of a trace that depended on the same."""
+        for record in reversed(self.records):
+            if not record.failed and distance(record.snapshot, snapshot) == 0:
+                return record
+        return None
+
+    def compiling(self, snapshot: Snapshot) -> Record | None:
+        """The record of a call that jax compiles without tracing it, or None; reports a second executable."""
+        record = self.traced_like(snapshot)
+        if record is None:
+            return None
+        if record.compiled == 0:  # traced by `lower`, or inside another trace
+            record.snapshot = snapshot
+            return record
+        moved = [list(places(known, snapshot)) for known in (record.snapshot, *record.places)]
+        reason = "; ".join(map(str, min(moved, key=len))) or (
+            "jax holds its executable no more, as after jax.clear_caches() (compared: where arrays are, and all that a "
+            "trace depends on)"
+        )
+        if forbidden.get():
+            raise RetraceError(
+                f"`{self.name}` would be compiled again inside partax.debug.no_retrace(), for trace {record.number}: "
+                f"{reason}"
+            )
+        record.places.append(snapshot)
+        if explaining():
+            report_line(
+                f"{site_text(call_site())} {self.name}: compiled again for trace {record.number}, because {reason}"
+            )
+        return record
+
+
+_all: list[History] | None = None
+
+
+def keep_all() -> None:
+    """Keeps the history of each function from now on, also of those that are gone by the time of a report."""
+    global _all
+    _all = []
+
+
+def kept() -> list[History]:
+    """The histories that `keep_all` has kept."""
+    return _all or []
+
+
+def explains_now() -> bool:
+    """Whether jax works for a target of partax now, whose traces have their own explanation."""
+    return _core.call_under_way() is not None
+
+
+def new_history(fun: Any, options: Any, difference: str) -> History:
+    """Begins the history of a callable. Called by the native wrapper.
+
+    Args:
+      fun: the callable.
+      options: of its wrapper.
+      difference: what an earlier callable of the same code read otherwise, or what of that is not proven; else empty.
+
+    Returns:
+      The history.
+    """
+    code = read(fun, "__code__")
+    name = read(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")
+    history = History(
+        name if isinstance(name, str) else type(fun).__name__,
+        None if code is None else (code.co_filename, code.co_firstlineno),
+        options.max_traces,
+        options.cache_size,
+        getattr(options, "callables", "identity") == "structure",
+    )
+    with contextlib.suppress(TypeError):  # an object without weak references
+        history.function = weakref.ref(fun)
+    history.reasons.first = first_reason(fun, history.by_structure, difference)
+    if _all is not None:
+        _all.append(history)
+    return history
+
+
+def begin_trace(
+    history: History,
+    described: SpecData,
+    arguments: tuple[Any, ...],
+    values: tuple[Any, ...],
+    tracers: tuple[Any, ...],
+    new_key: bool,
+    full: bool,
+    epoch: int,
+    difference: str,
+) -> Record:
+    """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
+    noted = Noted()
+    snapshot = history.take(details(described), values, tracers, noted)
+    warn_of_arrays(noted.objects)
+    time_flatten_functions(noted.registered, arguments)
+    if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
+        record = Record(history, 0, snapshot, epoch)
+        record.tracked = False
+        return record
+    names = set[str]().union(*option_names(_core.call_shape()))
+    return history.begin(snapshot, Occasion(new_key, full, epoch, difference, noted.fields, names))
+
+
+def end_trace(record: Record, failed: bool) -> None:
+    """Called by the native wrapper when a trace has ended or failed."""
+    history = record.history
+    if history is not None and record.tracked:
+        history.end(record, failed)

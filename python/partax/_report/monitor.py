@@ -1,0 +1,129 @@
+"""How long jax traces, lowers and compiles, told by jax.monitoring, put to the trace that it was for."""
+
+import contextlib
+import contextvars
+import dataclasses
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.core import Tracer
+
+from partax import _core
+from partax._jax.private import function_name, is_before_compiling, stage_of, tells_traces
+from partax._jit.ahead_of_time import record_at_work
+from partax._pytree.key_details import details
+
+if TYPE_CHECKING:
+    from partax._report.record import Record
+
+_watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
+
+
+@dataclasses.dataclass
+class Other:
+    """What jax has done for functions of one name that are none of partax.
+
+    Attributes:
+      traces: how often one was traced by itself.
+      compiles: how often one was compiled.
+      seconds: what all of it took, lowering included.
+    """
+
+    traces: int = 0
+    compiles: int = 0
+    seconds: float = 0.0
+
+
+_others: dict[str, Other] | None = None
+
+
+def count_others() -> dict[str, Other]:
+    """Counts from now on what is not for partax, by name."""
+    global _others
+    _others = {}
+    return _others
+
+
+@contextlib.contextmanager
+def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
+    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled.
+
+    Raises:
+      RuntimeError: jax tells of no traces.
+    """
+    if not tells_traces():
+        raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
+    token = _watcher.set(seen)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
+    stage = stage_of(event, kwargs)
+    if stage is None:
+        return
+    watcher = _watcher.get()
+    if watcher is not None and stage == "trace":
+        watcher(function_name(kwargs))
+    record = _record_of_call()
+    if record is None:
+        if _others is not None and _core.call_under_way() is None:
+            name = function_name(kwargs)
+            name = name[4:-1] if name.startswith("jit(") else name
+            other = _others.setdefault(name, Other())
+            other.seconds += duration_secs
+            other.traces += stage == "trace"
+            other.compiles += stage == "compile"
+        return
+    record.stages.append((stage, time.perf_counter() - duration_secs, duration_secs))
+    if stage == "trace":
+        record.measured = True
+        record.seconds["trace"] = duration_secs
+    else:
+        record.seconds[stage] += duration_secs
+        record.compiled += stage == "compile"
+
+
+def _on_event(event: str, **_: Any) -> None:
+    if is_before_compiling(event):
+        _record_of_call()
+
+
+def _record_of_call() -> "Record | None":
+    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls."""
+    under_way = _core.call_under_way()
+    if under_way is None:
+        return record_at_work.get()
+    history, record = under_way
+    if record is not None or history is None:
+        return record
+    # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
+    described, values = _core.describe_call()
+    snapshot = history.take(details(described), values, values)
+    if any(isinstance(value, Tracer) for value in values):  # a transformation has made another program of it
+        record = history.traced_like(snapshot)
+    else:
+        record = history.compiling(snapshot)
+    if record is not None:
+        _core.set_record(record)
+    return record
+
+
+def note_run(record: "Record") -> None:
+    """Notes that a call which has compiled now returns. Called by the native wrapper.
+
+    jax may return before the program has ended.
+    """
+    if record.stages and record.stages[-1][0] == "compile":
+        _, begin, seconds = record.stages[-1]
+        record.stages.append(("run", begin + seconds, time.perf_counter() - begin - seconds))
+
+
+def listen() -> None:
+    """Listens to jax from now on."""
+    jax.monitoring.register_event_duration_secs_listener(_on_duration)
+    jax.monitoring.register_event_listener(_on_event)

@@ -1,0 +1,152 @@
+"""One value, array or node of a call as a small description: it compares, it prints, and keeps nothing alive."""
+
+import struct
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.core import Tracer
+
+from partax._report.placement import sharding_text
+
+ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
+MAX_TEXT = 60
+
+
+class Part:
+    """One value, array or node of a call.
+
+    Attributes:
+      key: equal for parts that a program cannot tell apart.
+      label: what it is, such as `static int`.
+      text: its value, such as `7`.
+      refs: weak references that must live for `key` to hold, since it has their objects' addresses.
+      items: what it consists of, as pairs of a name and a part.
+      place: where an array is; empty if jax chooses, None if it has no place, as under a trace.
+      aval: jax's type of an array.
+      original: a weak reference to a value whose own `==` decides; None for other values.
+    """
+
+    __slots__ = ("aval", "items", "key", "label", "original", "place", "refs", "text")
+
+    def __init__(
+        self,
+        key: Any,
+        label: str,
+        text: str,
+        refs: tuple[Any, ...] = (),
+        items: tuple[tuple[str, "Part"], ...] = (),
+        place: str | None = None,
+        aval: Any = None,
+        original: Any = None,
+    ):
+        self.key = key
+        self.label = label
+        self.text = text
+        self.refs = refs
+        self.items = items
+        self.place = place
+        self.aval = aval
+        self.original = original
+
+    def same(self, other: "Part") -> bool:
+        """Whether a later part is one that a program cannot tell from this one."""
+        return self is other or (self.key == other.key and all(ref() is not None for ref in self.refs))
+
+    @property
+    def has_originals(self) -> bool:
+        """Whether the `==` of some value in it decides."""
+        return self.original is not None or any(item.has_originals for _, item in self.items)
+
+    @property
+    def is_number(self) -> bool:
+        return self.key[0] in (int, float, complex)
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.text}".strip()
+
+
+def _aval_text(aval: Any) -> str:
+    inner = getattr(aval, "inner_aval", None)
+    if inner is not None:
+        return f"ref of {_aval_text(inner)}"
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or dtype is None:
+        return str(aval)
+    spec = (*(getattr(getattr(aval, "sharding", None), "spec", None) or ()), *[None] * len(shape))
+    axes = [f"{size}@{axis}" if axis is not None else str(size) for size, axis in zip(shape, spec, strict=False)]
+    text = f"{dtype}[{','.join(axes)}]" if axes else str(dtype)
+    if getattr(getattr(aval, "memory_space", None), "name", "Device") == "Host":
+        text += " in host memory"
+    return f"weak {text}" if getattr(aval, "weak_type", False) else text
+
+
+def _array_part(text: str, aval: Any, sharding: Any) -> Part:
+    mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
+    place = sharding_text(sharding) if sharding else sharding
+    return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)
+
+
+class ArrayParts:
+    """Makes parts of array leaves: one for all that are alike, since a model has thousands of arrays of few shapes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Part] = {}
+        self._concrete: dict[type, bool] = {}
+
+    def part(self, value: Any, traced: Any) -> Part:
+        """Of a leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
+        kind = type(value)
+        concrete = self._concrete.get(kind)
+        if concrete is None:
+            concrete = self._concrete[kind] = isinstance(value, jax.Array) and not isinstance(value, Tracer)
+        if concrete:
+            sharding = value.sharding if value.committed else ""
+        else:
+            sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
+        try:
+            aval = jax.typeof(traced)
+        except Exception:  # jax cannot trace it, and will say so
+            text = f"{getattr(value, 'dtype', kind.__name__)}{list(getattr(value, 'shape', ()))}"
+            return _array_part(text, None, sharding)
+        key = aval, sharding
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _array_part(_aval_text(aval), aval, sharding)
+        return known
+
+    def parts(self, values: Sequence[Any], traced: Sequence[Any]) -> list[Part]:
+        """Of all leaves of a call."""
+        return [self.part(value, seen) for value, seen in zip(values, traced, strict=True)]
+
+
+def atom_key(value: Any) -> tuple[type, Any]:
+    kind = type(value)
+    if kind is float:
+        return kind, struct.pack("d", value)
+    if kind is complex:
+        return kind, struct.pack("2d", value.real, value.imag)
+    if kind in (str, bytes) and len(value) > 1024:
+        return kind, (len(value), hash(value), value[:MAX_TEXT])
+    return kind, value
+
+
+def cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+
+
+def short_name(kind: type) -> str:
+    return kind.__qualname__.rsplit("<locals>.", 1)[-1]
+
+
+def class_text(kind: type) -> str:
+    return short_name(kind) if kind.__module__ == "builtins" else f"{kind.__module__}.{short_name(kind)}"
+
+
+def weak_refs(value: Any) -> tuple[Any, ...]:
+    try:
+        return (weakref.ref(value),)
+    except TypeError:
+        return ()

@@ -1,0 +1,117 @@
+"""How far long work has come: a bar on the terminal behind the standard error, and nothing anywhere else."""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from partax._pytree.short_text import one_line
+from partax._report.terminal import is_terminal
+
+_AFTER = 1.0  # seconds; what is done sooner shows nothing
+_EVERY = 0.1  # seconds
+_LONGEST = 50  # characters of a title
+
+
+class Progress:
+    """A piece of work, and how far it has come.
+
+    Attributes:
+      title: what is done now.
+      total: how much there is to do.
+      done: how much of it is done.
+      measure: what tells `done` when it is asked, in another thread; None where the work itself sets it.
+    """
+
+    def __init__(self, title: str, total: int) -> None:
+        self.title = title
+        self.total = total
+        self.done = 0
+        self.measure: Callable[[], int] | None = None
+
+    def begin(self, title: str) -> None:
+        """The first stage of the work, or the next one, which ends the one before."""
+        self.done += bool(self.title)
+        self.title = title
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) -> Generator[Progress]:
+    """Shows how far the work in a block has come, once it has taken a second.
+
+    The bar is on the standard error, drawn by rich; there is none where that is no terminal, or rich is not installed.
+    A thread draws it, from what the work tells; it is gone when the block is left.
+
+    Args:
+      title: what is done.
+      total: how much there is to do.
+      unit: what is counted: `B` for bytes, or an empty string for stages.
+      is_long: whether it may take a second; if not, no thread is started.
+
+    Returns:
+      A context manager with the `Progress`, whose attributes the work sets.
+    """
+    work = Progress(title, total)
+    file = sys.stderr
+    if not is_long or not is_terminal(file):
+        yield work
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_show, args=(work, unit, file, over), name="partax progress", daemon=True)
+    try:
+        with contextlib.suppress(RuntimeError):  # no thread can be started, as when the interpreter ends
+            thread.start()
+        yield work
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
+
+
+def is_shown() -> bool:
+    """Whether long work shows its progress now."""
+    return is_terminal(sys.stderr)
+
+
+def _show(work: Progress, unit: str, file: Any, over: threading.Event) -> None:
+    if over.wait(_AFTER):
+        return
+    with contextlib.suppress(Exception):  # no rich, a terminal that is gone: the work goes on
+        bar = _Bar(one_line(work.title, _LONGEST), work.total, unit, file)
+        try:
+            while True:
+                done = work.done if work.measure is None else work.measure()
+                bar.draw(one_line(work.title, _LONGEST), min(done, work.total))
+                if over.wait(_EVERY):
+                    break
+        finally:
+            bar.close()
+
+
+class _Bar:
+    def __init__(self, title: str, total: int, unit: str, file: Any) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(binary_units=True) if unit else MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(file=file),
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task(title, total=total)
+        self._bar.tasks[0].start_time = self._bar.get_time() - _AFTER
+        self._bar.start()
+
+    def draw(self, title: str, done: int) -> None:
+        self._bar.update(self._task, description=title, completed=done, refresh=True)
+
+    def close(self) -> None:
+        self._bar.stop()

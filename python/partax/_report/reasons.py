@@ -1,0 +1,204 @@
+"""Why a trace was made: what is new since the most similar one, or what has become of one of the same arguments."""
+
+import re
+import types
+import warnings
+import weakref
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from partax._guards.guards import written_down
+from partax._guards.user_objects import read, unwrapped
+from partax._report.differences import Difference, below, changed_callable, changed_function, unproven_function
+from partax._report.explain import explaining
+from partax._report.limits import RetraceWarning
+from partax._report.part import Part
+from partax._report.record import Record
+from partax._report.snapshot import Snapshot
+from partax._report.unequal import unequal_text
+from partax._report.value_parts import ValueParts
+
+_DIGESTS = 1 << 16
+_SHOWN = 5  # differences in one line
+_VALUES = 256  # of one static number that are counted
+_WARN_AFTER = 5  # traces that one static number has caused
+
+
+class Occasion(NamedTuple):
+    """What the native wrapper tells of a trace that begins.
+
+    Attributes:
+      new_key: whether it is the first trace of its static key.
+      is_full: whether the cache holds as many static keys as it may.
+      epoch: changes when keys are void since a class has been registered as a pytree node.
+      difference: what a callable made anew reads, if that makes its key another one than an earlier one.
+      fields: the paths of static values that are no leaves, but belong to nodes.
+      arguments: the names that the option `trace` takes.
+    """
+
+    new_key: bool = False
+    is_full: bool = False
+    epoch: int = 0
+    difference: str = ""
+    fields: Sequence[str] = ()
+    arguments: Collection[str] = ()
+
+
+class Reasons:
+    """Finds the reason of each trace of one function.
+
+    Attributes:
+      first: the reason of the first trace.
+      cleared_at: how many traces there were when clear_cache dropped all of them.
+    """
+
+    def __init__(self, name: str, cache_size: int, nested: bool):
+        self.first = "the first"
+        self.cleared_at = 0
+        self._name = name
+        self._cache_size = cache_size
+        self._nested = nested
+        self._digests: dict[int, int] = {}  # the numbers of traces that have ended, by what they depended on
+        self._values: dict[str, set[str]] = {}  # of numbers, by path, that have caused traces
+        self._warned: set[str] = set()
+        self._advised: set[str] = set()
+
+    def keep(self, record: Record) -> None:
+        """Remembers a trace that has ended, for when it is made again."""
+        digest = record.snapshot.digest()
+        if digest is not None and len(self._digests) < _DIGESTS:
+            self._digests[digest] = record.number
+
+    def count_number(self, changes: list[Difference]) -> Difference | None:
+        """Counts a trace that only a static number has caused; what has changed if that is one too many."""
+        if len(changes) != 1 or changes[0].number is None:
+            return None
+        path = changes[0].path
+        values = self._values.setdefault(path, set())
+        if len(values) < _VALUES:
+            values.add(changes[0].number)
+        return changes[0] if len(values) >= _WARN_AFTER and path not in self._warned else None
+
+    def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
+        """Warns once that a number has caused many traces."""
+        self._warned.add(change.path)
+        warnings.warn_explicit(
+            f"{len(self._values[change.path])} values of the static Python number `{change.path}` have caused a trace "
+            f"of `{self._name}` each; {_advice(change, occasion)}",
+            RetraceWarning,
+            *site,
+        )
+
+    def reason(self, snapshot: Snapshot, nearest: Record | None, changes: list[Difference], occasion: Occasion) -> str:
+        """Why a trace is made.
+
+        Args:
+          snapshot: what it depends on.
+          nearest: the record that differs least, or None if there is none.
+          changes: the differences from it.
+          occasion: what the native wrapper tells.
+
+        Returns:
+          The reason in words.
+        """
+        if nearest is None:
+            return self.first
+        if not changes and occasion.new_key and occasion.difference:
+            return occasion.difference
+        digest = snapshot.digest()
+        again = self._digests.get(digest) if digest is not None and changes else None
+        if not changes or again is not None:
+            return self._again(nearest if not changes else None, again or nearest.number, occasion, snapshot)
+        texts = [self._with_advice(change, occasion) for change in changes[:_SHOWN]]
+        more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
+        return "; ".join(texts + more)
+
+    def _with_advice(self, change: Difference, occasion: Occasion) -> str:
+        """A change in words; that of a number with how often it has caused a trace, and once with what to do."""
+        if change.number is None:
+            return str(change)
+        traces = len(self._values.get(change.path, "1")) + 1
+        if change.path in self._advised:
+            return f"{change} ({traces} traces so far)"
+        self._advised.add(change.path)
+        return f"{change} ({traces} traces so far: {_advice(change, occasion)})"
+
+    def _again(self, same: Record | None, number: int, occasion: Occasion, snapshot: Snapshot) -> str:
+        """Why a trace that has been made before is made again."""
+        if self._nested:
+            return f"it is called again with the arguments of trace {number}, as when what calls it is traced anew"
+        if same is not None and same.failed:
+            return f"trace {number}, of the same arguments, raised an exception"
+        if number <= self.cleared_at:
+            return f"clear_cache() has dropped trace {number}, of the same arguments"
+        if same is not None and same.epoch != occasion.epoch:
+            return f"a class has been registered as a pytree node since trace {number}, of the same arguments"
+        if occasion.new_key and occasion.is_full:
+            return (
+                f"the key of trace {number}, of the same arguments, was evicted: cache_size={self._cache_size} keeps "
+                "the static keys used last"
+            )
+        if occasion.new_key:
+            unequal = unequal_text(None if same is None else same.snapshot, snapshot, number)
+            return f"{unequal} (compared: structure, static values, dtypes, shapes, jax configuration)"
+        return (
+            f"jax holds trace {number}, of the same arguments, no more, as after jax.clear_caches() (compared: "
+            "structure, static values, dtypes, shapes, jax configuration)"
+        )
+
+
+def _advice(change: Difference, occasion: Occasion) -> str:
+    """What to do about a number, each of which is another trace."""
+    path = change.path
+    name = path.rsplit(".", 1)[-1]
+    if any(path == field or below(path, field) for field in occasion.fields):
+        owner, aux, _ = path.partition(".<aux data>")
+        if aux:
+            return f"it is aux data of `{owner}`: make it a child that is an array"
+        return f"it is a static field of `{path.rpartition('.')[0]}`: make it one that holds an array"
+    argument = re.split(r"[.\[]", path, maxsplit=1)[0]
+    may_trace = argument in occasion.arguments and not change.is_inside
+    return f"pass jnp.asarray({name})" + (f', or trace=("{argument}",)' if may_trace else "")
+
+
+_Known = dict[tuple[type, types.CodeType | None], tuple[int, Part, Part]]
+
+_functions_of: weakref.WeakKeyDictionary[types.CodeType, _Known] = weakref.WeakKeyDictionary()
+_parts_of: weakref.WeakKeyDictionary[types.FunctionType, Part] = weakref.WeakKeyDictionary()
+
+
+def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
+    """Why a function is traced for the first time: it may be one that is made anew in each call."""
+    inner = unwrapped(fun)
+    if not isinstance(inner, types.FunctionType):
+        return "the first"
+    values = ValueParts(by_structure, explaining())
+    part = values.value(inner)
+    outer = part if fun is inner else values.value(fun)
+    replaced, _parts_of[inner] = _parts_of.get(inner), part
+    if replaced is not None and not replaced.items[0][1].same(part.items[0][1]):
+        return f"the first since {inner.__name__}.__code__ was replaced: {changed_function(replaced, part)}"
+    known = _functions_of.setdefault(inner.__code__, {})
+    form = (type(fun), read(fun, "__code__"))
+    count, *latest = known.get(form, (0,))
+    if latest and latest[1].same(outer):
+        if not difference and replaced is not None:  # the very function, with other options
+            return "the first"
+        change = unproven_function(part, difference) if difference else _not_found(fun, part)
+        known[form] = (count + 1, part, outer)
+        return f"the first of function {count + 1} of this code: {change}"
+    known[form] = (count + 1, part, outer)
+    if not latest:
+        return "the first"
+    change = changed_callable(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
+    return f"the first of function {count + 1} of this code: {change}"
+
+
+def _not_found(fun: Any, part: Part) -> str:
+    """Why a function made anew has not found the trace of an earlier one, of which nothing is left to compare."""
+    _, _, holds_arrays, unproven, of_same_objects = written_down((fun,))
+    unproven = unproven or of_same_objects
+    if unproven:
+        return unproven_function(part, unproven)
+    held = ", as it holds arrays" if holds_arrays else ""
+    return f"{part.text} is new (same code, but the trace of the earlier one went with it{held})"

@@ -1,0 +1,64 @@
+"""One trace: what it depended on, and what it cost."""
+
+import time
+import weakref
+from typing import Any
+
+from partax._report.call_site import call_site
+from partax._report.snapshot import Snapshot
+
+
+class Record:
+    """One trace: what it depended on, and what it cost.
+
+    Attributes:
+      number: counts the traces of its function, from 1.
+      site: the file and line of the call.
+      snapshot: what it depended on.
+      reason: why it was made.
+      failed: whether it raised; `error` has the type of the exception's name then.
+      seconds: by stage: `trace`, `lower`, `compile`.
+      stages: what jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds.
+        After `compile` comes `run`, until the call returned.
+      compiled: how often it was compiled.
+      measured: whether jax has told how long the trace took.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_history",
+        "compiled",
+        "epoch",
+        "failed",
+        "measured",
+        "number",
+        "places",
+        "reason",
+        "seconds",
+        "site",
+        "snapshot",
+        "stages",
+        "started",
+        "tracked",
+    )
+
+    def __init__(self, history: Any, number: int, snapshot: Snapshot, epoch: int):
+        self._history = weakref.ref(history)
+        self.number = number
+        self.snapshot = snapshot
+        self.epoch = epoch
+        self.site = call_site()
+        self.reason = ""
+        self.failed = False
+        self.measured = False
+        self.tracked = True
+        self.compiled = 0
+        self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        self.stages: list[tuple[str, float, float]] = []
+        self.places: list[Snapshot] = []  # of its further executables
+        self.started = time.perf_counter()
+
+    @property
+    def history(self) -> Any:
+        """The `History` that it is one of; None if that is gone."""
+        return self._history()

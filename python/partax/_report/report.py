@@ -1,0 +1,333 @@
+"""Reports of what functions have cost, by static key and trace: their data, and as tables."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from partax._pytree.short_text import angled, record_text
+from partax._report import page
+from partax._report.captured_arrays import Constant
+from partax._report.table import Table, Tables
+
+_HEADINGS = (
+    "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
+)  # fmt: skip
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceReport:
+    """What one trace has cost.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def total(x):
+      ...     return x.sum()
+      >>> _ = total(jnp.ones(3)), total(jnp.ones(4))
+      >>> [(trace.number, trace.reason) for trace in total.report().traces]
+      [(1, 'the first'), (2, 'x: float32[3] -> float32[4]')]
+
+    Attributes:
+      number: counts the traces of the function, from 1.
+      site: the call that made it, such as `train.py:41`.
+      reason: why it was made.
+      calls: the calls that used it; None where its result does not tell it from the other traces of its key.
+      trace_seconds: how long the function ran under tracing, with all that it calls.
+      lower_seconds: how long jax took to lower it.
+      compile_seconds: how long XLA took to compile it.
+      executables: how often it was compiled: for other placements of its arrays, or under transformations.
+      failed: whether the function raised an exception.
+      equations: in its jaxpr, those of inner jaxprs included; None if jax holds the jaxpr no more.
+      constants: arrays that it has captured, the largest first.
+      fast_path: whether calls take jax's C++ path; None if it has not run by itself, or jax holds the jaxpr no more.
+      slow_because: why not.
+    """
+
+    number: int
+    site: str
+    reason: str
+    calls: int | None
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    executables: int
+    failed: bool
+    equations: int | None
+    constants: tuple[Constant, ...]
+    fast_path: bool | None
+    slow_because: str
+
+    __repr__ = record_text
+
+    @property
+    def seconds(self) -> float:
+        """Trace, lowering and compile seconds together."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyReport:
+    """One static key of a function.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def take(x, n):
+      ...     return x[:n]
+      >>> _ = take(jnp.ones(3), 1), take(jnp.ones(3), 2), take(jnp.ones(3), 2)
+      >>> [(key.static, key.calls) for key in take.report().keys]
+      [('n=2', 2), ('n=1', 1)]
+
+    Attributes:
+      static: the static values in which it differs from the function's other keys.
+      calls: how many calls it has had; None if it has been dropped, which forgets them.
+      traces: its traces.
+    """
+
+    static: str
+    calls: int | None
+    traces: tuple[TraceReport, ...]
+
+    __repr__ = record_text
+
+
+@dataclasses.dataclass(frozen=True)
+class SlowNode:
+    """A node type that is flattened by a registered Python function, in each call.
+
+    Example:
+      >>> class Box:
+      ...     def __init__(self, x):
+      ...         self.x = x
+      >>> jax.tree_util.register_pytree_node(Box, lambda box: ((box.x,), None), lambda _, parts: Box(*parts))
+      >>> unbox = partax.filter_jit(lambda box: box.x)
+      >>> _ = unbox(Box(jnp.ones(3)))
+      >>> [(node.type, node.count) for node in unbox.report().slow_nodes]
+      [('Box', 1)]
+
+    Attributes:
+      type: its name.
+      count: how many there are in one call.
+      microseconds: what flattening them takes of each call.
+      because: where partax usually reads the classes of its library itself, why it does not read this one; else empty.
+    """
+
+    type: str
+    count: int
+    microseconds: float
+    because: str = ""
+
+    __repr__ = record_text
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionReport:
+    """What one function has cost. `str` gives a table.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def halve(x):
+      ...     return x / 2
+      >>> _ = halve(jnp.ones(3)), halve(jnp.ones(3))
+      >>> report = halve.report()
+      >>> report.name, report.hits, report.misses
+      ('halve', 1, 1)
+
+    Attributes:
+      name: the function's name.
+      defined: where, such as `train.py:12`.
+      hits: calls that did not trace; None if the function is gone.
+      misses: calls that did, likewise.
+      keys: its static keys, the one used last first.
+      slow_nodes: what is flattened by Python functions.
+    """
+
+    name: str
+    defined: str
+    hits: int | None
+    misses: int | None
+    keys: tuple[KeyReport, ...]
+    slow_nodes: tuple[SlowNode, ...]
+
+    @property
+    def traces(self) -> tuple[TraceReport, ...]:
+        """The traces of all keys, by number."""
+        return tuple(sorted((trace for key in self.keys for trace in key.traces), key=lambda trace: trace.number))
+
+    @property
+    def seconds(self) -> float:
+        """Trace, lowering and compile seconds of all traces."""
+        return sum(trace.seconds for trace in self.traces)
+
+    def to_json(self, **options: Any) -> str:
+        """The report as JSON.
+
+        Example:
+          >>> import json
+          >>> double = partax.filter_jit(lambda x: 2 * x)
+          >>> sorted(json.loads(double.report().to_json()))
+          ['defined', 'hits', 'keys', 'misses', 'name', 'slow_nodes']
+
+        Args:
+          **options: of `json.dumps`, such as `indent`.
+
+        Returns:
+          An object with the attributes of this class.
+        """
+        return json.dumps(_plain(self), **options)
+
+    def __repr__(self) -> str:
+        return angled(f"partax.FunctionReport of {function_line(self)}")
+
+    def __str__(self) -> str:
+        return Tables(function_table(self)).text(sys.stdout)
+
+    def __rich__(self) -> Any:
+        return Tables(function_table(self))
+
+    def _repr_html_(self) -> str:
+        return Tables(function_table(self)).html()
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What all functions have cost. `str` gives a table for each.
+
+    Example:
+      >>> double = partax.filter_jit(lambda x: 2 * x)
+      >>> _ = double(jnp.ones(3))
+      >>> costliest = partax.report().functions[0]
+      >>> costliest.seconds > 0
+      True
+
+    Attributes:
+      functions: those that live and have been traced, the costliest first.
+    """
+
+    functions: tuple[FunctionReport, ...]
+
+    def to_json(self, **options: Any) -> str:
+        """The report as JSON.
+
+        Example:
+          >>> import json
+          >>> list(json.loads(partax.report().to_json()))
+          ['functions']
+
+        Args:
+          **options: of `json.dumps`, such as `indent`.
+
+        Returns:
+          An object with the list `functions`.
+        """
+        return json.dumps(_plain(self), **options)
+
+    def html(self, path: str | Path) -> None:
+        """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
+
+        Example:
+          >>> import os
+          >>> partax.report().html("report.html")
+          >>> os.path.exists("report.html")
+          True
+
+        Args:
+          path: the file, which is replaced as a whole or left as it was.
+
+        Raises:
+          ImportError: `partax[doctor]` is not installed.
+          OSError: the file cannot be written.
+        """
+        page.writer(path, self)
+
+    def __repr__(self) -> str:
+        return angled(f"partax.Report: {report_line(self)}")
+
+    def __str__(self) -> str:
+        return report_tables(self).text(sys.stdout)
+
+    def __rich__(self) -> Any:
+        return report_tables(self)
+
+    def _repr_html_(self) -> str:
+        return report_tables(self).html()
+
+
+for _public in (TraceReport, KeyReport, SlowNode, FunctionReport, Report):
+    _public.__module__ = "partax"  # where users find them, and pickles too
+
+
+def function_table(report: FunctionReport) -> Table:
+    """What one function has cost: a row for each trace, and below why it was made."""
+    rows = tuple(_row(key, trace, i == 0) for key in report.keys for i, trace in enumerate(key.traces))
+    notes: list[str] = []
+    for trace in report.traces:
+        notes.append(f"  trace {trace.number} at {trace.site}: {trace.reason}")
+        if trace.slow_because:
+            notes.append(f"    not on jax's fast path because of {trace.slow_because}")
+        for constant in trace.constants[:_SHOWN]:
+            name = constant.name or "an array without a name"
+            notes.append(f"    captured {name}: {constant.type}, {_bytes_text(constant.bytes)}")
+    notes += [
+        f"  {node.type} x {node.count} flattened by a Python function: {node.microseconds:.1f} us a call"
+        + (f"; {node.because}" if node.because else "")
+        for node in report.slow_nodes
+    ]
+    return Table(_HEADINGS, (rows,), frozenset({0, 9}), function_line(report), tuple(notes), indent=2)
+
+
+def function_line(report: FunctionReport) -> str:
+    """The same in one line."""
+    calls = "gone" if report.hits is None or report.misses is None else f"{report.hits + report.misses} calls"
+    head = f"{report.name} ({report.defined}): {calls}, {len(report.traces)} traces, "
+    return head + f"{report.seconds:.3g} s to trace and compile"
+
+
+def report_tables(report: Report) -> Tables:
+    """What each function has cost."""
+    nothing = Table((), (), frozenset(), "no partax function has been traced")
+    return Tables(*map(function_table, report.functions)) if report.functions else Tables(nothing)
+
+
+def report_line(report: Report) -> str:
+    """The same in one line."""
+    functions, traces = len(report.functions), sum(len(function.traces) for function in report.functions)
+    counts = f"{functions} function{'' if functions == 1 else 's'}, {traces} trace{'' if traces == 1 else 's'}"
+    return f"{counts}, {sum(function.seconds for function in report.functions):.3g} s to trace and compile"
+
+
+def _row(key: KeyReport, trace: TraceReport, first: bool) -> tuple[str, ...]:
+    def number(value: int | None) -> str:
+        return "-" if value is None else str(value)
+
+    path = {True: "yes", False: "no", None: "-"}[trace.fast_path]
+    return (
+        (key.static or "-") if first else "",
+        ("dropped" if key.calls is None else str(key.calls)) if first else "",
+        str(trace.number) + (" failed" if trace.failed else ""),
+        number(trace.calls),
+        f"{trace.trace_seconds:.4f}",
+        f"{trace.lower_seconds:.4f}",
+        f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
+        number(trace.equations),
+        _bytes_text(sum(constant.bytes for constant in trace.constants)),
+        path,
+    )
+
+
+def _bytes_text(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}" if unit != "B" else f"{size} B"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses and named tuples as dictionaries."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Constant):
+        return value._asdict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,147 @@
+"""Tables: one description of a table, and what it is as plain text, as rich draws it, and as HTML."""
+
+import contextlib
+import dataclasses
+import html
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from partax._pytree.short_text import printable
+from partax._report.terminal import is_terminal, width_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+
+Row = tuple[str, ...] | str
+"""The cells of a row, or a text that goes across."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table to look at.
+
+    Attributes:
+      columns: their headings.
+      sections: groups of rows, with a rule between them where the table has rules.
+      left: the indices of the columns whose text stands at the left; numbers stand at the right.
+      title: the line above, or an empty string.
+      notes: the lines below.
+      ruled: whether the plain text has rules.
+      indent: how far the plain text stands to the right of its title.
+    """
+
+    columns: tuple[str, ...]
+    sections: tuple[tuple[Row, ...], ...]
+    left: frozenset[int]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    ruled: bool = False
+    indent: int = 0
+
+    def printable(self) -> "Table":
+        """The table with escapes for what would move the text on a terminal, as a line break in a path does."""
+        return dataclasses.replace(
+            self,
+            sections=tuple(tuple(map(_printable, section)) for section in self.sections),
+            title=printable(self.title),
+            notes=tuple(map(printable, self.notes)),
+        )
+
+
+def _printable(row: Row) -> Row:
+    return printable(row) if isinstance(row, str) else tuple(map(printable, row))
+
+
+class Tables:
+    """Tables, one below the other; `rich.print` draws them.
+
+    No text is read as markup: a path such as `[bold]` stays as it is.
+    """
+
+    def __init__(self, *tables: Table) -> None:
+        self._tables = [table.printable() for table in tables]
+
+    def text(self, file: Any) -> str:
+        """The tables as they are printed, without codes for colours.
+
+        Args:
+          file: where to. On a terminal rich draws them in its width, where it is installed; elsewhere each row is one
+            line.
+        """
+        if is_terminal(file) and (getattr(file, "encoding", None) or "").lower().replace("-", "") == "utf8":
+            with contextlib.suppress(ImportError):  # rich is not installed
+                return self._drawn(width_of(file))
+        return "\n\n".join(map(_plain_text, self._tables))
+
+    def html(self) -> str:
+        """The tables as HTML for a notebook, with no colours of their own. All text is escaped."""
+        return "".join(map(_html, self._tables))
+
+    def _drawn(self, width: int) -> str:
+        from rich.console import Console
+
+        file = io.StringIO()
+        Console(file=file, width=width, color_system=None, force_terminal=False, force_jupyter=False).print(self)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        for table in self._tables:
+            yield from [Text(table.title)] if table.title else []
+            yield from [_rich_table(table)] if any(table.sections) else []
+            yield from map(Text, table.notes)
+
+
+def _rich_table(table: Table) -> "RenderableType":
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for i, heading in enumerate(table.columns):
+        made.add_column(Text(heading), justify="left" if i in table.left else "right", overflow="fold")
+    for section in table.sections:
+        for row in section:
+            made.add_row(*map(Text, (row,) if isinstance(row, str) else row))
+        made.add_section()
+    return made
+
+
+def _plain_text(table: Table) -> str:
+    cells = [table.columns, *(row for section in table.sections for row in section if isinstance(row, tuple))]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+    def line(row: Row) -> str:
+        if isinstance(row, tuple):
+            aligned = (
+                cell.ljust(width) if i in table.left else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            row = "  ".join(aligned).rstrip()
+        return " " * table.indent + row
+
+    rule = ["-" * max(len(line(row)) for row in cells)] if table.ruled else []
+    lines = [table.title] if table.title else []
+    lines.append(line(table.columns))
+    for section in filter(None, table.sections):
+        lines += [*rule, *map(line, section)]
+    return "\n".join([*lines, *table.notes])
+
+
+def _html(table: Table) -> str:
+    def cell(kind: str, i: int, text: str) -> str:
+        side = "left" if i in table.left else "right"
+        return f'<{kind} style="text-align: {side}; vertical-align: top">{html.escape(text)}</{kind}>'
+
+    def line(kind: str, row: Row) -> str:
+        if isinstance(row, str):
+            return f'<tr><{kind} colspan="{len(table.columns)}">{html.escape(row)}</{kind}></tr>'
+        return f"<tr>{''.join(cell(kind, i, text) for i, text in enumerate(row))}</tr>"
+
+    body = "".join(f"<tbody>{''.join(line('td', row) for row in section)}</tbody>" for section in table.sections)
+    head = f"<p>{html.escape(table.title)}</p>" if table.title else ""
+    notes = "".join(f"<li>{html.escape(note.strip())}</li>" for note in table.notes)
+    rows = f"<table><thead>{line('th', table.columns)}</thead>{body}</table>" if any(table.sections) else ""
+    return head + rows + (f"<ul>{notes}</ul>" if notes else "")

@@ -1,0 +1,233 @@
+"""A static value as a part: what it consists of, down to the closure cells of functions."""
+
+import enum
+import functools
+import types
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from partax import _core
+from partax._guards.bytecode import written_cells
+from partax._guards.user_objects import read
+from partax._jax.private import jit_options
+from partax._report.call_site import file_text
+from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
+
+_NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
+_MAX_ITEMS = 256
+_MAX_DEPTH = 32
+
+
+def _is_known(kind: type) -> bool:
+    """Whether it is a class of Python's own, or of NumPy's or jax's."""
+    return kind.__module__.split(".")[0] in ("builtins", "numpy", "jax", "jaxlib", "pathlib")
+
+
+def _unknown() -> None:
+    """In the place of a weak reference to a value that allows none."""
+
+
+class ValueParts:
+    """Makes parts of static values.
+
+    Args:
+      by_structure: whether functions that mean the same are the same static value.
+      verbose: whether the `repr` of users' objects may be asked.
+    """
+
+    def __init__(self, by_structure: bool, verbose: bool):
+        self._by_structure = by_structure
+        self._verbose = verbose
+        self._open: list[int] = []  # the values that are being read, outermost first
+        self._met: dict[int, tuple[int, Any]] = {}  # the callables of one static value, by address, and which each is
+        self._atoms: dict[Any, Part] = {}  # one part for all that are equal
+        self._functions = 0  # that are open: what they hold need not be a static value
+
+    def value(self, value: Any) -> Part:
+        """A static value."""
+        kind = type(value)
+        if kind in ATOMS:
+            return self._atom(value, kind)
+        if id(value) in self._met:  # told where it came first, so that functions may call each other
+            return Part(("met", self._met[id(value)][0]), "function", self._callable_text(value))
+        if id(value) in self._open:
+            level = len(self._open) - self._open.index(id(value))
+            return Part(("enclosing", level), "static", f"its own {kind.__name__}")
+        if len(self._open) > _MAX_DEPTH:
+            return self._too_deep(value, kind)
+        self._open.append(id(value))
+        try:
+            return self._compound(value, kind)
+        finally:
+            self._open.pop()
+            if not self._open:
+                self._met.clear()
+
+    def _atom(self, value: Any, kind: type) -> Part:
+        key = atom_key(value)
+        known = self._atoms.get(key)
+        if known is None:
+            label = f"static {kind.__name__}" if value is not None else "static"
+            known = self._atoms[key] = Part(key, label, self._repr(value))
+        return known
+
+    def _too_deep(self, value: Any, kind: type) -> Part:
+        label = "function" if callable(value) else "static"
+        if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
+            return Part(("deep", read(value, "__code__", kind)), label, self._callable_text(value))
+        return Part(("address", id(value)), label, self._callable_text(value), weak_refs(value))
+
+    @staticmethod
+    def _callable_text(value: Any) -> str:
+        if type(value) is types.FunctionType:
+            return f"{value.__name__} at {file_text(value.__code__.co_filename)}:{value.__code__.co_firstlineno}"
+        return str(read(value, "__name__") or type(value).__name__)
+
+    def _meet(self, value: Any) -> None:
+        self._met[id(value)] = (len(self._met), value)
+
+    def _compound(self, value: Any, kind: type) -> Part:
+        if issubclass(kind, types.FunctionType):
+            return self._function(value)
+        if issubclass(kind, types.MethodType):
+            items = (("function", self.value(value.__func__)), ("self", self.value(value.__self__)))
+            return self._composite("method", kind, value.__qualname__, items)
+        if issubclass(kind, functools.partial):
+            return self._partial(value)
+        if issubclass(kind, type):
+            return Part(("address", id(value)), "class", class_text(value), weak_refs(value))
+        if issubclass(kind, enum.Enum):
+            return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
+        if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
+            return Part(("address", id(value)), "array", ArrayParts().part(value, value).text, weak_refs(value))
+        items = self._items(value, kind)
+        if items is not None:
+            return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
+        wrapped = read(value, "__wrapped__")
+        if callable(wrapped) and callable(value):
+            return self._wrapper(value, kind, wrapped)
+        return self._other(value, kind)
+
+    def _items(self, value: Any, kind: type) -> tuple[tuple[str, Part], ...] | None:
+        """What a container consists of, with the segments of its items' paths.
+
+        Of dictionaries always copies: while an item is looked at, its text or another thread may change them.
+        """
+        pairs: list[tuple[str, Any]]
+        if issubclass(kind, tuple) and len(value) <= _MAX_ITEMS:
+            names = getattr(kind, "_fields", None)
+            pairs = [(f".{names[i]}" if names else f"[{i}]", item) for i, item in enumerate(value)]
+        elif issubclass(kind, list) and len(value) <= _MAX_ITEMS:
+            pairs = [(f"[{i}]", item) for i, item in enumerate(value)]
+        elif issubclass(kind, dict) and len(value) <= _MAX_ITEMS:
+            pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
+        elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
+            fields: Any = getattr(kind, "__dataclass_fields__", {})
+            pairs = [(f".{name}", value.__dict__[name]) for name in fields if name in read(value, "__dict__", {})]
+        else:
+            return None
+        return tuple((segment, self.value(item)) for segment, item in pairs)
+
+    def _wrapper(self, value: Any, kind: type, wrapped: Any) -> Part:
+        """Another callable than a function, such as a `jax.jit` or a `jax.custom_jvp`, of a function."""
+        self._meet(value)
+        inner = self.value(wrapped)
+        text = f"of {inner.text if inner.label == 'function' else inner}"
+        options = {"options": value._options} if isinstance(value, _core.JitFunction) else jit_options(value)
+        items = [("function", inner)]
+        items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
+        if self._by_structure and options is not None:
+            return self._composite(kind.__name__, kind, text, tuple(items))
+        return Part(("address", id(value)), kind.__name__, text, weak_refs(value), tuple(items))
+
+    def _composite(self, label: str, kind: type, text: str, items: tuple[tuple[str, Part], ...]) -> Part:
+        refs = tuple(ref for _, item in items for ref in item.refs)
+        heap = kind.__module__ != "builtins"
+        key = (kind.__name__, id(kind) if heap else None, tuple((segment, item.key) for segment, item in items))
+        return Part(key, label, text, refs + (weak_refs(kind) if heap else ()), items)
+
+    def _function(self, function: types.FunctionType) -> Part:
+        self._functions += 1
+        try:
+            return self._opened_function(function)
+        finally:
+            self._functions -= 1
+
+    def _opened_function(self, function: types.FunctionType) -> Part:
+        self._meet(function)
+        code = function.__code__
+        items = [("code", Part(("code", code), "", ""))]
+        attributes = dict(function.__dict__)
+        if "__wrapped__" in attributes:  # first, since a change is told where it is met first
+            items.append(("attribute '__wrapped__'", self.value(attributes.pop("__wrapped__"))))
+        cells = zip(code.co_freevars, function.__closure__ or (), written_cells(code), strict=True)
+        for name, cell, written in cells:
+            if written:  # it sets the variable itself, as a counter: that is no cause of a trace
+                continue
+            try:
+                contents = cell.cell_contents
+            except ValueError:
+                items.append((f"closure cell {name!r}", Part(("empty",), "", "empty")))
+                continue
+            items.append((f"closure cell {name!r}", self.value(contents)))
+        defaults = function.__defaults__ or ()
+        names = code.co_varnames[: code.co_argcount]
+        items += [
+            (f"default of {name!r}", self.value(value))
+            for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
+        ]
+        items += [
+            (f"default of {name!r}", self.value(value)) for name, value in dict(function.__kwdefaults__ or {}).items()
+        ]
+        items += [(f"attribute {name!r}", self.value(value)) for name, value in attributes.items()]
+        text = self._callable_text(function)
+        if self._by_structure:
+            key = ("function", id(function.__globals__), tuple((name, item.key) for name, item in items))
+            return Part(key, "function", text, tuple(ref for _, item in items for ref in item.refs), tuple(items))
+        return Part(("address", id(function)), "function", text, weak_refs(function), tuple(items))
+
+    def _partial(self, value: functools.partial[Any]) -> Part:
+        self._meet(value)
+        inner = self.value(value.func)
+        items = [("function", inner)]
+        items += [(f"argument {i}", self.value(item)) for i, item in enumerate(value.args)]
+        items += [(f"argument {name!r}", self.value(item)) for name, item in dict(value.keywords).items()]
+        text = f"partial of {inner.text if inner.label == 'function' else inner}"
+        if self._by_structure:
+            return self._composite("function", type(value), text, tuple(items))
+        return Part(("address", id(value)), "function", text, weak_refs(value), tuple(items))
+
+    def _other(self, value: Any, kind: type) -> Part:
+        identity = kind.__eq__ is object.__eq__ or (self._functions > 0 and not self._by_structure)
+        hashed = id(value)
+        if not identity:
+            try:
+                hashed = _core.static_hash(value)
+            except Exception:  # it is none, and is compared by identity
+                identity = True
+        label = "function" if callable(value) and read(value, "__name__") is not None else "static"
+        refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
+        original = None
+        if not identity:
+            original = next(iter(weak_refs(value)), None if _is_known(kind) else _unknown)
+        return Part(("object", id(kind), hashed), label, self._repr(value), refs, original=original)
+
+    def _repr(self, value: Any) -> str:
+        kind = type(value)
+        if kind in (str, bytes) and len(value) > MAX_TEXT:
+            value = value[:MAX_TEXT]
+        trusted = kind in ATOMS or _is_known(kind)
+        if issubclass(kind, (tuple, list, dict, set, frozenset)):
+            if not self._verbose or len(value) > _MAX_ITEMS:
+                return f"of {len(value)}"
+        elif not trusted and not self._verbose:
+            return f"<{short_name(kind)} at {id(value):#x}>"
+        if callable(value) and isinstance(read(value, "__name__"), str):
+            return f"{read(value, '__module__') or kind.__module__}.{value.__name__}"
+        try:
+            return cut(repr(value))
+        except Exception as error:  # of the user's __repr__
+            return f"<{short_name(kind)} whose repr raises {type(error).__name__}>"

@@ -1,0 +1,209 @@
+"""Branches of any trees: `jax.lax`'s own, around which the static parts pass."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
+
+import jax
+import numpy as np
+
+from partax import _core
+from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._transforms.carry_types import ArrayType, array_type, converted, joined
+from partax._transforms.loop_arrays import Arrays, in_place_of
+from partax._transforms.tree_differences import Flat, alike, first_difference, is_number, unsteady_values
+
+__all__ = ["filter_cond", "filter_switch"]
+
+_R = TypeVar("_R")
+_Operands = TypeVarTuple("_Operands")
+
+
+def filter_cond(
+    pred: Any,
+    true_fun: Callable[[*_Operands], _R],
+    false_fun: Callable[[*_Operands], _R],
+    *operands: *_Operands,
+) -> _R:
+    """`jax.lax.cond` for any trees: arrays are operands and results, everything else is static.
+
+    Example:
+      >>> state = {"x": jnp.float32(3), "name": "a"}
+      >>> double = lambda state: {**state, "x": state["x"] * 2}
+      >>> partax.filter_cond(state["x"] > 1, double, lambda state: state, state)
+      {'name': 'a', 'x': Array(6., dtype=float32)}
+
+    Args:
+      pred: a bool or a scalar array.
+      true_fun: what is run if `pred` is true. What it captures or, as a module, holds is differentiated through.
+      false_fun: what is run if it is not.
+      *operands: what either is called with.
+
+    Returns:
+      The result of one of them. What is not an array is the same in both, and comes back as it is; Python numbers that
+      differ become arrays.
+
+    Raises:
+      TypeError: the static parts, the dtypes or the shapes of the two results differ, by their path with both.
+    """
+
+    def choose(on_arrays: Sequence[Callable[..., Any]], arrays: Sequence[Arrays]) -> Any:
+        return jax.lax.cond(pred, *on_arrays, *arrays)
+
+    return _one_of((true_fun, false_fun), ("true_fun", "false_fun"), operands, choose)
+
+
+def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *operands: *_Operands) -> _R:
+    """`jax.lax.switch` for any trees: arrays are operands and results, everything else is static.
+
+    Example:
+      >>> lengths = [lambda x: {"length": x, "unit": "m"}, lambda x: {"length": x * 1000, "unit": "m"}]
+      >>> partax.filter_switch(1, lengths, jnp.float32(3))
+      {'length': Array(3000., dtype=float32), 'unit': 'm'}
+
+    Args:
+      index: an integer, or a scalar array of one, which is clamped to the branches.
+      branches: functions of the operands.
+      *operands: what they are called with.
+
+    Returns:
+      The result of one of them; as for `filter_cond`.
+
+    Raises:
+      TypeError: as for `filter_cond`.
+      ValueError: there are no branches.
+    """
+    if not branches:
+        raise ValueError("`branches`: found none, expected one or more")
+    names = [f"branches[{i}]" for i in range(len(branches))]
+
+    def choose(on_arrays: Sequence[Callable[..., Any]], arrays: Sequence[Arrays]) -> Any:
+        return jax.lax.switch(index, on_arrays, *arrays)
+
+    return _one_of(branches, names, operands, choose)
+
+
+class _Unsettled(Exception):
+    """The leaves at these paths have to be arrays of these types in each branch."""
+
+    def __init__(self, results: "_Results", types: dict[str, ArrayType]):
+        self.results = results
+        self.types = types
+
+
+class _Results:
+    """What the branches return, which has to be alike.
+
+    It keeps the static part and the types of the first result, and no arrays: these belong to the branch's trace.
+    """
+
+    def __init__(self, types: dict[str, ArrayType]):
+        self._types = types
+        self._first: tuple[str, Flat] | None = None
+
+    def arrays(self, name: str, result: Any) -> list[Any]:
+        """The arrays of one branch's result.
+
+        Raises:
+          TypeError: it is unlike that of another branch.
+          _Unsettled: leaves have to have other types.
+        """
+        if self._types:
+            whole, leaves, _ = flat_partition(result, True)
+            leaves |= {path: _as(leaves[path], type) for path, type in self._types.items() if path in leaves}
+            result = flat_combine(whole, leaves)
+        leaves, spec = _core.flatten(result, "result")
+        flat = Flat(spec, list(map(array_type, leaves)))
+        if self._first is None:
+            self._first = name, flat
+            return leaves
+        first, expected = self._first
+        if spec == expected.spec and _shapes_and_dtypes(flat) == _shapes_and_dtypes(expected):
+            return leaves
+        difference = first_difference(expected, flat, "result", True)
+        if difference is not None:
+            _fail(difference.path, (difference.first, first), (difference.second, name), alike(difference))
+        types: dict[str, ArrayType] = {}
+        other = _leaves(flat)
+        for path, leaf in _leaves(expected).items():
+            beside = other[path]
+            if leaf is beside or _core.static_equal((leaf,), (beside,)):
+                continue
+            together = joined(_type(leaf), _type(beside))
+            if together is None:
+                _fail(f"result{path}", (_text(leaf), first), (_text(beside), name))
+            types[path] = together
+        if types.items() <= self._types.items():
+            for path, text, same in unsteady_values(flat, "result"):
+                _fail(path, (text, first), (same, name), " (its `==` does not say the same each time)")
+            _fail("result", ("one structure", first), ("another", name))
+        raise _Unsettled(self, types)
+
+    def rebuilt(self, leaves: Sequence[Any]) -> Any:
+        """The result with these arrays."""
+        assert self._first is not None
+        return self._first[1].spec.rebuild(leaves)
+
+
+def _shapes_and_dtypes(flat: Flat) -> list[tuple[Any, Any]]:
+    """What has to be equal; jax itself joins weak types to others of the same dtype."""
+    return [(type.shape, type.dtype) for type in flat.arrays]
+
+
+def _leaves(flat: Flat) -> dict[str, Any]:
+    """All leaves of a tree by their paths, arrays by their types."""
+    types = iter(flat.arrays)
+    leaves = flat_partition(flat.spec.rebuild([np.False_] * len(flat.arrays)), True)[1]
+    return {path: next(types) if _core.is_array(leaf) else leaf for path, leaf in leaves.items()}
+
+
+def _type(leaf: Any) -> ArrayType:
+    return leaf if isinstance(leaf, ArrayType) else array_type(leaf)
+
+
+def _text(leaf: Any) -> str:
+    return leaf.text if isinstance(leaf, ArrayType) else repr(leaf)
+
+
+def _as(leaf: Any, target: ArrayType) -> Any:
+    """A leaf as an array of another type, where it may have it."""
+    if not is_number(leaf) and not _core.is_array(leaf):
+        return leaf
+    return converted(leaf, target) if joined(array_type(leaf), target) == target else leaf
+
+
+def _fail(path: str, one: tuple[str, str], other: tuple[str, str], note: str = "") -> NoReturn:
+    raise TypeError(
+        f"`{path}`: {one[0]} of {one[1]}, {other[0]} of {other[1]}{note}; the results of branches may differ only in "
+        "the values of arrays"
+    )
+
+
+def _one_of(
+    functions: Sequence[Callable[..., Any]],
+    names: Sequence[str],
+    operands: tuple[Any, ...],
+    choose: Callable[[Sequence[Callable[..., Any]], Sequence[Arrays]], Any],
+) -> Any:
+    """The result of one function, as `choose` traces them on the arrays of the operands."""
+    flat = [(f"operands[{i}]", *_core.flatten(operand, f"operands[{i}]")) for i, operand in enumerate(operands)]
+    arrays = [Arrays.of(leaves, spec, root) for root, leaves, spec in flat]
+    types: dict[str, ArrayType] = {}
+    while True:
+        results = _Results(types)
+
+        def on_arrays(
+            function: Callable[..., Any], name: str, results: _Results = results
+        ) -> Callable[..., Sequence[Any]]:
+            def branch(*arrays: Arrays) -> Sequence[Any]:
+                own = [spec.rebuild(one.leaves) for (_, _, spec), one in zip(flat, arrays, strict=True)]
+                return results.arrays(name, function(*own))
+
+            return in_place_of(function, branch)
+
+        try:
+            chosen = choose([on_arrays(*one) for one in zip(functions, names, strict=True)], arrays)
+            return results.rebuilt(chosen)
+        except _Unsettled as unsettled:
+            if unsettled.results is not results:
+                raise
+            types |= unsettled.types

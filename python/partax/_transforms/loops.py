@@ -1,0 +1,267 @@
+"""Loops that carry any tree: `jax.lax`'s own, around which the static parts pass."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from partax import _core
+from partax._transforms.carry import Carry, until_settled
+from partax._transforms.carry_types import array_type
+from partax._transforms.loop_arrays import Arrays, in_place_of
+from partax._transforms.tree_differences import Flat, alike, first_difference
+
+__all__ = ["filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"]
+
+_Carry = TypeVar("_Carry")
+_X = TypeVar("_X")
+_Y = TypeVar("_Y")
+
+_STEP = "the step"
+
+
+def filter_scan(
+    f: Callable[[_Carry, _X], tuple[_Carry, _Y]],
+    init: _Carry,
+    xs: _X | None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[_Carry, _Y]:
+    """`jax.lax.scan` for any trees: arrays are carried, scanned and stacked, everything else is static.
+
+    Example:
+      >>> def step(carry, x):
+      ...     carry = {**carry, "total": carry["total"] + x}
+      ...     return carry, carry["total"]
+      >>> partax.filter_scan(step, {"total": 0.0, "name": "sum"}, jnp.arange(4.0))
+      ({'name': 'sum', 'total': Array(6., dtype=float32)}, Array([0., 1., 3., 6.], dtype=float32))
+
+    Args:
+      f: a function `(carry, x) -> (carry, y)`. It is traced once, and again where types have to settle. What it
+        captures or, as a module, holds is differentiated through.
+      init: the carry of the first step. Its static part may not change. Python numbers that a step changes or makes
+        arrays become arrays, and weak types become what a step makes of them; all other dtypes, and all shapes, stay.
+      xs: what is scanned: each step takes one entry of each array's leading axis, and everything else as it is.
+      length: the number of steps; needed where `xs` has no array.
+      reverse: as of `jax.lax.scan`.
+      unroll: as of `jax.lax.scan`.
+
+    Returns:
+      The last carry, and the `y`s of the steps: arrays stacked along a new leading axis, everything else once, as it
+      was when `f` was traced.
+
+    Raises:
+      TypeError: `f` returns no pair; or what it makes of the carry has another static part, dtype or shape, by its path
+        with both: `carry.layers[0].rate`.
+      ValueError: the arrays of `xs` have no leading axis of one length.
+
+    Outside of jit, each call is traced and compiled anew.
+    """
+    return scan(f, init, xs, length=length, reverse=reverse, unroll=unroll)
+
+
+def scan(
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any,
+    *,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    root: str = "carry",
+    step: str = _STEP,
+    around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
+) -> tuple[Any, Any]:
+    """`filter_scan` whose messages have other words for the carry and the step, and with a transformation of it.
+
+    Args:
+      f, init, xs, length, reverse, unroll: as of `filter_scan`.
+      root: what paths into the carry begin with.
+      step: what messages call a step.
+      around: transforms the step, a function of arrays.
+
+    Returns:
+      The last carry and the ys.
+    """
+    entries, xs_spec = _scanned(xs, length)
+
+    def run(carry: Carry) -> tuple[Any, Any]:
+        ys = Results("ys")
+
+        def body(arrays: Arrays, x: Arrays) -> tuple[Arrays, list[Any]]:
+            out: Any = f(carry.rebuilt(arrays), xs_spec.rebuild(x.leaves))
+            if not isinstance(out, (tuple, list)) or len(out) != 2:
+                raise TypeError(f"found a `{type(out).__name__}` as the result of a step, expected (carry, y)")
+            return carry.settled(out[0]), ys.arrays(out[1])
+
+        on_arrays = around(in_place_of(f, body))
+        last, stacked = jax.lax.scan(on_arrays, carry.arrays, entries, length, reverse, unroll)
+        return carry.rebuilt(last), ys.rebuilt(stacked)
+
+    return until_settled(init, root, step, run)
+
+
+def filter_while_loop(
+    cond_fun: Callable[[_Carry], Any], body_fun: Callable[[_Carry], _Carry], init_val: _Carry
+) -> _Carry:
+    """`jax.lax.while_loop` for any tree: arrays are carried, everything else is static.
+
+    Example:
+      >>> double = lambda carry: {**carry, "x": carry["x"] * 2}
+      >>> partax.filter_while_loop(lambda carry: carry["x"] < 100, double, {"x": jnp.int32(3), "name": "a"})
+      {'name': 'a', 'x': Array(192, dtype=int32)}
+
+    Args:
+      cond_fun: a function of the carry; the loop goes on while it gives True.
+      body_fun: makes the next carry of one.
+      init_val: the first carry; as for `filter_scan`.
+
+    Returns:
+      The last carry.
+
+    Raises:
+      TypeError: as for `filter_scan`.
+    """
+
+    def run(carry: Carry) -> Any:
+        def goes_on(arrays: Arrays) -> Any:
+            return cond_fun(carry.rebuilt(arrays))
+
+        def body(arrays: Arrays) -> Arrays:
+            return carry.settled(body_fun(carry.rebuilt(arrays)))
+
+        functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
+        return carry.rebuilt(jax.lax.while_loop(*functions, carry.arrays))
+
+    return until_settled(init_val, "carry", _STEP, run)
+
+
+def filter_fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, _Carry], _Carry],
+    init_val: _Carry,
+    *,
+    unroll: int | bool | None = None,
+) -> _Carry:
+    """`jax.lax.fori_loop` for any tree: arrays are carried, everything else is static.
+
+    Example:
+      >>> add = lambda i, carry: {**carry, "x": carry["x"] + i}
+      >>> partax.filter_fori_loop(0, 5, add, {"x": jnp.int32(0), "name": "a"})
+      {'name': 'a', 'x': Array(10, dtype=int32)}
+
+    Args:
+      lower: the first index.
+      upper: the index after the last. Where both are Python numbers, the loop can be differentiated in reverse.
+      body_fun: a function `(index, carry) -> carry`.
+      init_val: the first carry; as for `filter_scan`.
+      unroll: as of `jax.lax.fori_loop`.
+
+    Returns:
+      The last carry.
+
+    Raises:
+      TypeError: as for `filter_scan`.
+    """
+
+    def run(carry: Carry) -> Any:
+        def body(index: Any, arrays: Arrays) -> Arrays:
+            return carry.settled(body_fun(index, carry.rebuilt(arrays)))
+
+        on_arrays = in_place_of(body_fun, body)
+        return carry.rebuilt(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
+
+    return until_settled(init_val, "carry", _STEP, run)
+
+
+def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y:
+    """`jax.lax.map` for any trees: arrays are mapped over and stacked, everything else is static.
+
+    Example:
+      >>> norm = lambda tree: {"norm": jnp.sum(tree["x"] ** 2), "name": tree["name"]}
+      >>> partax.filter_map(norm, {"x": jnp.array([[3.0, 4.0], [0.0, 2.0]]), "name": "a"})
+      {'name': 'a', 'norm': Array([25.,  4.], dtype=float32)}
+
+    Args:
+      f: a function of a tree like `xs`, whose arrays are without their leading axis.
+      xs: any tree; what is not an array is given to `f` as it is.
+      batch_size: as of `jax.lax.map`: how many entries are computed at once.
+
+    Returns:
+      The results: arrays stacked along a new leading axis, everything else once, as it was when `f` was traced.
+
+    Raises:
+      ValueError: the arrays of `xs` have no leading axis of one length.
+    """
+    entries, xs_spec = _scanned(xs, None)
+    ys = Results("result")
+
+    def body(x: Arrays) -> list[Any]:
+        return ys.arrays(f(xs_spec.rebuild(x.leaves)))
+
+    return ys.rebuilt(jax.lax.map(in_place_of(f, body), entries, batch_size=batch_size))
+
+
+def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
+    """The arrays to be scanned, which have one length, and the static part beside them."""
+    leaves, spec = _core.flatten(xs, "xs")
+    check_leading_axis(leaves, spec, length)
+    if not leaves and length is None:
+        raise ValueError("`xs`: found no array, expected one or more, or the number of steps as `length`")
+    return Arrays.of(leaves, spec, "xs"), spec
+
+
+def check_leading_axis(
+    leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
+) -> None:
+    """Raises a ValueError where arrays do not have a leading axis of one length.
+
+    Args:
+      leaves: the arrays of a tree.
+      spec: of the tree.
+      length: what it has to be; that of the first array, if not given.
+      whose: in words, where it comes from.
+    """
+    shapes = [np.shape(leaf) for leaf in leaves]
+    for i, shape in enumerate(shapes):
+        if not shape or shape[0] != (shapes[0][0] if length is None else length):
+            paths = spec.dynamic_paths()
+            found = f"`{paths[i]}`: found {array_type(leaves[i]).text}, expected "
+            if not shape:
+                raise ValueError(f"{found}an array with a leading axis")
+            wanted = f"{length}, as {whose}" if length is not None else f"{shapes[0][0]}, as `{paths[0]}` has"
+            raise ValueError(f"{found}a leading axis of length {wanted}")
+
+
+class Results:
+    """What a function returns, step by step: its arrays, and the static part, which is kept."""
+
+    def __init__(self, root: str):
+        self._root = root
+        self._spec: _core.TreeSpec | None = None
+
+    def arrays(self, result: Any) -> list[Any]:
+        """The arrays of one step's result.
+
+        Raises:
+          TypeError: its static part differs from that of an earlier step.
+        """
+        leaves, spec = _core.flatten(result, self._root)
+        if self._spec is not None and spec != self._spec:
+            before = Flat(self._spec, [array_type(False)] * self._spec.num_dynamic)
+            difference = first_difference(before, Flat(spec, leaves), self._root)
+            if difference is not None:
+                raise TypeError(
+                    f"`{difference.path}`: {difference.first} of one step, {difference.second} of another"
+                    f"{alike(difference)}; what is not an array must be the same in each"
+                )
+        self._spec = spec
+        return leaves
+
+    def rebuilt(self, leaves: Sequence[Any]) -> Any:
+        """The result with these arrays."""
+        assert self._spec is not None
+        return self._spec.rebuild(leaves)

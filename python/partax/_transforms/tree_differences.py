@@ -1,0 +1,151 @@
+"""Where two trees that should be alike differ first, and what is there in each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from partax import _core
+from partax._pytree.array_text import array_text
+from partax._pytree.flat_partition import flat_partition
+from partax._pytree.key_details import ARRAY, FIELD, NODE, RUN, VALUE, details
+from partax._pytree.spec_data import DICTS, shown
+
+NUMBERS = (bool, int, float, complex)
+_LONGEST = 200
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether it is a number of Python's own, which is static and may become an array."""
+    return type(leaf) in NUMBERS
+
+
+class Flat(NamedTuple):
+    """A tree as its static part and, for each array, whatever has its dtype and shape."""
+
+    spec: _core.TreeSpec
+    arrays: Sequence[Any]
+
+
+class Difference(NamedTuple):
+    """The first place where two trees differ, and what each has there in words."""
+
+    path: str
+    first: str
+    second: str
+
+
+class _Entry(NamedTuple):
+    kind: int
+    value: Any
+    is_leaf: bool
+
+    @property
+    def settles(self) -> bool:
+        """Whether it may become an array."""
+        return self.is_leaf and is_number(self.value)
+
+    @property
+    def text(self) -> str:
+        if self.kind == ARRAY:
+            return array_text(self.value)
+        if self.kind == NODE:
+            family, cls, arity = self.value
+            if family == "none":
+                return "None"
+            return f"a `{cls.__name__}`" if family in DICTS else f"a `{cls.__name__}` of {arity}"
+        text = shown(self.value)
+        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+    def has_fields_of(self, other: "_Entry") -> bool:
+        """Whether it is an object of the class of another one, which has more fields or fewer."""
+        if not self.kind == other.kind == NODE or self.value[0] in ("tuple", "list"):
+            return False
+        return self.value[:2] == other.value[:2] and self.value[2] != other.value[2]
+
+    def same(self, other: "_Entry", numbers_settle: bool) -> bool:
+        if numbers_settle and (self.settles or other.settles):
+            return all(entry.settles or entry.kind == ARRAY for entry in (self, other))
+        if self.kind != other.kind:
+            return False
+        if self.kind == ARRAY:
+            return True
+        if self.kind == NODE:
+            return self.value[:2] == other.value[:2] and (self.value[0] in DICTS or self.value[2] == other.value[2])
+        return _core.static_equal(self.value, other.value)
+
+
+def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
+    """All nodes, arrays and static values, each by its path; a node before what is in it."""
+    arrays = iter(flat.arrays)
+    # What stands for the arrays has to be one; which it is does not matter.
+    tree = flat.spec.rebuild([np.False_] * len(flat.arrays))
+    leaves = {root + path for path in flat_partition(tree, True)[1]}
+    for path, kind, value in details(_core.describe_tree(tree, root)[0]):
+        if kind == ARRAY:
+            yield path, _Entry(ARRAY, next(arrays), True)
+        elif kind == RUN:
+            yield from ((f"{path}[{i}]", _Entry(VALUE, one, True)) for i, one in enumerate(value[1], value[0]))
+        elif kind == NODE and value[0] == "ordered_dict":
+            yield path, _Entry(NODE, (*value[:2], len(value[2])), False)
+            yield f"{path}.keys()", _Entry(VALUE, value[2], False)
+        else:
+            yield path, _Entry(VALUE if kind == FIELD else kind, value, path in leaves)
+
+
+def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
+    """Where the static parts of two trees differ first.
+
+    Args:
+      first, second: the trees.
+      root: what the paths begin with.
+      numbers_settle: whether a Python number may stand beside another one, or beside an array.
+
+    Returns:
+      The difference; None if there is none.
+    """
+    one, other = dict(_entries(first, root)), dict(_entries(second, root))
+    for path, entry in one.items():
+        beside = other.get(path)
+        if beside is None:
+            return Difference(path, entry.text, "nothing")
+        if not entry.same(beside, numbers_settle):
+            owner, _, name = path.rpartition(".")
+            # What a library keeps of its fields, such as their number, says less than the field.
+            told_below = path if entry.has_fields_of(beside) else owner if name.startswith("_") else None
+            field = None if told_below is None else _field_of_one(told_below, one, other)
+            return field or Difference(path, entry.text, beside.text)
+    return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
+
+
+def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
+    """The first field below a path that only one of two objects of a class has."""
+    for below in [*one, *other]:
+        if below.startswith((f"{path}.", f"{path}[")) and (below in one) != (below in other):
+            if below in one:
+                return Difference(below, one[below].text, "nothing")
+            return Difference(below, "nothing", other[below].text)
+    return None
+
+
+def unsteady_values(flat: Flat, root: str) -> list[Difference]:
+    """The static values of a tree that have an `==` of their own, which may say another thing each time.
+
+    For two trees between which `first_difference` finds none, though they were told apart.
+    """
+    return [
+        Difference(path, entry.text, entry.text)
+        for path, entry in _entries(flat, root)
+        if entry.kind == VALUE and _compares_by_itself(entry.value)
+    ]
+
+
+def _compares_by_itself(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return any(map(_compares_by_itself, value))
+    return type(value).__module__ != "builtins" and type(value).__eq__ is not object.__eq__
+
+
+def alike(difference: Difference) -> str:
+    """What a message says beside two values whose texts are the same."""
+    return " (they look alike, but are not equal)" if difference.first == difference.second else ""
