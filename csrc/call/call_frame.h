@@ -24,7 +24,7 @@ struct CallFrame {
   CallCache& cache;
   const BoundCall& call;
   Entry* entry = nullptr;
-  GraphObjects* objects = nullptr;  // null but for a function with the option `graph`
+  const GraphObjects* objects = nullptr;  // null but for a function with the option `graph`
   CallFrame* outer;
   Ref on_exit;    // called without arguments when the call ends
   Ref described;  // its values, as its key has them, for the trace that begins next

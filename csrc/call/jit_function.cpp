@@ -3,8 +3,8 @@
 #include <structmember.h>
 
 #include "base/dealloc_in_turn.h"
+#include "call/call.h"
 #include "call/find_cache.h"
-#include "call/run_call.h"
 
 namespace partax {
 namespace {

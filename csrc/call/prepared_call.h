@@ -4,11 +4,7 @@
 #include <memory>
 
 #include "base/python_api.h"
-#include "call/bound_call.h"
-#include "call/entry_table.h"
-#include "call/graph_objects.h"
-#include "call/jit_function.h"
-#include "tree/leaf_buffer.h"
+#include "call/call.h"
 
 namespace partax {
 
@@ -31,9 +27,10 @@ class PreparedCall {
   // The record of the trace that `run` made, or None.
   PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }
   // The objects in the arguments that the function may change, a list; or None.
-  PyObject* objects() const noexcept { return objects_->has_read() ? objects_->objects().get() : Py_None; }
+  PyObject* objects() const noexcept {
+    return call_->objects().has_read() ? call_->objects().objects().get() : Py_None;
+  }
   PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
-  PyObject* target() const noexcept { return entry_->value.get(); }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
   Ref run(PyObject* callable) const;
   // The key and the program of this call, and its wrapper, which others of the same static part may be run by.
@@ -43,21 +40,21 @@ class PreparedCall {
   Ref result(PyObject* returned, PyObject* leaves) const;
 
  private:
-  PreparedCall(PyObject* jit, Ref cache, bool abstract);
-  void bind(PyObject* args, PyObject* kwargs);
+  // The call alone, with its objects read.
+  PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* kwargs, bool abstract);
 
   Ref jit_;
-  Ref cache_;  // of the wrapper, by now perhaps of an earlier state of its callable
   std::vector<Ref> arguments_;
   Ref keyword_names_;
   std::vector<PyObject*> borrowed_;
-  std::unique_ptr<BoundCall> call_;
-  std::unique_ptr<GraphObjects> objects_;
-  std::unique_ptr<LeafBuffer> leaves_;
+  std::unique_ptr<Call> call_;
   EntryPtr entry_;
   Ref leaf_tuple_;
   mutable Ref record_;
-  bool abstract_;
 };
+
+// A function that matches the arguments with the key of a PreparedCall (the Python object) and runs `executable`, which
+// has been compiled for it, on their arrays. A call with another static part raises a TypeError, which Python explains.
+Ref make_compiled_call(PyObject* prepared, PyObject* executable);
 
 }  // namespace partax

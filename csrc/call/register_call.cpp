@@ -3,7 +3,6 @@
 #include "base/binding.h"
 #include "call/cache_object.h"
 #include "call/call_frame.h"
-#include "call/compiled_call.h"
 #include "call/explain_retrace.h"
 #include "call/graph_objects.h"
 #include "call/jit_function.h"

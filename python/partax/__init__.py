@@ -4,6 +4,7 @@ from importlib import import_module as _import_module
 from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from partax import _jax as _jax  # first: it refuses subinterpreters
 from partax._doctor import install as _doctor_install
 from partax._families import describe as _families
 from partax._families.declared import register_fields

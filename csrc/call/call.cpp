@@ -1,0 +1,205 @@
+#include "call/call.h"
+
+#include <algorithm>
+
+#include "call/build_target.h"
+#include "call/explain_failure.h"
+#include "call/find_cache.h"
+#include "call/flatten_call.h"
+#include "call/forwarded.h"
+#include "call/user_result.h"
+#include "tree/match.h"
+#include "tree/spec_data.h"
+
+namespace partax {
+namespace {
+
+bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuffer& leaves) {
+  const Ref arguments = entry.takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.tuple().get())) : leaves.tuple();
+  return call_python("partax._jit.runtime_errors", "may_raise", target, arguments).get() == Py_True;
+}
+
+[[noreturn]] void refuse_shared_result() {
+  PyErr_SetString(PyExc_RuntimeError,
+                  "found an object in the result that can be changed and is made by the trace, in a first call that "
+                  "donates arrays and ran in several threads at once, expected one for each call; call the function "
+                  "once before the threads do, or return what cannot be changed");
+  throw PythonError{};
+}
+
+// The static values of a call for which its key has equal ones.
+void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leaves) {
+  for (std::size_t i = 0; i < key.statics.size(); ++i) {
+    PyObject* value = spec.statics[i].identity();
+    if (value != nullptr && !key.statics[i].is_object(value)) leaves.add_own_static(i, value);
+  }
+}
+
+// What makes the key of a new entry another one than an equal-looking earlier one, where that is not to be seen of it.
+std::string difference_of(const CallFrame& frame, const TreeSpec& spec) {
+  const EntryTable& table = frame.cache.table;
+  std::string reading = table.difference(spec, frame.call.shape(), frame.callable);
+  if (!reading.empty()) return reading;
+  const auto apart = table.objects_apart(spec, frame.call.shape());
+  if (!apart) return {};
+  const std::string place = static_path(spec, names_of(frame), apart->second);
+  if (apart->first == apart->second) {
+    return place + ": another object than that which the result of an earlier trace holds";
+  }
+  return place + ": another object than " + static_path(spec, names_of(frame), apart->first) +
+         ", where an earlier trace had one object in both places and returned it";
+}
+
+}  // namespace
+
+// ---- A hit, in order.
+
+Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+  Call call(jit, ready_cache(jit), args, num_args, keyword_names);
+  CallCache& cache = call.cache();
+  CallFrame frame = call.frame();
+  if (cache.graph) {
+    take_static_cache();
+    frame.objects = &call.objects();
+  }
+  bool is_new = false;
+  EntryPtr entry;
+  Ref returned;
+  try {
+    entry = call.find(frame, is_new);
+    frame.entry = entry.get();
+    if (may_lose_forwarded(*entry, call.leaves())) refuse_lost_forwarded(*entry, call.leaves());
+    const Ref target = entry->value;
+    returned = call.run(target.get(), *entry);
+    frame.in_user_code = true;
+    if (frame.holds_errors && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, call.leaves());
+    if (entry->waits) call_python("partax._jit.runtime_errors", "wait_for", returned);
+    if (frame.record) call_python("partax._report.monitor", "note_run", frame.record);
+  } catch (const PythonError&) {
+    frame.in_user_code = true;
+    if (entry) {
+      cache.table.erase_untraced(*entry);
+      explain_failure(frame);
+    }
+    throw;
+  }
+  if (entry->is_of_one_call) {
+    cache.table.erase(*entry);
+    if (is_given_away(returned.get())) {  // to a call in another thread, which was the first at the same moment
+      if (!entry->donated.empty()) refuse_shared_result();
+      return run_call(jit, args, num_args, keyword_names);
+    }
+  }
+  Ref result = call.finish(returned, *entry, !frame.traced);
+  ++entry->calls;
+  ++(frame.traced || is_new ? cache.misses : cache.hits);
+  return result;
+}
+
+EntryPtr Call::find(CallFrame& frame, bool& is_new) {
+  if (EntryPtr entry = guess()) return entry;
+  if (cache_.graph && !objects_.has_read()) {
+    objects_.read();
+    if (EntryPtr entry = guess()) return entry;
+  }
+  const EntryPtr latest = cache_.table.latest();
+  EntryPtr entry = look_up(frame, is_new);
+  if (latest) latest->successor = entry;
+  return entry;
+}
+
+// The entry, if it is the last one or the one that followed that, which is known without hashing.
+EntryPtr Call::guess() {
+  EntryTable& table = cache_.table;
+  const auto is_such = [&](Entry& entry) {
+    return entry.value && entry.epoch == TypeTable::instance().epoch() && matches(entry);
+  };
+  EntryPtr latest = table.latest();
+  if (!latest || is_such(*latest)) return latest;
+  EntryPtr entry = latest->successor.lock();
+  if (!entry || !entry->in_table || !is_such(*entry)) return {};
+  if (entry->in_table) table.touch(*entry);
+  return entry;
+}
+
+bool Call::matches(Entry& entry) {
+  if (!(entry.shape == bound_.shape())) return false;
+  const MadeAnew made_anew;
+  if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule)) return false;
+  if (!entry.objects_apart(leaves_) && is_for(entry, made_anew) &&
+      (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
+    return true;
+  }
+  leaves_.clear();
+  return false;
+}
+
+bool Call::is_for(Entry& entry, const MadeAnew& made_anew) const {
+  return entry.is_for(jit_.callable, made_anew.any(), [&](std::size_t i) {
+    PyObject* const own = leaves_.own_static(i);
+    return own != nullptr ? Ref::borrow(own) : entry.key.statics[i].value();
+  });
+}
+
+Ref Call::run(PyObject* program, const Entry& entry) {
+  if (entry.takes_tuple) return Ref::checked(PyObject_CallOneArg(program, leaves_.tuple().get()));
+  return Ref::checked(
+      PyObject_Vectorcall(program, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+Ref Call::finish(const Ref& returned, const Entry& entry, bool were_there) {
+  check_forwarded(entry, returned.get(), leaves_, were_there);
+  keep_nodes(entry);
+  Ref result = user_result(returned.get(), leaves_);
+  if (!cache_.graph) return result;
+  objects_.learn(entry, leaves_);
+  return objects_.apply(result, entry, leaves_);
+}
+
+// Keeps the nodes of the call that some trace gives back as they came, where its values were read before that trace.
+void Call::keep_nodes(const Entry& entry) {
+  if (leaves_.num_nodes() == entry.key.num_coming_back) return;
+  LeafBuffer again;
+  const bool is_match = match_call(entry.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
+  if (!is_match || !std::equal(leaves_.arguments(), leaves_.arguments() + leaves_.size(), again.arguments())) return;
+  leaves_.take_nodes_of(again);
+}
+
+// ---- A miss.
+
+EntryPtr Call::look_up(CallFrame& frame, bool& is_new) {
+  TreeSpec spec;
+  const FlattenOptions options = flatten_options(cache_, bound_, abstract_);
+  flatten_call(spec, leaves_, options, bound_.values(), bound_.size(), [&] { return names_of(frame); });
+  EntryPtr entry;
+  try {
+    entry = cache_.table.find_or_insert(spec, bound_.shape(), frame.callable);
+  } catch (const WalkError& error) {
+    raise_at_static(error, spec, names_of(frame));
+  }
+  try {
+    add_own_statics(entry->key, spec, leaves_);
+    if (frame.objects != nullptr && !entry->objects) note_objects(*entry);
+    if (entry->value) return entry;
+    frame.entry = entry.get();
+    entry->difference = difference_of(frame, spec);
+    is_new = build_target(frame, *entry, leaves_);
+  } catch (...) {
+    cache_.table.erase_untraced(*entry);
+    throw;
+  }
+  return entry;
+}
+
+void Call::read_objects() {
+  if (cache_.graph) objects_.read();
+}
+
+int Call::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(cache_object_.get());
+  Py_VISIT(objects_.objects().get());
+  if (const int status = bound_.traverse(visit, arg)) return status;
+  return leaves_.traverse(visit, arg);
+}
+
+}  // namespace partax

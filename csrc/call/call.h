@@ -1,0 +1,69 @@
+// One call of a wrapper: its arguments bound, matched with a program, run, and its result made. A plain call, one of a
+// compiled program and one that is run step by step are all this.
+#pragma once
+
+#include "call/cache_object.h"
+#include "call/call_frame.h"
+#include "call/graph_objects.h"
+#include "tree/leaf_buffer.h"
+
+namespace partax {
+
+class Call {
+ public:
+  // The caller must hold the wrapper and the arguments. `cache` is the wrapper's: see ready_cache.
+  Call(const JitFunction& jit, Ref cache, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
+       bool abstract = false)
+      : jit_(jit),
+        cache_object_(std::move(cache)),
+        cache_(cache_in(cache_object_.get())),
+        abstract_(abstract),
+        bound_(cache_.parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, args, num_args,
+               keyword_names),
+        objects_(bound_) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  CallCache& cache() const noexcept { return cache_; }
+  const BoundCall& bound() const noexcept { return bound_; }
+  bool abstract() const noexcept { return abstract_; }
+  const GraphObjects& objects() const noexcept { return objects_; }
+  LeafBuffer& leaves() noexcept { return leaves_; }
+  const LeafBuffer& leaves() const noexcept { return leaves_; }
+
+  // The call while it is under way: see CallFrame.
+  CallFrame frame() const noexcept { return {jit_, cache_, bound_, abstract_}; }
+  // Has Python read the objects that the function may change, if it may. The call must be under way.
+  void read_objects();
+  // Whether an entry has the program of this call; then `leaves` are its arrays, else there are none.
+  bool matches(Entry& entry);
+  // The entry that has it, of those used last or by its hash; a new one has its target made, which `is_new` tells. The
+  // frame must be the innermost. Threads that miss at once get one entry, and one function for jax to trace.
+  EntryPtr find(CallFrame& frame, bool& is_new);
+  // Calls the entry's target, or the program that jax has compiled for it, which the caller must hold.
+  Ref run(PyObject* program, const Entry& entry);
+  // The user's result from what that returned. `were_there`: the forwarded arrays had been looked at before.
+  Ref finish(const Ref& returned, const Entry& entry, bool were_there);
+
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  bool is_for(Entry& entry, const MadeAnew& made_anew) const;
+  EntryPtr guess();
+  EntryPtr look_up(CallFrame& frame, bool& is_new);
+  void keep_nodes(const Entry& entry);
+
+  const JitFunction& jit_;
+  Ref cache_object_;
+  CallCache& cache_;
+  bool abstract_;
+  BoundCall bound_;
+  GraphObjects objects_;
+  LeafBuffer leaves_;
+};
+
+// Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
+// allocates nothing per leaf.
+Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names);
+
+}  // namespace partax
