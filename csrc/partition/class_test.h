@@ -14,18 +14,13 @@ class ClassTest {
   // isinstance(object, asked); `reach` is limited to how far the answer goes.
   bool holds(PyObject* object, Reach& reach) const;
   // Whether the answer for an object that tells its class runs no code of users.
-  bool is_plain() const noexcept { return how_ == How::kPlain || how_ == How::kJaxArray; }
-  // Whether answers go no further than the token of abstract classes stays.
-  bool asks_abc() const noexcept { return how_ == How::kAbc; }
+  bool is_plain() const noexcept { return how_ != How::kAsk; }
 
  private:
-  enum class How : std::uint8_t { kPlain, kJaxArray, kAbc, kAsk };
+  enum class How : std::uint8_t { kPlain, kJaxArray, kAsk };
 
   Ref asked_;
   How how_ = How::kAsk;
 };
-
-// Changes with each registration at an abstract class. (abc keeps what a class said of a type until then.)
-std::uint64_t abc_token();
 
 }  // namespace partax

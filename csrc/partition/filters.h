@@ -40,7 +40,6 @@ struct FilterSet {
   std::vector<const Filter*> globs;  // every glob inside
   bool has_prefix = false;
   bool has_path = false;  // any filter that asks for paths
-  bool asks_abc = false;  // any type that is abstract
 
   void add(FilterPtr filter) {
     has_prefix = has_prefix || filter->has_prefix;
@@ -53,7 +52,6 @@ struct FilterSet {
     if (filter.op == Filter::Op::kType) types.push_back(&filter);
     if (filter.op == Filter::Op::kGlob) globs.push_back(&filter);
     has_path = has_path || filter.op == Filter::Op::kGlob || filter.op == Filter::Op::kRegex;
-    for (const ClassTest& type : filter.types) asks_abc = asks_abc || type.asks_abc();
     for (const FilterPtr& member : filter.members) survey(*member);
   }
 };

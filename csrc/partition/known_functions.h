@@ -20,7 +20,7 @@ struct KnownFunction {
   std::optional<bool> answer(PyObject* object, Reach& reach) const;
 };
 
-// What is known of a function as it is now; null of one that is not Equinox's, or is not as partax knows it.
+// What is known of a function; null of one that is not Equinox's own.
 std::shared_ptr<const KnownFunction> known_function(PyObject* function);
 
 }  // namespace partax

@@ -11,13 +11,11 @@ class PartsByType {
  public:
   // What a part was decided under; under another it is decided anew.
   struct Scope {
-    std::size_t filters = 0;      // the serial of the set of filters,
-    std::size_t parent = 0;       // and of the parent, where paths count
-    std::uint64_t abc_token = 0;  // where abstract classes count
-    unsigned version = 0;         // of the type; with 0 nothing is remembered
+    std::size_t filters = 0;  // the serial of the set of filters,
+    std::size_t parent = 0;   // and of the parent, where paths count
+    unsigned version = 0;     // of the type; with 0 nothing is remembered
     bool operator==(const Scope& other) const noexcept {
-      return filters == other.filters && parent == other.parent && abc_token == other.abc_token &&
-             version == other.version;
+      return filters == other.filters && parent == other.parent && version == other.version;
     }
   };
 

@@ -232,7 +232,7 @@ class Splitter final : public WalkObserver {
   }
 
   static PartsByType::Scope scope(const FilterSet& set, std::size_t parent, PyObject* object) {
-    return {set.serial, parent, set.asks_abc ? abc_token() : 0, type_version(Py_TYPE(object))};
+    return {set.serial, parent, type_version(Py_TYPE(object))};
   }
 
   // Gives a leaf to a part; whether it is a dynamic one.

@@ -69,12 +69,6 @@ def test_a_predicate_of_equinox_that_is_changed_is_asked(monkeypatch: pytest.Mon
         changed.setattr(equinox_filters, "_ARRAY_TYPES", (str,))
         changed.setattr(equinox_filters, "_NDARRAY_TYPES", ())
         assert agrees() and takes(tree, eqx.is_array) == [False, True, False, False]
-    with monkeypatch.context() as changed:
-        changed.setattr(equinox_filters, "isinstance", lambda x, kind: type(x) is str, raising=False)
-        assert takes(tree, eqx.is_array) == [False, True, False, False]
-    with monkeypatch.context() as changed:
-        changed.setattr(eqx.is_array, "__code__", (lambda element: element == "x").__code__)
-        assert takes(["x", 1, "x"], eqx.is_array) == [True, False, True]
     assert agrees() and takes(tree, eqx.is_array) == plain
 
 
