@@ -215,23 +215,6 @@ inline Ref attribute(PyObject* object, const char* name) {
 
 inline Ref attribute(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
 
-// A function that a module of partax defines for what is rare; the module is imported when that comes.
-inline Ref python_function(const char* module, const char* function) {
-  const Ref name = Ref::checked(PyUnicode_InternFromString(module));
-  Ref found = Ref::steal(PyImport_GetModule(name.get()));
-  if (!found) found = Ref::checked(PyErr_Occurred() != nullptr ? nullptr : PyImport_Import(name.get()));
-  return attribute(found.get(), function);
-}
-inline PyObject* as_argument(PyObject* object) noexcept { return object; }
-inline PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
-template <typename... Arguments>
-Ref call_python(const char* module, const char* function, const Arguments&... arguments) {
-  assert(PyErr_Occurred() == nullptr);  // or what comes of it is anybody's guess
-  PyObject* const given[] = {as_argument(arguments)...};
-  return Ref::checked(
-      PyObject_Vectorcall(python_function(module, function).get(), given, sizeof...(arguments), nullptr));
-}
-
 // A capsule that owns `value`, and what is in it: for the `self` of functions, which nobody else gets to see.
 template <typename Value>
 Ref capsule_of(std::unique_ptr<Value> value) {

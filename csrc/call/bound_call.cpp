@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/python_hooks.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -175,7 +176,7 @@ Ref shape_data(const Parameters& parameters, const CallShape& shape, bool has_ca
 }
 
 Ref value_names(const Parameters& parameters, const CallShape& shape, bool has_callable) {
-  return call_python("partax._jit.parameters", "value_names", shape_data(parameters, shape, has_callable));
+  return python::value_names(shape_data(parameters, shape, has_callable));
 }
 
 Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* callable, const std::vector<Ref>& values,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/python_hooks.h"
 #include "call/explain_failure.h"
 #include "call/trace.h"
 #include "tree/spec_data.h"
@@ -35,9 +36,8 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   const Ref described = spec_data(spec, names_of(frame));
   frame.described = described;
   const Ref values = tuple_of(frame.call.values(), frame.call.size());
-  auto [function, sharded] =
-      with_flags(call_python("partax._jit.build_target", "traced_function", frame.cache.options, frame.function, values,
-                             leaves, described, frame.call.has_callable() ? Py_True : Py_False));
+  auto [function, sharded] = with_flags(python::function_to_trace(
+      frame.cache.options, frame.function, values, leaves, described, frame.call.has_callable() ? Py_True : Py_False));
   if (!entry.function) {
     entry.function = function;
     entry.through_xla = std::move(sharded);
@@ -57,8 +57,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     }
     Ref made;
     try {
-      made = call_python("partax._jit.build_target", "build_target", frame.cache.options, function, tuple,
-                         tuple_of(std::move(kept)));
+      made = python::made_target(frame.cache.options, function, tuple, tuple_of(std::move(kept)));
     } catch (const PythonError&) {
       frame.in_user_code = true;  // it may have traced, which fails as the call itself would
       explain_failure(frame);

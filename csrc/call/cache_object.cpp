@@ -1,5 +1,6 @@
 #include "call/cache_object.h"
 
+#include "base/python_hooks.h"
 #include "call/shared_caches.h"
 
 namespace partax {
@@ -147,7 +148,7 @@ Callables callables_of(PyObject* options) {
 }
 
 Ref make_cache(PyObject* function, PyObject* options) {
-  Parameters parameters = read_parameters(call_python("partax._jit.parameters", "call_parameters", function));
+  Parameters parameters = read_parameters(python::call_parameters(function));
   const Ref size = attribute(options, "cache_size");
   const std::size_t max_size = PyLong_AsSize_t(size.get());
   if (PyErr_Occurred() != nullptr) throw PythonError{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/python_hooks.h"
 #include "call/build_target.h"
 #include "call/explain_failure.h"
 #include "call/find_cache.h"
@@ -16,7 +17,7 @@ namespace {
 
 bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuffer& leaves) {
   const Ref arguments = entry.takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.tuple().get())) : leaves.tuple();
-  return call_python("partax._jit.runtime_errors", "may_raise", target, arguments).get() == Py_True;
+  return python::may_raise(target, arguments).get() == Py_True;
 }
 
 [[noreturn]] void refuse_shared_result() {
@@ -73,8 +74,8 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     returned = call.run(target.get(), *entry);
     frame.in_user_code = true;
     if (frame.holds_errors && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, call.leaves());
-    if (entry->waits) call_python("partax._jit.runtime_errors", "wait_for", returned);
-    if (frame.record) call_python("partax._report.monitor", "note_run", frame.record);
+    if (entry->waits) python::wait_for(returned);
+    if (frame.record) python::note_run(frame.record);
   } catch (const PythonError&) {
     frame.in_user_code = true;
     if (entry) {

@@ -1,5 +1,6 @@
 #include "call/explain_failure.h"
 
+#include "base/python_hooks.h"
 namespace partax {
 
 void explain_failure(const CallFrame& frame) {
@@ -8,9 +9,9 @@ void explain_failure(const CallFrame& frame) {
                             PyErr_ExceptionMatches(PyExc_RuntimeError) != 0;
   if (!is_explained) return;
   Ref original = take_exception();
-  restore_exception(call_python("partax._jit.explain_failure", "explain_failure", original, frame.cache.options,
-                                tuple_of(frame.call.values(), frame.call.size()), frame.traced ? Py_True : Py_False,
-                                frame.in_body ? Py_True : Py_False));
+  restore_exception(python::explained_failure(original, frame.cache.options,
+                                              tuple_of(frame.call.values(), frame.call.size()),
+                                              frame.traced ? Py_True : Py_False, frame.in_body ? Py_True : Py_False));
 }
 
 }  // namespace partax

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/python_hooks.h"
 #include "call/flatten_call.h"
 #include "tree/spec_data.h"
 
@@ -17,20 +18,18 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
     : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
   if (!cache.history) {
-    const Ref made = call_python("partax._report.history", "new_history", frame.function, cache.options,
-                                 exact_unicode(cache.difference));
+    const Ref made = python::new_history(frame.function, cache.options, exact_unicode(cache.difference));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
-  end_ = python_function("partax._report.history", "end_trace");
+  python::end_trace.get();  // found now, for the destructor
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
   Ref described = std::move(frame.described);
   if (!described) described = spec_data(spec, names_of(frame));
-  record_ = call_python("partax._report.history", "begin_trace", history, described,
-                        tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
-                        truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch,
-                        exact_unicode(frame.entry->difference));
+  record_ = python::begin_trace(
+      history, described, tuple_of(frame.call.values(), frame.call.size()), values.tuple(), tuple_of(tracers, count),
+      truth(first), truth(cache.table.size() >= cache.table.max_size()), epoch, exact_unicode(frame.entry->difference));
   frame.record = record_;
   const Ref number = attribute(record_.get(), "number");
   const std::size_t value = PyLong_AsSize_t(number.get());
@@ -58,7 +57,8 @@ TraceRecorder::~TraceRecorder() {
   }
   if (!record_) return;
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
-  const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(end_.get(), record_.get(), truth(failed_), nullptr));
+  const Ref done =
+      Ref::steal(PyObject_CallFunctionObjArgs(python::end_trace.get(), record_.get(), truth(failed_), nullptr));
   if (!done) PyErr_WriteUnraisable(record_.get());
   if (exception) restore_exception(std::move(exception));
 }

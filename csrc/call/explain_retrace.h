@@ -22,7 +22,6 @@ class TraceRecorder {
   explicit TraceRecorder(CallFrame& frame) noexcept : frame_(frame) { ++frame.entry->tracing; }
 
   CallFrame& frame_;
-  Ref end_;                 // what Python is told the end by
   Ref record_;              // once Python knows of the trace
   std::size_t number_ = 0;  // by which the entry's log has this trace; 0 before it does
   bool failed_ = true;

@@ -1,5 +1,6 @@
 #include "call/forwarded.h"
 
+#include "base/python_hooks.h"
 #include "call/user_result.h"
 #include "classes/type_table.h"
 
@@ -52,7 +53,7 @@ bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
 
 void refuse_lost_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   const Ref target = entry.value;
-  call_python("partax._jit.forwarded_arrays", "refuse_lost", target, leaves.tuple(), bytes_of(entry.donated));
+  python::refuse_lost_arrays(target, leaves.tuple(), bytes_of(entry.donated));
 }
 
 void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& leaves, bool were_there) {
@@ -64,8 +65,7 @@ void check_forwarded(const Entry& entry, PyObject* returned, const LeafBuffer& l
     if (!is_deleted(leaves[i])) continue;
     const Ref target = entry.value;
     const Ref index = Ref::checked(PyLong_FromSize_t(i));
-    call_python("partax._jit.forwarded_arrays", "raise_lost", target, leaves.tuple(), bytes_of(entry.donated), index,
-                were_there ? Py_True : Py_False);
+    python::raise_lost_array(target, leaves.tuple(), bytes_of(entry.donated), index, were_there ? Py_True : Py_False);
     return;
   }
 }

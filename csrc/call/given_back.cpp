@@ -4,6 +4,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include "base/python_hooks.h"
 #include "classes/equinox.h"
 
 namespace partax {
@@ -36,7 +37,7 @@ class FrozenTypes {
   bool is_frozen(const TypeInfo& info) {
     const auto known = known_.find(&info);
     if (known != known_.end()) return known->second;
-    const Ref answer = call_python("partax._families.describe", "is_frozen", reinterpret_cast<PyObject*>(info.type));
+    const Ref answer = python::is_frozen_class(reinterpret_cast<PyObject*>(info.type));
     return known_[&info] = answer.get() == Py_True;
   }
 

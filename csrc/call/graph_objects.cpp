@@ -5,14 +5,13 @@
 #include <algorithm>
 
 #include "base/binding.h"
+#include "base/python_hooks.h"
 #include "call/targets.h"
 #include "classes/layout.h"
 #include "classes/type_table.h"
 
 namespace partax {
 namespace {
-
-constexpr char kPython[] = "partax._libraries.flax.graph_call";
 
 // The fields of partax._libraries.flax.apply_changes.Outcome.
 enum : std::uint8_t { kResult, kValues, kTargets, kIsPlain, kNumFields };
@@ -110,7 +109,7 @@ bool are_equal(PyObject* left, PyObject* right) {
 // Gives variables new values.
 class NewValues {
  public:
-  explicit NewValues(KeyObjects& key) : key_(key), current_(call_python(kPython, "current_trace")) {
+  explicit NewValues(KeyObjects& key) : key_(key), current_(python::current_trace()) {
     // Comparing runs Python, so what was found equal is remembered, by identity.
     const std::shared_ptr<const ValidTraces> known = key.valid;
     if (known && are_equal(known->current.get(), current_.get())) known_ = known;
@@ -206,7 +205,7 @@ bool GraphObjects::are_in(const Entry& entry, const LeafBuffer& leaves) const {
 
 void GraphObjects::read() {
   const Ref values = tuple_of(call_.values(), call_.size());
-  const Ref read = call_python(kPython, "read", values);
+  const Ref read = python::read_graph(values);
   PyObject *taken = nullptr, *objects = nullptr;
   if (!PyArg_ParseTuple(read.get(), "O!O!", &PyTuple_Type, &taken, &PyList_Type, &objects)) throw PythonError{};
   call_.take(Ref::borrow(taken));
@@ -237,7 +236,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
     const std::vector<PyObject*> found = found_in(*entry.objects, leaves);
     objects_ = list_of(found);
   }
-  return call_python(kPython, "apply", outcome, objects_, tuple_of(call_.values(), call_.size()));
+  return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }
 
 void note_objects(Entry& entry) {

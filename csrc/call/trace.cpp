@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "base/python_hooks.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
 #include "call/flatten_call.h"
@@ -51,7 +52,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
     if (i >= entry.through_xla.size() || entry.through_xla[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
-  Ref shardings = call_python("partax._jit.shardings", "leaf_out_shardings", options, result);
+  Ref shardings = python::leaf_out_shardings(options, result);
   Ref kept_shardings;
   if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
 
@@ -116,11 +117,10 @@ void observe(const TreeSpec& known, const TreeSpec& now) { known.observe(now); }
 // What the user's function gives for these values of the call under way.
 Ref user_call(const CallFrame& frame, PyObject* callable, const std::vector<Ref>& values) {
   const Ref tuple = tuple_of(std::vector<Ref>(values));
-  if (frame.cache.graph)
-    return call_python("partax._libraries.flax.graph_call", "traced", frame.cache.options, callable, tuple);
-  const Ref watched = call_python("partax._jit.lost_changes", "watch", tuple);
+  if (frame.cache.graph) return python::traced_graph(frame.cache.options, callable, tuple);
+  const Ref watched = python::watch_changes(tuple);
   Ref result = call_body(callable, values);
-  call_python("partax._jit.lost_changes", "refuse_lost", watched, result);
+  python::refuse_lost_changes(watched, result);
   return result;
 }
 
@@ -185,7 +185,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
       known.stop_sharing("an object of its own that it returns");
     });
   }
-  frame->holds_errors = call_python("partax._jit.runtime_errors", "holds_errors").get() == Py_True;
+  frame->holds_errors = python::holds_errors().get() == Py_True;
   recorder.succeed(output ? output->calls : nullptr);
   return node;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/python_hooks.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -33,8 +34,7 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   for (const Node& node : spec.nodes) {
     if (node.kind == Kind::kRegistered) aux_data.push_back(Ref::checked(PyLong_FromSize_t(node.first_static)));
   }
-  const Ref told = call_python("partax._jit.own_statics", "find_own_statics", objects(arguments), objects(spec),
-                               tuple_of(std::move(aux_data)));
+  const Ref told = python::find_own_statics(objects(arguments), objects(spec), tuple_of(std::move(aux_data)));
   PyObject *sources, *holds, *same;
   int of_one_call = 0;
   Py_ssize_t used_up = -1;

@@ -1,5 +1,6 @@
 #include "call/user_result.h"
 
+#include "base/python_hooks.h"
 #include "tree/rebuild.h"
 
 namespace partax {
@@ -126,7 +127,7 @@ class CallLeaves final : public LeafSource {
     PyObject* input = inputs_[~static_cast<std::size_t>(source)];
     if (comes_back_itself(input)) return Ref::borrow(input);
     const Ref inputs = inputs_.tuple();
-    return call_python("partax._jit.forwarded_arrays", "to_device", input, inputs);
+    return python::to_device(input, inputs);
   }
 
   Ref whole(std::size_t& next_leaf) override {

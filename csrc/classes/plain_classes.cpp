@@ -1,5 +1,6 @@
 #include "classes/plain_classes.h"
 
+#include "base/python_hooks.h"
 #include "classes/instance_fields.h"
 #include "classes/type_lookup.h"
 
@@ -53,7 +54,7 @@ const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
   if (version != 0 && version == info.order_version) return info.set_order;
   if (version == 0 || info.order_asked >= kOrderAsked) return none;
   ++info.order_asked;
-  const Ref names = call_python("partax._families.dataclasses", "order_of_call", reinterpret_cast<PyObject*>(type));
+  const Ref names = python::order_of_call(reinterpret_cast<PyObject*>(type));
   info.set_order = places_of(info, names.get());
   info.order_version = version;
   return info.set_order;
@@ -63,7 +64,7 @@ bool is_still_declared(const TypeInfo& info) {
   const unsigned version = type_version(info.type);
   if (version != 0 && version == info.order_version) return true;
   auto* type = reinterpret_cast<PyObject*>(info.type);
-  if (call_python("partax._families.declared", "is_declared", type).get() != Py_True) return false;
+  if (python::is_declared(type).get() != Py_True) return false;
   info.order_version = version;
   return true;
 }

@@ -1,6 +1,7 @@
 #include "classes/registered_functions.h"
 
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 #include "classes/instance_fields.h"
 
 namespace partax {
@@ -41,7 +42,7 @@ bool agrees(const TypeInfo& info, PyObject* object) {
   if (info.agreement != TypeInfo::kUntold) return info.agreement == TypeInfo::kAgrees;
   Ref answer;
   try {
-    answer = call_python("partax._families.declared", "order_of", object);
+    answer = python::order_of(object);
   } catch (const PythonError&) {
     throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
   }
@@ -53,7 +54,7 @@ bool agrees(const TypeInfo& info, PyObject* object) {
 
 void note_form(PyObject* node) {
   try {
-    call_python("partax._jax.private", "note_form", node);
+    python::note_form(node);
   } catch (const PythonError&) {
     throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
   }

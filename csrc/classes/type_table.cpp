@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/python_hooks.h"
 #include "classes/type_lookup.h"
 
 namespace partax {
@@ -79,8 +80,8 @@ void find_offsets(PyTypeObject* type, TypeInfo& info) {
 
 // Fills `info` from what Python tells once of each type: (name, child names, static names), and its traits.
 void describe(PyObject* object, TypeInfo& info) {
-  const Ref description = call_python("partax._families.describe", "describe", object);
-  const Ref traits = call_python("partax._guards.type_traits", "traits", reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  const Ref description = python::describe(object);
+  const Ref traits = python::type_traits(reinterpret_cast<PyObject*>(Py_TYPE(object)));
   PyObject* tuple = description.get();
   const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, 0));
   if (name == nullptr) throw PythonError{};
@@ -90,7 +91,7 @@ void describe(PyObject* object, TypeInfo& info) {
     info.sort = named.sort;
   }
   if (info.kind == Kind::kEntries) {
-    const Ref layout = call_python("partax._families.describe", "layout", reinterpret_cast<PyObject*>(Py_TYPE(object)));
+    const Ref layout = python::layout(reinterpret_cast<PyObject*>(Py_TYPE(object)));
     info.layout = std::make_unique<const Layout>(layout.get());
   }
   append_interned(info.child_names, PyTuple_GET_ITEM(tuple, 1));
@@ -98,7 +99,7 @@ void describe(PyObject* object, TypeInfo& info) {
   if (info.kind == Kind::kDataclass || info.kind == Kind::kDeclared) find_offsets(Py_TYPE(object), info);
   if (is_named_by_functions(info.kind)) {
     auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-    const Ref functions = call_python("partax._jax.private", "registered_functions", type);
+    const Ref functions = python::registered_functions(type);
     if (functions.get() != Py_None) {
       info.flatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 0));
       info.unflatten_function = Ref::borrow(PyTuple_GET_ITEM(functions.get(), 1));

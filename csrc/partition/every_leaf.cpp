@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 #include "partition/key_paths.h"
 #include "partition/structure.h"
 #include "tree/held_values.h"
@@ -89,7 +90,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
   leaves.clear();
   const Ref root = exact_unicode(name);
   PyObject* is_leaf = first.is_leaf == nullptr ? Py_None : first.is_leaf;
-  const Ref found = call_python("partax._pytree.structure", "leaves_up_to", first.tree, other, is_leaf, root);
+  const Ref found = python::leaves_up_to_prefix(first.tree, other, is_leaf, root);
   if (PyUnicode_Check(found.get())) {
     PyErr_SetObject(PyExc_ValueError, found.get());
     throw PythonError{};
@@ -109,7 +110,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
       FlattenOptions options = every_leaf(is_leaf);
       options.keyed = true;
       flatten_into(named, tree, options);
-      const Ref paths = call_python("partax._pytree.paths", "leaf_paths", spec_data(named.spec, root_of("")));
+      const Ref paths = python::leaf_paths(spec_data(named.spec, root_of("")));
       const auto at = static_cast<Py_ssize_t>(index);
       if (at < PyList_GET_SIZE(paths.get())) error.prepend(exact_text(PyList_GET_ITEM(paths.get(), at)));
     } catch (const WalkError& other) {

@@ -1,6 +1,7 @@
 #include "partition/flat_partition.h"
 
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 #include "partition/split.h"
 #include "tree/rebuild.h"
 #include "tree/static_node.h"
@@ -27,7 +28,7 @@ bool may_repeat(const std::vector<Ref>& keys) {
 // Gives the later ones of several leaves whose paths are written alike other keys.
 void tell_apart(std::vector<Ref>& keys) {
   if (!may_repeat(keys)) return;
-  const Ref distinct = call_python("partax._pytree.flat_partition", "told_apart", tuple_of(keys));
+  const Ref distinct = python::told_apart(tuple_of(keys));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     keys[i] = Ref::borrow(PyList_GET_ITEM(distinct.get(), static_cast<Py_ssize_t>(i)));
   }
@@ -88,7 +89,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     leaves.push_back(std::move(leaf));
   }
   if (!right) {
-    const Ref error = call_python("partax._pytree.flat_partition", "wrong_keys", keys, dicts);
+    const Ref error = python::wrong_keys(keys, dicts);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
     throw PythonError{};
   }

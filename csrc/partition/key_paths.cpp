@@ -4,7 +4,8 @@ namespace partax {
 namespace {
 
 Ref made(const char* cls, PyObject* part) {
-  return Ref::checked(PyObject_CallOneArg(python_function("jax.tree_util", cls).get(), part));
+  const Ref jax = Ref::checked(PyImport_ImportModule("jax.tree_util"));
+  return Ref::checked(PyObject_CallOneArg(attribute(jax.get(), cls).get(), part));
 }
 
 Ref index_of(const Step& step) { return Ref::checked(PyLong_FromSize_t(step.index)); }

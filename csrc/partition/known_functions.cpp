@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/python_hooks.h"
 #include "classes/predicates.h"
 
 namespace partax {
@@ -30,7 +31,7 @@ std::optional<bool> KnownFunction::answer(PyObject* object, Reach& reach) const 
 
 std::shared_ptr<const KnownFunction> known_function(PyObject* function) {
   if (!PyFunction_Check(function) || !is_of_equinox(function)) return nullptr;
-  const Ref answers = call_python("partax._families.equinox_predicates", "equinox_answers", function);
+  const Ref answers = python::equinox_answers(function);
   if (answers.get() == Py_None) return nullptr;
   PyObject* classes = nullptr;
   int takes = 0, asks = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/python_hooks.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -91,8 +92,8 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
     const TreeSpec named = with_names(tree, options);
     const TreeSpec& shown = have_like_nodes(named, found) ? named : found;
     const Ref index = Ref::checked(PyLong_FromSize_t(i));
-    const Ref told = call_python("partax._pytree.texts", "unequal_statics", spec_data(expected, root_of("")),
-                                 spec_data(shown, root_of("")), index, exact_unicode(what));
+    const Ref told = python::unequal_statics(spec_data(expected, root_of("")), spec_data(shown, root_of("")), index,
+                                             exact_unicode(what));
     PyObject *path = nullptr, *message = nullptr;
     if (PyArg_ParseTuple(told.get(), "UU", &path, &message) == 0) throw PythonError{};
     try {
@@ -115,14 +116,13 @@ void open_alike(const Flat& prefix, PyObject* object, Flat& level, const std::st
   }
   const Ref root = root_of("");
   const Ref found = opens ? spec_data(level.spec, root) : Ref::borrow(Py_None);
-  const Ref message = call_python("partax._pytree.texts", "unlike_nodes", spec_data(prefix.spec, root), found,
-                                  unicode(type_name(object)), exact_unicode(what));
+  const Ref message =
+      python::unlike_nodes(spec_data(prefix.spec, root), found, unicode(type_name(object)), exact_unicode(what));
   throw WalkError::diagnosed(PyExc_ValueError, exact_text(message.get()));
 }
 
 std::string child_segment(PyObject* node, std::size_t child) {
-  const Ref paths =
-      call_python("partax._pytree.paths", "leaf_paths", spec_data(with_names(node, children_only()), root_of("")));
+  const Ref paths = python::leaf_paths(spec_data(with_names(node, children_only()), root_of("")));
   const auto index = static_cast<Py_ssize_t>(child);
   return index < PyList_GET_SIZE(paths.get()) ? exact_text(PyList_GET_ITEM(paths.get(), index)) : index_segment(index);
 }

@@ -1,6 +1,7 @@
 #include "partition/path_text.h"
 
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 
 namespace partax {
 
@@ -65,9 +66,7 @@ const std::string& PathText::segment(std::size_t index) {
     case Kind::kEntries:
     case Kind::kRegistered: {
       PyObject* entry = key_entry(index);
-      level.segment = entry == nullptr
-                          ? std::to_string(step.index)
-                          : exact_text(call_python("partax._families.describe", "simple_key", entry).get());
+      level.segment = entry == nullptr ? std::to_string(step.index) : exact_text(python::simple_key(entry).get());
       break;
     }
     default:

@@ -6,6 +6,7 @@
 
 #include "base/dealloc_in_turn.h"
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
@@ -67,7 +68,7 @@ PyObject* compare(PyObject* self, PyObject* other, int operation) noexcept {
 PyObject* repr(PyObject* self) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    const Ref text = call_python("partax._pytree.texts", "tree_text", spec_data(tree_of(self), root_of("")));
+    const Ref text = python::tree_text(spec_data(tree_of(self), root_of("")));
     return PyUnicode_FromFormat("Structure(%U)", text.get());
   });
 }
@@ -75,7 +76,7 @@ PyObject* repr(PyObject* self) noexcept {
 PyObject* repr_html(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    return call_python("partax._pytree.texts", "structure_html", spec_data(tree_of(self), root_of(""))).release();
+    return python::structure_html(spec_data(tree_of(self), root_of(""))).release();
   });
 }
 
@@ -88,7 +89,7 @@ PyObject* copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }
 PyObject* reduce(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    return call_python("partax._pytree.structure", "reduced", self).release();
+    return python::reduced(self).release();
   });
 }
 

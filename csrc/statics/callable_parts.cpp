@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "base/python_hooks.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -60,7 +61,7 @@ bool is_same_code(PyObject* left, PyObject* right) {
 }
 
 bool is_written_cell(PyObject* code, std::size_t i, PyObject* content) {
-  const Ref cells = call_python("partax._guards.bytecode", "written_cells", code);
+  const Ref cells = python::written_cells(code);
   PyObject* written = PyTuple_GetItem(cells.get(), static_cast<Py_ssize_t>(i));
   if (written == nullptr) throw PythonError{};
   const bool is_container = content != nullptr && (PyList_Check(content) || PySet_Check(content) ||

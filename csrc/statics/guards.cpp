@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/python_hooks.h"
 #include "statics/callable_parts.h"
 #include "statics/static_value.h"
 
@@ -107,7 +108,7 @@ std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
   guards->num_roots_ = roots.size();
   std::vector<Ref> all = roots;
   all.push_back(Ref::borrow(taken_apart().settings.get()));
-  const Ref told = call_python("partax._guards.guards", "written_down", tuple_of(std::move(all)));
+  const Ref told = python::guards_of(tuple_of(std::move(all)));
   PyObject *checks, *place, *unproven, *of_same_objects;
   int arrays;
   if (PyArg_ParseTuple(told.get(), "OOpUU", &checks, &place, &arrays, &unproven, &of_same_objects) == 0) {

@@ -1,5 +1,6 @@
 #include "statics/static_form.h"
 
+#include "base/python_hooks.h"
 #include "base/stack_room.h"
 #include "statics/callable_parts.h"
 
@@ -245,7 +246,7 @@ Ref fresh(PyObject* value) {
   const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value),
              is_list = PyList_CheckExact(value);
   if (!is_dict && !is_tuple && !is_list && !Py_IS_TYPE(value, &PySet_Type)) {
-    return call_python("partax._guards.copies", "copied", value);
+    return python::copy_of(value);
   }
   const DepthGuard guard;
   std::vector<Ref> items;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/python_api.h"
+#include "base/python_hooks.h"
 #include "classes/predicates.h"
 #include "classes/type_table.h"
 
@@ -19,7 +20,7 @@ class DynamicRule {
   std::vector<bool> values(std::size_t count, Shape&& shape) const {
     std::vector<bool> applies(count, true);
     if (!names_) return applies;
-    const Ref meant = call_python("partax._jit.parameters", "values_meant", names_, shape());
+    const Ref meant = python::values_meant(names_, shape());
     for (std::size_t i = 0; i < count; ++i) {
       applies[i] = PyTuple_GetItem(meant.get(), static_cast<Py_ssize_t>(i)) == Py_True;
     }

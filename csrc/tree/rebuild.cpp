@@ -1,6 +1,7 @@
 #include "tree/rebuild.h"
 
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 #include "base/stack_room.h"
 #include "classes/equinox.h"
 #include "classes/plain_classes.h"
@@ -295,7 +296,7 @@ class Rebuilder {
   static Ref unflattened(const Node& node, PyObject* aux, PyObject* children) {
     PyObject* function = node.info->unflatten_function.get();
     if (function == nullptr) {
-      return call_python("partax._jax.private", "unflatten_node", type(node), aux, children);
+      return python::unflatten_node(type(node), aux, children);
     }
     PyObject* const given[] = {aux, children};
     return Ref::checked(PyObject_Vectorcall(function, given, 2, nullptr));

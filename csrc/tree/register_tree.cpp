@@ -1,6 +1,7 @@
 #include "tree/register_tree.h"
 
 #include "base/binding.h"
+#include "base/python_hooks.h"
 #include "classes/equinox.h"
 #include "tree/flatten.h"
 #include "tree/match.h"
@@ -84,9 +85,7 @@ void register_tree(py::module_& module) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def("dynamic_paths",
-           [](const Spec& spec) {
-             return give(call_python("partax._pytree.paths", "leaf_paths", spec_data(spec.loose, root_of(spec.root))));
-           })
+           [](const Spec& spec) { return give(python::leaf_paths(spec_data(spec.loose, root_of(spec.root)))); })
       .def("match", &match, py::arg("tree"))
       .def("rebuild", &rebuild_tree, py::arg("leaves"))
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/python_hooks.h"
 #include "classes/equinox.h"
 
 namespace partax {
@@ -205,9 +206,7 @@ Ref spec_data(const TreeSpec& spec, const Ref& roots) { return Describer(spec, r
 Ref root_of(const std::string& name) { return Ref::checked(PyTuple_Pack(1, exact_unicode(name).get())); }
 
 std::string static_path(const TreeSpec& spec, const Ref& roots, std::size_t index) {
-  return exact_text(
-      call_python("partax._pytree.paths", "static_path", spec_data(spec, roots), Ref::checked(PyLong_FromSize_t(index)))
-          .get());
+  return exact_text(python::static_path(spec_data(spec, roots), Ref::checked(PyLong_FromSize_t(index))).get());
 }
 
 void raise_at_static(const WalkError& error, const TreeSpec& spec, const Ref& roots) {

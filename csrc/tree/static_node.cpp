@@ -7,6 +7,7 @@
 
 #include "base/dealloc_in_turn.h"
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 #include "statics/static_value.h"
 #include "tree/spec_data.h"
 #include "tree/tree_spec.h"
@@ -163,11 +164,7 @@ Py_hash_t node_hash(PyObject* self) noexcept {
 PyObject* node_repr(PyObject* self) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const char* name = Py_TYPE(self) == static_type ? "Static(" : "FlatSpec(";
-    return exact_unicode(
-               name +
-               exact_text(
-                   call_python("partax._pytree.texts", "tree_text", spec_data(part_of(self).tree, root_of(""))).get()) +
-               ")")
+    return exact_unicode(name + exact_text(python::tree_text(spec_data(part_of(self).tree, root_of(""))).get()) + ")")
         .release();
   });
 }
@@ -175,7 +172,7 @@ PyObject* node_repr(PyObject* self) noexcept {
 PyObject* spec_html(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep = Ref::borrow(self);
-    return call_python("partax._pytree.texts", "spec_html", spec_data(part_of(self).tree, root_of(""))).release();
+    return python::spec_html(spec_data(part_of(self).tree, root_of(""))).release();
   });
 }
 

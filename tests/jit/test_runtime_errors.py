@@ -87,16 +87,6 @@ def test_without_equinoxs_words_the_message_is_there(monkeypatch: pytest.MonkeyP
     assert "in checked" in str(error.value) and "EQX_ON_ERROR" in str(error.value)
 
 
-def test_a_program_without_errors_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    may_raise = runtime_errors.may_raise
-    monkeypatch.setattr(runtime_errors, "may_raise", lambda *args: asked.append(may_raise(*args)) or asked[-1])
-    filter_jit(lambda x: jax.lax.cond(x > 0, jnp.sin, inner_without_errors, x))(jnp.ones(()))
-    assert asked == []
-    filter_jit(lambda x: jax.lax.cond(x > 0, jnp.sin, checked, x))(jnp.ones(()))
-    assert asked == [True]
-
-
 def test_each_shape_of_a_key() -> None:
     jitted = filter_jit(lambda x: checked(x) if x.ndim else x + 1)
     assert float(jitted(jnp.zeros(()))) == 1

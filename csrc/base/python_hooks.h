@@ -1,0 +1,94 @@
+// The functions of partax's own Python that C++ calls: all of them, in one table.
+#pragma once
+
+#include <cassert>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// One of them. Its module is imported where it is called first, and it is found only then.
+class PythonFunction {
+ public:
+  constexpr PythonFunction(const char* module, const char* name) noexcept : module_(module), name_(name) {}
+
+  PyObject* get() {
+    if (function_ == nullptr) function_ = find().release();
+    return function_;
+  }
+
+  template <typename... Arguments>
+  Ref operator()(const Arguments&... arguments) {
+    assert(PyErr_Occurred() == nullptr);  // or what comes of it is anybody's guess
+    PyObject* const given[] = {as_argument(arguments)..., nullptr};
+    return Ref::checked(PyObject_Vectorcall(get(), given, sizeof...(arguments), nullptr));
+  }
+
+ private:
+  static PyObject* as_argument(PyObject* object) noexcept { return object; }
+  static PyObject* as_argument(const Ref& object) noexcept { return object.get(); }
+  Ref find() const {
+    const Ref module = Ref::checked(PyImport_ImportModule(module_));
+    return attribute(module.get(), name_);
+  }
+
+  const char *module_, *name_;
+  PyObject* function_ = nullptr;  // for the life of the process
+};
+
+namespace python {
+
+inline PythonFunction note_form{"partax._jax.private", "note_form"};
+inline PythonFunction registered_functions{"partax._jax.private", "registered_functions"};
+inline PythonFunction unflatten_node{"partax._jax.private", "unflatten_node"};
+inline PythonFunction order_of_call{"partax._families.dataclasses", "order_of_call"};
+inline PythonFunction is_declared{"partax._families.declared", "is_declared"};
+inline PythonFunction order_of{"partax._families.declared", "order_of"};
+inline PythonFunction describe{"partax._families.describe", "describe"};
+inline PythonFunction is_frozen_class{"partax._families.describe", "is_frozen"};
+inline PythonFunction is_inexact_dtype{"partax._families.describe", "is_inexact"};
+inline PythonFunction layout{"partax._families.describe", "layout"};
+inline PythonFunction simple_key{"partax._families.describe", "simple_key"};
+inline PythonFunction equinox_answers{"partax._families.equinox_predicates", "equinox_answers"};
+inline PythonFunction written_cells{"partax._guards.bytecode", "written_cells"};
+inline PythonFunction copy_of{"partax._guards.copies", "copied"};
+inline PythonFunction guards_of{"partax._guards.guards", "written_down"};
+inline PythonFunction type_traits{"partax._guards.type_traits", "traits"};
+inline PythonFunction told_apart{"partax._pytree.flat_partition", "told_apart"};
+inline PythonFunction wrong_keys{"partax._pytree.flat_partition", "wrong_keys"};
+inline PythonFunction leaf_paths{"partax._pytree.paths", "leaf_paths"};
+inline PythonFunction static_path{"partax._pytree.paths", "static_path"};
+inline PythonFunction leaves_up_to_prefix{"partax._pytree.structure", "leaves_up_to"};
+inline PythonFunction reduced{"partax._pytree.structure", "reduced"};
+inline PythonFunction spec_html{"partax._pytree.texts", "spec_html"};
+inline PythonFunction structure_html{"partax._pytree.texts", "structure_html"};
+inline PythonFunction tree_text{"partax._pytree.texts", "tree_text"};
+inline PythonFunction unequal_statics{"partax._pytree.texts", "unequal_statics"};
+inline PythonFunction unlike_nodes{"partax._pytree.texts", "unlike_nodes"};
+inline PythonFunction function_to_trace{"partax._jit.build_target", "traced_function"};
+inline PythonFunction made_target{"partax._jit.build_target", "build_target"};
+inline PythonFunction explained_failure{"partax._jit.explain_failure", "explain_failure"};
+inline PythonFunction raise_lost_array{"partax._jit.forwarded_arrays", "raise_lost"};
+inline PythonFunction refuse_lost_arrays{"partax._jit.forwarded_arrays", "refuse_lost"};
+inline PythonFunction to_device{"partax._jit.forwarded_arrays", "to_device"};
+inline PythonFunction refuse_lost_changes{"partax._jit.lost_changes", "refuse_lost"};
+inline PythonFunction watch_changes{"partax._jit.lost_changes", "watch"};
+inline PythonFunction find_own_statics{"partax._jit.own_statics", "find_own_statics"};
+inline PythonFunction call_parameters{"partax._jit.parameters", "call_parameters"};
+inline PythonFunction value_names{"partax._jit.parameters", "value_names"};
+inline PythonFunction values_meant{"partax._jit.parameters", "values_meant"};
+inline PythonFunction holds_errors{"partax._jit.runtime_errors", "holds_errors"};
+inline PythonFunction may_raise{"partax._jit.runtime_errors", "may_raise"};
+inline PythonFunction wait_for{"partax._jit.runtime_errors", "wait_for"};
+inline PythonFunction leaf_out_shardings{"partax._jit.shardings", "leaf_out_shardings"};
+inline PythonFunction apply_changes{"partax._libraries.flax.graph_call", "apply"};
+inline PythonFunction current_trace{"partax._libraries.flax.graph_call", "current_trace"};
+inline PythonFunction read_graph{"partax._libraries.flax.graph_call", "read"};
+inline PythonFunction traced_graph{"partax._libraries.flax.graph_call", "traced"};
+inline PythonFunction begin_trace{"partax._report.history", "begin_trace"};
+inline PythonFunction end_trace{"partax._report.history", "end_trace"};
+inline PythonFunction new_history{"partax._report.history", "new_history"};
+inline PythonFunction note_run{"partax._report.monitor", "note_run"};
+
+}  // namespace python
+}  // namespace partax
