@@ -220,8 +220,8 @@ tested_interpreter() {
 
 # What the search for leaks runs: the native stages, and all that lives only as long as one call.
 leak_tests=(
-  tests/tree/test_stages.py
-  tests/statics/test_static_values.py
+  tests/tree/test_unchanged.py
+  tests/statics/test_static_keys.py
   tests/partition/test_partition.py
   tests/partition/test_flat_spec.py
   tests/test_fuzz_corpus.py

@@ -28,7 +28,6 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AFTER", 0)
     monkeypatch.setattr(module, "_EVERY", 0.01)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("TQDM_DISABLE", raising=False)
 
 
 def assert_same(found: dict[str, Any], expected: dict[str, np.ndarray[Any, Any]]) -> None:
@@ -55,10 +54,10 @@ def test_saving_shows_how_much_is_written(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(sys, "stderr", seen.file)
         checked: list[bool] = []
         # All is written, but for what the terminal was told before.
-        then(monkeypatch, "serialize_file", lambda: checked.append(seen.wait_for("11.4M/11.4M")))
+        then(monkeypatch, "serialize_file", lambda: checked.append(seen.wait_for("11.4/11.4 MiB")))
         save(path, LARGE)
         assert checked == [True]
-        assert "saving model.safetensors" in seen.text and "100%" in seen.text
+        assert "saving model.safetensors" in seen.text
     assert_same(load(path), LARGE)
 
 
@@ -92,7 +91,7 @@ def test_loading_shows_how_much_is_read(tmp_path: Path, monkeypatch: pytest.Monk
         then(monkeypatch, "deserialize", lambda: read.append(seen.wait_for("unpacking model.safetensors")))
         assert_same(load(path), LARGE)
         assert read == [os.path.getsize(path), True]
-        assert seen.wait_for(lambda text: text.endswith("\r")) and "11.4M/11.4M" in seen.text
+        assert seen.wait_for(lambda text: text.endswith("\r")) and "11.4/11.4 MiB" in seen.text
 
 
 def test_what_is_read_in_parts_is_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

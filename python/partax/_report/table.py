@@ -123,8 +123,7 @@ def _plain_text(table: Table) -> str:
         return " " * table.indent + row
 
     rule = ["-" * max(len(line(row)) for row in cells)] if table.ruled else []
-    lines = [table.title] if table.title else []
-    lines.append(line(table.columns))
+    lines = [*([table.title] if table.title else []), *([line(table.columns)] if table.columns else [])]
     for section in filter(None, table.sections):
         lines += [*rule, *map(line, section)]
     return "\n".join([*lines, *table.notes])

@@ -1,0 +1,83 @@
+"""Guards the promise that a callback to the host reads, when the program runs, what its own function holds."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import io_callback
+
+from partax import filter_jit
+
+Call = Callable[[Any, Any], Any]
+
+
+class Holder(eqx.Module):
+    weight: Any
+    fun: Any = eqx.field(static=True)
+
+
+def call_in_a_static_field() -> Call:
+    step = filter_jit(lambda holder: holder.fun(holder.weight))
+    return lambda fun, x: step(Holder(x, fun))
+
+
+WAYS: dict[str, Callable[[], Call]] = {
+    "direct": lambda: lambda fun, x: filter_jit(fun)(x),
+    "static argument": lambda: filter_jit(lambda fun, x: fun(x)),
+    "partial": lambda: lambda fun, x: filter_jit(functools.partial(fun))(x),
+    "in a static field": call_in_a_static_field,
+    "closed over": lambda: lambda fun, x: filter_jit(lambda y: fun(y))(x),
+}
+
+
+def by_debug_callback(settings: dict[str, float]) -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        jax.debug.callback(lambda y: logging.getLogger("host").critical("%s", settings["scale"] * float(y)), x)
+        return x
+
+    return f
+
+
+def on_the_host(function: Callable[..., Any]) -> Callable[[dict[str, float]], Callable[[Any], Any]]:
+    def make(settings: dict[str, float]) -> Callable[[Any], Any]:
+        def f(x: Any) -> Any:
+            y = function(lambda y: np.float32(settings["scale"] * y), jax.ShapeDtypeStruct((), jnp.float32), x)
+            jax.debug.callback(lambda y: logging.getLogger("host").critical("%s", float(y)), y)
+            return y
+
+        return f
+
+    return make
+
+
+HOST = {
+    "jax.debug.callback": by_debug_callback,
+    "jax.pure_callback": on_the_host(jax.pure_callback),
+    "io_callback": on_the_host(io_callback),
+    "equinox.filter_pure_callback": on_the_host(
+        lambda function, shape, x: eqx.filter_pure_callback(function, x, result_shape_dtypes=shape)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("make", HOST.values(), ids=HOST.keys())
+def test_a_callback_reads_when_the_program_runs_what_its_own_function_holds(
+    make: Callable[[dict[str, float]], Callable[[Any], Any]], way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    call, one, other = WAYS[way](), {"scale": 2.0}, {"scale": 2.0}
+    functions = [make(one), make(other)]
+    for fun in functions:
+        call(fun, jnp.float32(1))
+    one["scale"] = 3.0
+    call(functions[1], jnp.float32(1))
+    jax.effects_barrier()
+    assert [record.getMessage() for record in caplog.records if record.name == "host"] == ["2.0", "2.0", "2.0"]
