@@ -222,8 +222,8 @@ tested_interpreter() {
 leak_tests=(
   tests/tree/test_unchanged.py
   tests/statics/test_static_keys.py
-  tests/partition/test_partition.py
-  tests/partition/test_flat_spec.py
+  tests/pytree/test_partition.py
+  tests/pytree/test_flat_spec.py
   tests/test_fuzz_corpus.py
 )
 

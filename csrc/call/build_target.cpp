@@ -40,7 +40,7 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
       frame.cache.options, frame.function, values, leaves, described, frame.call.has_callable() ? Py_True : Py_False));
   if (!entry.function) {
     entry.function = function;
-    entry.through_xla = std::move(sharded);
+    entry.not_forwardable = std::move(sharded);
   }
   return entry.function;
 }
@@ -68,7 +68,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     // From here on no Python runs: a trace either is in `forwarded`, or sees what goes through XLA.
     if (entry.value) break;
     if (forwards_any(entry, donated)) continue;
-    for (std::size_t i = 0; i < donated.size(); ++i) entry.through_xla[i] |= donated[i];
+    for (std::size_t i = 0; i < donated.size(); ++i) entry.not_forwardable[i] |= donated[i];
     if (std::count(donated.begin(), donated.end(), 0) != static_cast<std::ptrdiff_t>(donated.size())) {
       entry.donated = std::move(donated);
     }

@@ -73,8 +73,8 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     const Ref target = entry->value;
     returned = call.run(target.get(), *entry);
     frame.in_user_code = true;
-    if (frame.holds_errors && !entry->waits) entry->waits = may_raise_at_run_time(target, *entry, call.leaves());
-    if (entry->waits) python::wait_for(returned);
+    if (frame.holds_errors && !entry->blocks) entry->blocks = may_raise_at_run_time(target, *entry, call.leaves());
+    if (entry->blocks) python::wait_for(returned);
     if (frame.record) python::note_run(frame.record);
   } catch (const PythonError&) {
     frame.in_user_code = true;
@@ -159,7 +159,7 @@ Ref Call::finish(const Ref& returned, const Entry& entry, bool were_there) {
 
 // Keeps the nodes of the call that some trace gives back as they came, where its values were read before that trace.
 void Call::keep_nodes(const Entry& entry) {
-  if (leaves_.num_nodes() == entry.key.num_coming_back) return;
+  if (leaves_.num_nodes() == entry.key.num_passthroughs) return;
   LeafBuffer again;
   const bool is_match = match_call(entry.key, bound_.values(), bound_.size(), again, abstract_, &cache_.rule);
   if (!is_match || !std::equal(leaves_.arguments(), leaves_.arguments() + leaves_.size(), again.arguments())) return;

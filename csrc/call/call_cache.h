@@ -14,7 +14,7 @@ struct CallCache {
   CallCache(Parameters named, Ref of, std::size_t max_size, Callables how, DynamicRule traced, Ref changing)
       : parameters(std::move(named)),
         options(std::move(of)),
-        table(max_size, [](const EntryPtr& entry, bool) { return may_wait(*entry); }),
+        table(max_size, [](const EntryPtr& entry, bool) { return survives_owner(*entry); }),
         callables(how),
         rule(std::move(traced)),
         graph(std::move(changing)) {}

@@ -39,8 +39,8 @@ bool Entry::is_forsaken() const noexcept {
   return tracing == 0 && value && !key.is_open() && std::all_of(users.begin(), users.end(), is_gone);
 }
 
-bool may_wait(const Entry& entry) {
-  if (!entry.key.may_wait()) return false;
+bool survives_owner(const Entry& entry) {
+  if (!entry.key.survives_owner()) return false;
   for (const std::weak_ptr<OutputSlot>& output : entry.outputs) {
     const std::shared_ptr<OutputSlot> slot = output.lock();
     if (slot && slot->output && slot->output->holds_user_objects()) return false;

@@ -75,14 +75,14 @@ struct Entry {
   std::size_t traces = 0;
   std::size_t tracing = 0;  // traces under way, in any thread
   std::size_t calls = 0;
-  std::vector<EntryTrace> log;            // of its traces
-  std::vector<std::uint8_t> through_xla;  // leaves that are not forwarded: donated, or with a sharding of their own
-  std::vector<std::uint8_t> donated;      // for each leaf, whether the target donates it; empty if it donates none
-  std::vector<std::uint32_t> forwarded;   // the leaves that some trace forwards, in order
+  std::vector<EntryTrace> log;                // of its traces
+  std::vector<std::uint8_t> not_forwardable;  // leaves that are not forwarded: donated, or with a sharding of their own
+  std::vector<std::uint8_t> donated;          // for each leaf, whether the target donates it; empty if it donates none
+  std::vector<std::uint32_t> forwarded;       // the leaves that some trace forwards, in order
   std::vector<std::weak_ptr<OutputSlot>> outputs;
   bool needs_objects = false;  // of a call: some output does
   bool is_of_one_call = false;
-  bool waits = false;                   // a call waits for its result: some trace may raise an error of Equinox's
+  bool blocks = false;                  // a call waits for its result: some trace may raise an error of Equinox's
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.
   std::unordered_map<PyObject*, Ref> owners;
@@ -93,7 +93,7 @@ struct Entry {
 };
 using EntryPtr = std::shared_ptr<Entry>;
 // Whether an entry holds nothing that only callables which are gone could have kept: no array, no object of the user's.
-bool may_wait(const Entry& entry);
+bool survives_owner(const Entry& entry);
 
 // The caller must hold an EntryPtr to each entry that it goes on with: comparing keys runs user code, which may call
 // the same wrapper, and so may destroying an entry; both may change the table. They run where it is consistent, and a

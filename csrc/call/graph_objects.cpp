@@ -246,8 +246,8 @@ void note_objects(Entry& entry) {
   }
   for (const std::uint32_t i : objects->nodes) {
     Node& node = entry.key.nodes[i];
-    entry.key.num_coming_back += node.comes_back ? 0 : 1;
-    node.comes_back = true;
+    entry.key.num_passthroughs += node.is_passthrough ? 0 : 1;
+    node.is_passthrough = true;
   }
   entry.objects = std::move(objects);
 }

@@ -16,10 +16,10 @@ void SharedCaches::attach(const EntryPtr& entry, PyObject* callable) {
   stop_waiting([&](const std::weak_ptr<Entry>& other) { return other.expired() || other.lock() == entry; });
 }
 
-bool SharedCaches::may_wait(const EntryPtr& entry) noexcept {
-  if (!entry->key.may_wait()) return false;
+bool SharedCaches::survives_owner(const EntryPtr& entry) noexcept {
+  if (!entry->key.survives_owner()) return false;
   const Ref cache = entry->value;
-  if (cache) cache_in(cache.get()).table.erase_if([](const Entry& known) { return !partax::may_wait(known); });
+  if (cache) cache_in(cache.get()).table.erase_if([](const Entry& known) { return !partax::survives_owner(known); });
   if (!entry->owners.empty()) return true;  // what was dropped has run Python, and a thread has brought a new callable
   stop_waiting([](const std::weak_ptr<Entry>& other) { return other.expired(); });
   waiting_.push_back(entry);

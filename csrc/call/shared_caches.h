@@ -40,14 +40,14 @@ class SharedCaches {
   SharedCaches() { waiting_.reserve(kMaxWaiting + 1); }
   // Has an entry wait whose callables are all gone, if it may. Runs as the callback of a weak reference: needs no
   // memory.
-  bool may_wait(const EntryPtr& entry) noexcept;
+  bool survives_owner(const EntryPtr& entry) noexcept;
   template <typename Condition>
   void stop_waiting(Condition&& condition) {
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), condition), waiting_.end());
   }
 
   EntryTable table_{1 << 14,
-                    [](const EntryPtr& entry, bool unowned) { return !unowned || instance().may_wait(entry); }};
+                    [](const EntryPtr& entry, bool unowned) { return !unowned || instance().survives_owner(entry); }};
   std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 

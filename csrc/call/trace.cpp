@@ -6,7 +6,7 @@
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
 #include "call/flatten_call.h"
-#include "call/given_back.h"
+#include "call/passthrough.h"
 #include "call/shared_caches.h"
 #include "call/user_result.h"
 #include "tree/rebuild.h"
@@ -49,7 +49,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   auto output = std::make_shared<TraceOutput>();
   std::unordered_map<PyObject*, std::size_t> forwardable;
   for (std::size_t i = 0; i < num_inputs; ++i) {
-    if (i >= entry.through_xla.size() || entry.through_xla[i] == 0) forwardable.emplace(inputs[i], i);
+    if (i >= entry.not_forwardable.size() || entry.not_forwardable[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
   Ref shardings = python::leaf_out_shardings(options, result);
@@ -75,7 +75,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   if (bare && !output->shardings) return results[0];
 
   output->spec = std::move(spec);
-  find_given_back(*output, arguments);
+  find_passthroughs(*output, arguments);
   output->find_own_statics(arguments, entry.key);
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
@@ -83,15 +83,15 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   Ref node = make_output_node(slot, std::move(children));
   // From here on no Python runs: a target that is made from now on spares the leaves that this trace forwards.
   for (const std::int32_t source : output->source) {
-    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.through_xla.size();
-    if (input < entry.through_xla.size() && entry.through_xla[input] != 0) return {};
+    const std::size_t input = source < 0 ? ~static_cast<std::size_t>(source) : entry.not_forwardable.size();
+    if (input < entry.not_forwardable.size() && entry.not_forwardable[input] != 0) return {};
   }
   packed = output;
   entry.add_output(slot);
-  for (const GivenBack& given : output->given_back) {
+  for (const PassthroughNode& given : output->passthroughs) {
     Node& node = entry.key.nodes[given.node];
-    entry.key.num_coming_back += node.comes_back ? 0 : 1;
-    node.comes_back = true;
+    entry.key.num_passthroughs += node.is_passthrough ? 0 : 1;
+    node.is_passthrough = true;
   }
   return node;
 }

@@ -23,7 +23,7 @@ struct HeldObject {
 };
 
 // A node of the result that is a node of an argument: no field of it can change, and all that is in it came in with it.
-struct GivenBack {
+struct PassthroughNode {
   std::uint32_t node;        // in the key
   std::uint32_t first_leaf;  // of the call's leaves
   std::uint32_t leaf_count;
@@ -34,7 +34,7 @@ struct TraceOutput {
   // For each dynamic leaf: i >= 0 is result i of the executable; i < 0 is the call's own input leaf ~i, forwarded.
   std::vector<std::int32_t> source;
   // The nodes that come back as they came, in order; none of them is in another.
-  std::vector<GivenBack> given_back;
+  std::vector<PassthroughNode> passthroughs;
   // For each static value of the spec: the index in the key of the call's own that it is, or kStored for one that stays
   // as it is. Empty if all stay.
   static constexpr std::int32_t kStored = -1;

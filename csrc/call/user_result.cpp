@@ -131,7 +131,7 @@ class CallLeaves final : public LeafSource {
   }
 
   Ref whole(std::size_t& next_leaf) override {
-    const GivenBack& given = output_.given_back[next_given_++];
+    const PassthroughNode& given = output_.passthroughs[next_given_++];
     PyObject* node = inputs_.node(given.node, node_hint_);
     if (node == nullptr) return {};
     for (std::size_t i = 0; i < given.leaf_count; ++i) {

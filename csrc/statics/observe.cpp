@@ -58,10 +58,10 @@ bool StaticValue::mark_changed(PyObject* other, bool& found) const {
   return !is_still(other);
 }
 
-bool StaticValue::may_wait() const noexcept {
+bool StaticValue::survives_owner() const noexcept {
   if (is_users_ || composite_ == nullptr) return !is_users_;
   const std::vector<StaticValue>& items = composite_->items;
-  return std::all_of(items.begin(), items.end(), [](const StaticValue& item) { return item.may_wait(); });
+  return std::all_of(items.begin(), items.end(), [](const StaticValue& item) { return item.survives_owner(); });
 }
 
 }  // namespace partax

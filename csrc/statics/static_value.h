@@ -47,7 +47,7 @@ class StaticValue {
   // alone from now on. Whether there is one.
   bool mark_changed(PyObject* other) const;
   // Whether it keeps no object of a user's class alive.
-  bool may_wait() const noexcept;
+  bool survives_owner() const noexcept;
 
   // Whether a key with this value has `object` itself, and not an equal one.
   bool is_object(PyObject* object) const noexcept {

@@ -116,7 +116,7 @@ class Matcher {
       at_ += node.extent;
       return true;
     }
-    if (at_ == taken_ && node.comes_back) leaves_.keep_node(at_, object);
+    if (at_ == taken_ && node.is_passthrough) leaves_.keep_node(at_, object);
     return walk(object);
   }
 
@@ -335,7 +335,7 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
                 const DynamicRule* rule) {
   leaves.reserve(leaves.size() + spec.num_dynamic);
-  leaves.reserve_nodes(spec.num_coming_back);
+  leaves.reserve_nodes(spec.num_passthroughs);
   return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule).call(values, count); });
 }
 

@@ -41,7 +41,7 @@ class Rebuilder {
       default:
         break;
     }
-    if (node.comes_back) {
+    if (node.is_passthrough) {
       Ref whole = leaves_.whole(next_leaf_);
       if (whole) {
         at_ = index + node.extent;
@@ -121,7 +121,7 @@ class Rebuilder {
   // `build`, and sooner for what most children are.
   Ref child() {
     const Node& next = spec_.nodes[at_];
-    if (next.in_slots && !next.comes_back) return in_slots(next);
+    if (next.in_slots && !next.is_passthrough) return in_slots(next);
     if (next.kind != Kind::kDynamicLeaf) return build();
     ++at_;
     return leaves_.leaf(next_leaf_++);

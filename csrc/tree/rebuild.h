@@ -25,7 +25,7 @@ class LeafSource {
     return true;
   }
   virtual bool all_stored() const { return true; }
-  // Where a node `comes_back`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
+  // Where a node `is_passthrough`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
   virtual Ref whole(std::size_t& next_leaf) {
     (void)next_leaf;
     return {};

@@ -116,9 +116,9 @@ void TreeSpec::stop_sharing(const std::string& reason) const {
   if (guards != nullptr) guards->disprove(reason);
 }
 
-bool TreeSpec::may_wait() const noexcept {
+bool TreeSpec::survives_owner() const noexcept {
   return is_open() && !guards->holds_arrays() &&
-         std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.may_wait(); });
+         std::all_of(statics.begin(), statics.end(), [](const auto& value) { return value.survives_owner(); });
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {

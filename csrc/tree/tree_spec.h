@@ -17,12 +17,12 @@ struct Node {
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
   bool only_leaves : 1;         // if sealed or a result's: all its children are dynamic leaves
   bool in_slots : 1;            // and it is a kEntries node with nothing but static values in its dictionary, if any
-  bool comes_back : 1;          // of a key: some trace gives this node back as it came; of a result: it is such a one
-  std::uint16_t entries;        // kEntries: those of the dictionary
-  std::uint32_t arity;          // children; for runs the number of leaves
-  std::uint32_t extent;         // nodes of this subtree, this one included
-  std::uint32_t first_static;   // its own static values: keys, aux data, or the leaf itself
-  const TypeInfo* info;         // null for leaves and for kCall
+  bool is_passthrough : 1;  // of a key: a call keeps this node, for a result may be it; of a result: it is such a node
+  std::uint16_t entries;    // kEntries: those of the dictionary
+  std::uint32_t arity;      // children; for runs the number of leaves
+  std::uint32_t extent;     // nodes of this subtree, this one included
+  std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
+  const TypeInfo* info;        // null for leaves and for kCall
 };
 
 // Every family's own static values, in `statics` from `first_static` on:
@@ -41,7 +41,7 @@ struct TreeSpec {
   std::vector<TypeInfoPtr> infos;  // keeps every Node::info alive
   std::vector<Ref> types;          // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
-  std::size_t num_coming_back = 0;  // of the nodes
+  std::size_t num_passthroughs = 0;  // of the nodes
   Callables callables = Callables::kByStructure;
   std::size_t hash = 0;
   std::vector<std::vector<std::string>>
@@ -72,7 +72,7 @@ struct TreeSpec {
   // Whether callables made anew may have the program.
   bool is_open() const noexcept { return guards != nullptr && guards->proven() && guards->of_same_objects().empty(); }
   // Whether a trace may wait for callables made anew when all of them are gone.
-  bool may_wait() const noexcept;
+  bool survives_owner() const noexcept;
 
   int traverse(visitproc visit, void* arg) const;
 

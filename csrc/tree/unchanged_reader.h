@@ -81,7 +81,7 @@ class UnchangedReader {
       if (dict == nullptr) return false;
       if (!PyDict_CheckExact(dict) || !read_entries(node, dict, nullptr)) return false;
     }
-    if (node.comes_back) leaves_.keep_node(at, object);
+    if (node.is_passthrough) leaves_.keep_node(at, object);
     leaves_.take(node.arity);
     at += 1 + node.arity;
     return true;
@@ -102,7 +102,7 @@ class UnchangedReader {
   }
 
   bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at) {
-    if (node.comes_back) leaves_.keep_node(at, object);
+    if (node.is_passthrough) leaves_.keep_node(at, object);
     ++at;
     return node.only_leaves ? take_arrays(children, node.arity, at) : take_all(children, node.arity, at);
   }

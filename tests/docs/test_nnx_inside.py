@@ -90,4 +90,4 @@ def test_it_does_the_same_inside(name: str) -> None:
 
 
 def test_each_name_of_the_page_is_here() -> None:
-    assert {*CASES} == {*flat(NNX_STAYS)} - {"StateSharding"}  # of which tests/nnx/test_nnx_options.py has the cases
+    assert {*CASES} == {*flat(NNX_STAYS)} - {"StateSharding"}  # of which test_nnx_options.py has the cases

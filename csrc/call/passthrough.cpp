@@ -1,4 +1,4 @@
-#include "call/given_back.h"
+#include "call/passthrough.h"
 
 #include <algorithm>
 #include <deque>
@@ -141,11 +141,11 @@ class Finder {
       return (count == 0 || leaves_before_[argument] == input) && is_same(at, argument);
     });
     if (same == candidates.end()) return false;
-    output_.given_back.push_back(
-        GivenBack{static_cast<std::uint32_t>(*same), leaves_before_[*same], static_cast<std::uint32_t>(count)});
+    output_.passthroughs.push_back(
+        PassthroughNode{static_cast<std::uint32_t>(*same), leaves_before_[*same], static_cast<std::uint32_t>(count)});
     candidates.erase(same);
-    result_.nodes[at].comes_back = true;
-    ++result_.num_coming_back;
+    result_.nodes[at].is_passthrough = true;
+    ++result_.num_passthroughs;
     return true;
   }
 
@@ -186,6 +186,6 @@ class Finder {
 
 }  // namespace
 
-void find_given_back(TraceOutput& output, const TreeSpec& arguments) { Finder(output, arguments).find(); }
+void find_passthroughs(TraceOutput& output, const TreeSpec& arguments) { Finder(output, arguments).find(); }
 
 }  // namespace partax

@@ -1,6 +1,6 @@
 """Guards the promise that the corpus is one list, whose differences docs/guides/retraces.md shows as a table.
 
-`python tests/retraces/corpus.py --table` prints that table.
+`python tests/report/corpus.py --table` prints that table.
 """
 
 from __future__ import annotations

@@ -9,6 +9,6 @@ namespace partax {
 // values, and with its arrays, forwarded, in the same order. Only of types whose instances never change, at any depth.
 // `arguments` is what was flattened for the trace. The output's static values must still be those that the body has
 // returned.
-void find_given_back(TraceOutput& output, const TreeSpec& arguments);
+void find_passthroughs(TraceOutput& output, const TreeSpec& arguments);
 
 }  // namespace partax

@@ -1,6 +1,6 @@
 """Guards the table of what partax does otherwise than Equinox, on its page: each line is code that runs with both.
 
-`python tests/accelerate/test_equinox_differences.py --write` writes it into the page.
+`python tests/libraries/test_equinox_differences.py --write` writes it into the page.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def differences() -> str:
 @pytest.mark.filterwarnings("ignore")
 def test_the_table_of_the_page_is_what_both_do() -> None:
     assert read_table(PAGE, "equinox") == differences(), (
-        "write it by `python tests/accelerate/test_equinox_differences.py --write`"
+        "write it by `python tests/libraries/test_equinox_differences.py --write`"
     )
 
 
