@@ -30,6 +30,7 @@ PACKAGES = [
     "_libraries",
     "_report",
     "_io",
+    "_store",
     "_doctor",
 ]
 LONGEST = 400

@@ -4,6 +4,7 @@
 
 #include "base/python_hooks.h"
 #include "call/explain_failure.h"
+#include "call/flatten_call.h"
 #include "call/trace.h"
 #include "tree/spec_data.h"
 
@@ -45,7 +46,15 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
   return entry.function;
 }
 
+// The programs of the key that are stored, if they are to be; else None.
+Ref find_stored(const CallFrame& frame, const Ref& function, const Ref& leaves) {
+  if (!programs_are_stored || frame.cache.graph || frame.abstract) return Ref::borrow(Py_None);
+  return python::stored_programs(frame.cache.options, leaves, function);
+}
+
 }  // namespace
+
+bool programs_are_stored = false;
 
 bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref tuple = leaves.tuple();
@@ -55,9 +64,12 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
       kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
     }
-    Ref made;
+    Ref made, stored, program;
     try {
-      made = python::made_target(frame.cache.options, function, tuple, tuple_of(std::move(kept)));
+      stored = find_stored(frame, function, tuple);
+      frame.is_stored = stored.get() != Py_None;
+      if (frame.is_stored) program = attribute(stored.get(), "program");
+      made = python::made_target(frame.cache.options, function, tuple, tuple_of(std::move(kept)), stored);
     } catch (const PythonError&) {
       frame.in_user_code = true;  // it may have traced, which fails as the call itself would
       explain_failure(frame);
@@ -74,6 +86,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     }
     entry.takes_tuple = takes_tuple.get() == Py_True;
     entry.value = std::move(target);
+    entry.program = std::move(program);
     const Ref done = std::move(entry.function);
     return true;
   }

@@ -70,8 +70,8 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     entry = call.find(frame, is_new);
     frame.entry = entry.get();
     if (may_lose_forwarded(*entry, call.leaves())) refuse_lost_forwarded(*entry, call.leaves());
-    const Ref target = entry->value;
-    returned = call.run(target.get(), *entry);
+    const Ref target = entry->value, program = entry->program;
+    returned = call.run(program ? program.get() : target.get(), *entry);
     frame.in_user_code = true;
     if (frame.holds_errors && !entry->blocks) entry->blocks = may_raise_at_run_time(target, *entry, call.leaves());
     if (entry->blocks) python::wait_for(returned);

@@ -21,7 +21,7 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
     const Ref made = python::new_history(frame.function, cache.options, exact_unicode(cache.difference));
     if (!cache.history) cache.history = made;  // else another thread was first
   }
-  python::end_trace.get();  // found now, for the destructor
+  end_ = python::end_trace.get();
   const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
@@ -57,8 +57,7 @@ TraceRecorder::~TraceRecorder() {
   }
   if (!record_) return;
   Ref exception = PyErr_Occurred() != nullptr ? take_exception() : Ref();
-  const Ref done =
-      Ref::steal(PyObject_CallFunctionObjArgs(python::end_trace.get(), record_.get(), truth(failed_), nullptr));
+  const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(end_, record_.get(), truth(failed_), nullptr));
   if (!done) PyErr_WriteUnraisable(record_.get());
   if (exception) restore_exception(std::move(exception));
 }

@@ -1,6 +1,7 @@
 #include "call/register_call.h"
 
 #include "base/binding.h"
+#include "call/build_target.h"
 #include "call/cache_object.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
@@ -147,6 +148,24 @@ void register_call_under_way(py::module_& module) {
       "(parts, array leaves) of the call under way: all that its program may depend on.");
 }
 
+void register_store(py::module_& module) {
+  module.def("store_programs", [](bool stored) { programs_are_stored = stored; }, py::arg("stored"));
+  module.def("forget_program", &forget_program);
+  module.def(
+      "called_function",
+      [] {
+        const CallFrame* frame = CallFrame::innermost();
+        return frame == nullptr ? py::none() : give(Ref::borrow(frame->function));
+      },
+      "The wrapped callable of the call under way.");
+  module.def(
+      "restore_output",
+      [](const py::object& result, const py::tuple& inputs) {
+        return give(restore_output(result.ptr(), inputs.ptr()));
+      },
+      py::arg("result"), py::arg("inputs"));
+}
+
 void register_targets(py::module_& module) {
   BoxedClass<Targets>(module, "partax._core.Targets", "Which attributes of which objects an outcome sets.", new_targets)
       .def_property("owners", [](const Targets& targets) { return give(Ref::borrow(targets.owners.get())); })
@@ -202,6 +221,7 @@ void register_call(py::module_& module) {
   register_wrapper(module);
   register_output(module);
   register_call_under_way(module);
+  register_store(module);
   register_targets(module);
   register_prepared_call(module);
 }

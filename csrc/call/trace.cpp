@@ -180,6 +180,7 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   std::shared_ptr<const TraceOutput> output;
   while (!node)
     node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
+  if (frame->is_stored || frame->entry->program) python::note_result(result, tuple_of(leaves, count), node);
   if (output && output->holds_user_objects()) {
     each_static_part(*frame, frame->entry->key, spec, [](const TreeSpec& known, const TreeSpec&) {
       known.stop_sharing("an object of its own that it returns");
@@ -188,6 +189,28 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   frame->holds_errors = python::holds_errors().get() == Py_True;
   recorder.succeed(output ? output->calls : nullptr);
   return node;
+}
+
+Ref restore_output(PyObject* result, PyObject* inputs) {
+  const CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr || frame->entry == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
+    throw PythonError{};
+  }
+  TreeSpec spec;
+  LeafBuffer arrays;
+  flatten_unchanged(*frame, frame->entry->key, spec, arrays);
+  PyObject* const* leaves = reinterpret_cast<PyTupleObject*>(inputs)->ob_item;
+  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
+  Ref node;
+  std::shared_ptr<const TraceOutput> output;
+  while (!node) node = pack_output(result, spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
+  return node;
+}
+
+void forget_program() noexcept {
+  CallFrame* frame = CallFrame::innermost();
+  if (frame != nullptr && frame->entry != nullptr) const Ref dropped = std::move(frame->entry->program);
 }
 
 bool on_call_exit(PyObject* callback) {

@@ -45,6 +45,7 @@ if _TYPE_CHECKING:
     from partax._report.function_reports import report
     from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
     from partax._report.summary import Summary, SummaryRow, summary
+    from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.filter_checkpoint import filter_checkpoint
@@ -133,6 +134,7 @@ __all__ = [
     "report",
     "save",
     "stack",
+    "store",
     "summary",
     "unstack",
 ]
@@ -143,6 +145,8 @@ _flat_partition.install()
 _filter_jit.install()
 _explain_install.install()
 _doctor_install.install()
+if _environ.get("PARTAX_STORE"):
+    _import_module("partax._store.switch").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
@@ -156,6 +160,7 @@ _LATER = {
     **dict.fromkeys(("stack", "unstack"), "partax._transforms.stack"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._io.save_and_load"),
     "pure": "partax._guards.pure",
+    "store": "partax._store.switch",
     "report": "partax._report.function_reports",
     **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport"), "partax._report.report"),
     "filter_shard": "partax._jit.filter_shard",

@@ -1,6 +1,7 @@
 """The commands that run a script unchanged: `python -m partax explain script.py args...` explains what it traces and
 compiles, `python -m partax doctor script.py args...` says why each program that it compiles costs what it costs,
-`python -m partax equinox script.py args...` has it use partax for what it calls of Equinox.
+`python -m partax equinox script.py args...` has it use partax for what it calls of Equinox. `python -m partax store
+folder` lists the programs that are stored in a folder.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from partax._report import history as _history
 from partax._report import jax_misses
 from partax._report import monitor as _monitor
 from partax._report.report import report_tables
+from partax._store import command as store_command
 
 
 def main(arguments: list[str]) -> None:
@@ -62,7 +64,18 @@ def main(arguments: list[str]) -> None:
         "that imports it, use partax (partax.equinox.accelerate).",
     )
     _add_script(command)
+    store_command.add_arguments(
+        commands.add_parser(
+            "store",
+            help="list the programs in a folder of partax.store, and drop some",
+            description="Lists the programs in a folder of partax.store: whose they are, when they were written or "
+            "loaded last, and what each has saved where it was loaded.",
+        )
+    )
     given = parser.parse_args(arguments)
+    if given.command == "store":
+        store_command.run(given)
+        return
     if not given.module and not os.path.exists(given.script):
         command.error(f"found no file {given.script!r}, expected a Python script")
     if given.command == "doctor":

@@ -9,7 +9,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -29,8 +29,11 @@ from partax._jax.settings import SETTINGS, Settings, ask_for_settings
 # More than this is not proven.
 _MOST = 20_000
 # What is expected of a value, and what is read next of it: csrc/statics/guards.h has these by number.
-_ANYTHING, _THERE, _NEW, _MET, _ABSENT, _EQUAL, _OBJECT, _CODE, _ADDRESS = range(9)
-_NONE, _TYPE, _ITEMS, STATE, _FUNCTION, _CLASS, _ASKED = range(7)
+_ANYTHING, _THERE, _NEW, MET, _ABSENT, EQUAL, OBJECT, CODE, ADDRESS = range(9)
+_NONE, _TYPE, _ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(7)
+Check = tuple[int, Any, int, Any, int]
+"""What is expected of a value, with an object; what is read next of it, with an argument; and how much that is."""
+
 _NOTHING: Any = object()  # stands for a part that is not there
 
 # Methods of classes that are written in C, and attributes of such: entries of classes, never changed.
@@ -76,6 +79,31 @@ def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Any, ...], Callable[[int
     return checks, functools.partial(place, walk.places), walk.holds_arrays, unproven, walk.of_same_objects
 
 
+class Read(NamedTuple):
+    """What can be read of some values, for those who want more than to check it.
+
+    Attributes:
+      checks: of each value, in order.
+      values: the values.
+      place: what each is, in words, by number.
+      unproven, of_same_objects: as of `written_down`.
+    """
+
+    checks: list[Check]
+    values: list[Any]
+    place: Callable[[int], str]
+    unproven: str
+    of_same_objects: str
+
+
+def read(roots: tuple[Any, ...]) -> Read:
+    """Reads all that the code of some values can read now."""
+    walk = _Walk()
+    unproven = walk.all(roots)
+    place_of = functools.partial(place, walk.places)
+    return Read(walk.checks, walk.kept, place_of, unproven, walk.of_same_objects)
+
+
 class _Walk:
     """Reads on from the roots until all is written down: depth first, each object where it is met first.
 
@@ -87,12 +115,12 @@ class _Walk:
     """
 
     def __init__(self) -> None:
-        self.checks: list[tuple[int, Any, int, Any, int]] = []
+        self.checks: list[Check] = []
         self.places: list[tuple[int, str | int]] = []
         self.holds_arrays = False
         self.of_same_objects = ""
         self._met: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no id in `_met` is used again
+        self.kept: list[Any] = []  # each value, so that no id in `_met` is used again
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
         self._modules: list[tuple[types.ModuleType, int]] = []  # that were met as values, and at which check
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
@@ -107,9 +135,10 @@ class _Walk:
                 return unproven
             if unproven:  # it is the same as long as it is the same object
                 start, self._met, self._names, self._modules = state
-                del self.checks[start:], self.places[start:]
+                del self.checks[start:], self.places[start:], self.kept[start:]
                 self._next.clear()
                 self.places.append((-1, ""))
+                self.kept.append(root)
                 self._object(root)
                 self.of_same_objects = unproven
         names = frozenset(self._names)
@@ -125,7 +154,7 @@ class _Walk:
             while self._next:
                 note, it, whole, segment = self._next.pop()
                 self.places.append((whole, segment))
-                self._kept.append(it)
+                self.kept.append(it)
                 note(self, it)
                 if len(self.checks) > _MOST:
                     raise _UnprovenError
@@ -144,10 +173,10 @@ class _Walk:
         """A check of a value of which more is read; returns the parts."""
         found = _core.parts_of(it, parts, argument, _NOTHING)
         known = None
-        if expected in (_NEW, _OBJECT):
+        if expected in (_NEW, OBJECT):
             self._met[id(it)] = len(self.checks)
-            known = weakref.ref(it) if expected == _OBJECT else None
-        self.checks.append((expected, it if expected == _EQUAL else known, parts, argument, len(found)))
+            known = weakref.ref(it) if expected == OBJECT else None
+        self.checks.append((expected, it if expected == EQUAL else known, parts, argument, len(found)))
         return found
 
     def _read(self, parts: Iterable[Any], segments: Iterable[str | int]) -> None:
@@ -166,19 +195,19 @@ class _Walk:
         elif kind in PLAIN:
             self._constant(it)
         elif kind in _DESCRIPTORS:
-            self._check(_ADDRESS, id(it))
+            self._check(ADDRESS, id(it))
         elif id(it) in self._met:
-            self._check(_MET, self._met[id(it)])
+            self._check(MET, self._met[id(it)])
         else:
             _BY_TYPE.get(kind, _Walk._other)(self, it)
 
     def _constant(self, it: Any) -> None:
         """Of these it makes no difference whether two are one object."""
-        self._check(_EQUAL, it)
+        self._check(EQUAL, it)
 
     def _object(self, it: Any) -> None:
         self._met[id(it)] = len(self.checks)
-        self._check(_OBJECT, weakref.ref(it))
+        self._check(OBJECT, weakref.ref(it))
 
     def _anything(self, it: Any) -> None:
         self._check(_ANYTHING)
@@ -277,7 +306,7 @@ class _Walk:
         self._names |= named.attributes
         for name in named.imports:
             self._modules.append((sys.modules[name], len(self.checks)))
-        found = iter(self._open(it, _NEW, _FUNCTION, None if is_listed else named.globals))
+        found = iter(self._open(it, _NEW, FUNCTION, None if is_listed else named.globals))
         steps: list[Any] = [(_Walk._code, next(found), "")]
         steps += [(_Walk._value, next(found), f"closure cell '{name}'") for name in code.co_freevars]
         steps += [(_Walk._value, next(found), "a default") for _ in range(2)]
@@ -292,10 +321,10 @@ class _Walk:
         return self._read_by(steps)
 
     def _code(self, it: Any) -> None:
-        self._check(_CODE, it)
+        self._check(CODE, it)
 
     def _address(self, it: Any) -> None:
-        self._check(_ADDRESS, id(it))
+        self._check(ADDRESS, id(it))
 
     def _attributes(self, it: Any) -> None:
         """The dictionary of a function, which nobody else has."""
@@ -312,7 +341,7 @@ class _Walk:
             return self._constant(it) if not _flags_of(it) & _HEAP_TYPE else self._object(it)
         if not _flags_of(it) & _HEAP_TYPE or registered_nodes() is None:  # written in C, or a node that nobody knows of
             raise _UnprovenError
-        found = self._open(it, _OBJECT, _CLASS)
+        found = self._open(it, OBJECT, _CLASS)
         entries = 2 * len(_entries_of(it))
         is_enum = issubclass(type(it), enum.EnumType)
         steps: list[Any] = [(_Walk._value, found[0], ".__class__")]
@@ -333,7 +362,7 @@ class _Walk:
 
     def _registrations(self, it: Any) -> None:
         """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
-        expected = _OBJECT if issubclass(type(it), type) else _THERE
+        expected = OBJECT if issubclass(type(it), type) else _THERE
         cls, count = self._open(it, expected, _ASKED, (type(it), _core.num_registrations))
         self._read_by([(_Walk._anything, cls, ""), (_Walk._value, count, "")])
 
@@ -343,7 +372,7 @@ class _Walk:
         One that is an integer has no weak references: it is known by its class and its name.
         """
         cls: Any = type(it)
-        found = self._open(it, _OBJECT if cls.__weakrefoffset__ else _THERE, STATE)
+        found = self._open(it, OBJECT if cls.__weakrefoffset__ else _THERE, STATE)
         names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
         return self._read(found, (".__class__", ".<content>", *names))
 

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.experimental import serialize_executable
 
 from partax._jax.private import attribute_of as _attribute
+from partax._jax.private import concrete_array_type, is_jaxpr
 from partax._jax.private import name_of as _name
 
 _context = _name("jax._src.core.trace_ctx")
@@ -77,3 +79,125 @@ def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
         return jax.stages.Compiled(executable, constants, infos, out_tree)
     except TypeError:
         return None
+
+
+_pjit = _name("jaxlib._jax.pjit")
+_cache_keys = _name("jax._src.interpreters.pxla.JitGlobalCppCacheKeys")
+_fast_data = _name("jax._src.interpreters.pxla.MeshExecutableFastpathData")
+_fast_tree = _name("jax._src.interpreters.pxla.reflatten_outputs_for_dispatch")
+_replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
+_registry = _name("jax._src.tree_util.dispatch_registry")
+_shard_arg = _name("jax._src.interpreters.pxla.cc_shard_arg")
+_call = _attribute(jax.stages.Compiled, "call")
+
+
+def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]]) -> Callable[..., Any]:
+    """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
+
+    Args:
+      name: of the function.
+      choose: gives for the arguments of a call the `jax.stages.Compiled` of their signature; or another function, which
+        is called once and asked for again.
+
+    Returns:
+      The function. The fallback asks in each call.
+    """
+
+    def asked(*args: Any) -> Any:
+        return choose(args)(*args)
+
+    if None in (_pjit, _cache_keys, _fast_data, _fast_tree, _replicated, _registry, _shard_arg, _call):
+        return asked
+
+    def miss(*args: Any) -> tuple[Any, Any, bool]:
+        program = choose(args)
+        if not isinstance(program, jax.stages.Compiled):
+            return program(*args), None, False
+        params: Any = _attribute(program, "_params")
+        outs, out_flat, args_flat = _call(params, *args)  # pyright: ignore[reportOptionalCall] - None was ruled out
+        return outs, _fast_path(_attribute(program, "_executable"), params, out_flat, len(args_flat)), False
+
+    return _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
+
+
+def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int) -> Any:
+    """What jax's native dispatch needs to call an executable; None where it must not, or this jax has it otherwise."""
+    try:
+        call = executable.unsafe_call
+        is_plain = isinstance(call, _replicated) and not call.has_unordered_effects and not call.has_host_callbacks  # pyright: ignore
+        if not is_plain or executable._mut or params.is_high or params.const_args:
+            return None
+        flat, tree = _fast_tree(params.out_tree, out_flat)  # pyright: ignore[reportOptionalCall]
+        if not all(type(it) is concrete_array_type() for it in flat):
+            return None
+        shardings = [
+            _physical(aval, it) for aval, it in zip(executable.in_avals, executable._in_shardings, strict=True)
+        ]
+        kept = [i in executable._kept_var_idx for i in range(count)]
+        avals, committed = [it.aval for it in flat], [it._committed for it in flat]
+        return _fast_data(  # pyright: ignore[reportOptionalCall]
+            *(executable.xla_executable, tree, shardings, executable._out_shardings, avals, committed, kept),
+            *(executable._dispatch_in_layouts, []),
+        )
+    except AttributeError:
+        return None
+
+
+def _physical(aval: Any, sharding: Any) -> Any:
+    """How the data of an array of keys is sharded, where it is one."""
+    if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        return sharding
+    physical = _name("jax._src.sharding_impls.physical_sharding")
+    if physical is None:
+        raise AttributeError
+    return physical(aval, sharding)
+
+
+def has_callbacks(program: Any) -> bool:
+    """Whether a jaxpr, or one inside of it, calls Python when it runs."""
+    found: list[Any] = [program]
+    while found:
+        it = found.pop()
+        inner = getattr(it, "jaxpr", it)
+        for equation in getattr(inner, "eqns", ()):
+            if "callback" in equation.primitive.name or equation.primitive.name == "debug_print":
+                return True
+            for value in equation.params.values():
+                found += [part for part in (value if isinstance(value, (tuple, list)) else (value,)) if is_jaxpr(part)]
+    return False
+
+
+def serialized(compiled: Any) -> bytes | None:
+    """A compiled program as bytes; None where this backend or this program has none."""
+    try:
+        return serialize_executable.serialize(compiled)[0]
+    except (ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError):
+        return None
+
+
+def loaded(data: bytes, in_tree: Any, out_tree: Any, device: Any) -> Any:
+    """The compiled program of `serialized` for one device, which takes and returns arrays in these trees.
+
+    Raises:
+      Exception: of whatever kind, where these bytes are no program for it.
+    """
+    return serialize_executable.deserialize_and_load(
+        data, in_tree, out_tree, backend=device.client, execution_devices=(device,)
+    )
+
+
+def is_loadable(data: bytes, compiled: Any) -> bool:
+    """Whether `serialized` has given what can be loaded again."""
+    devices = _attribute(_attribute(compiled, "_executable"), "_device_list") or ()
+    device = next(iter(devices), jax.devices()[0])
+    try:
+        loaded(data, jax.tree.structure(compiled.args_info), compiled.out_tree, device)
+    except Exception:  # of whatever kind
+        return False
+    return True
+
+
+def compiled_anew(lowered: Any) -> Any:
+    """Compiles a program past jax's own compilation cache, by an option that makes no difference to it."""
+    option = {"xla_cpu_parallel_codegen_split_count": 31} if jax.default_backend() == "cpu" else {}
+    return lowered.compile(compiler_options=option)

@@ -170,7 +170,7 @@ def traced_function(
 
 
 def build_target(
-    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...]
+    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...], stored: Any
 ) -> tuple[Callable[..., Any], bytes]:
     """Makes the jax.jit target of a new static key. Called by the native wrapper, maybe by several threads at once.
 
@@ -179,12 +179,26 @@ def build_target(
       traced: what `traced_function` has made; all threads have the same one, so that jax traces it once.
       leaves: the array leaves.
       kept: the leaves that some thread has traced to come back as they are.
+      stored: the `Programs` of the key, which get the target too; None where nothing is stored.
 
     Returns:
       The jitted function, and for each leaf a byte that is 1 where it is donated.
     """
+    target, donated = _target_of(options, traced, leaves, kept, None if stored is None else stored.donated)
+    if stored is not None:
+        stored.target, stored.donated = target, donated
+    return target, donated
+
+
+def _target_of(
+    options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...], known: bytes | None
+) -> tuple[Callable[..., Any], bytes]:
+    """The target, and what it donates; `known` if a stored program tells that."""
     function, keywords = traced.function, dict(traced.keywords)
     given = bytearray(len(leaves))
+    if known is not None and not any(known[i] for i in kept) and options.out_shardings is None:
+        donated = tuple(i for i, is_donated in enumerate(known) if is_donated)
+        return jax.jit(function, **keywords, **({"donate_argnums": donated} if donated else {})), known
     if not traced.donatable and options.out_shardings is None:
         return jax.jit(function, **keywords), bytes(given)
 

@@ -1,0 +1,205 @@
+"""What guards look at, by content: a digest that another process finds again where a trace could not be another."""
+
+import hashlib
+import importlib.metadata
+import json
+import pickle
+import struct
+import sys
+import types
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from partax._guards import guards
+from partax._guards.constants import PLAIN
+from partax._guards.installed import is_installed
+from partax._guards.type_traits import facts
+
+_LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
+
+
+class Content(NamedTuple):
+    """What can be read of some values.
+
+    Attributes:
+      digest: of all of it; empty if some of it has no content that another process could find again.
+      unstored: what that is, in words.
+    """
+
+    digest: str
+    unstored: str = ""
+
+
+class _NoContentError(Exception):
+    """Ends the reading at what only this process has."""
+
+
+def content_of(roots: tuple[Any, ...]) -> Content:
+    """The content of all that the code of some values can read.
+
+    Args:
+      roots: what the guards begin at: static values, classes of nodes, callables.
+
+    Returns:
+      The content. Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
+    """
+    walk = guards.read(roots)
+    if walk.unproven or walk.of_same_objects:
+        return Content("", walk.unproven or walk.of_same_objects)
+    reader = _Reader()
+    at = 0
+    try:
+        for at, (check, value) in enumerate(zip(walk.checks, walk.values, strict=True)):  # noqa: B007
+            reader.add(check, value)
+        reader.add_versions()
+    except _NoContentError as error:
+        return Content("", f"{walk.place(at) or 'a value'}: {error}")
+    return Content(reader.hash.hexdigest())
+
+
+class _Reader:
+    """Adds one check after the other to a digest, each as a tuple of plain values."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self._libraries: set[str] = set()
+        self._bytes = 0
+
+    def add(self, check: guards.Check, value: Any) -> None:
+        expected, known, parts, argument, count = check
+        token: Any = ()
+        if expected == guards.MET:
+            token = known
+        elif expected == guards.CODE:
+            token = _code(value)
+        elif expected == guards.EQUAL:
+            token = self._constant(value)
+        elif expected == guards.OBJECT:
+            token = self._object(value)
+        elif expected == guards.ADDRESS:
+            token = self._address(value)
+        named = repr(argument) if parts == guards.FUNCTION else ""  # the names of the globals that come next
+        self._hash((expected, token, parts, named, count))
+
+    def add_versions(self) -> None:
+        """Adds the version of each library that something was of."""
+        for library in sorted(self._libraries):
+            self._hash((library, _version(library)))
+
+    def _hash(self, token: Any) -> None:
+        self.hash.update(repr(token).encode("utf-8", "surrogatepass"))
+
+    def _named(self, value: Any) -> Any:
+        """What is known by the module that defines it, and its name there."""
+        owner = getattr(value, "__objclass__", None)  # of a descriptor
+        module = getattr(owner or value, "__module__", None)
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise _NoContentError(f"a `{type(value).__name__}` without a name of its own")
+        self._library(module)
+        return type(value).__qualname__, module, name
+
+    def _library(self, module: str) -> None:
+        root = module.partition(".")[0]
+        if root not in sys.stdlib_module_names and root != "partax":
+            self._libraries.add(root)
+
+    def _constant(self, value: Any) -> Any:
+        cls = type(value)
+        if cls is float or cls is complex:
+            number = complex(value)
+            return cls.__name__, struct.pack("dd", number.real, number.imag).hex()
+        if id(cls) in PLAIN:
+            return cls.__name__, value
+        if cls is tuple:
+            return tuple(map(self._constant, value))
+        if isinstance(value, jax.tree_util.PyTreeDef):
+            return "treedef", str(value)
+        if isinstance(value, np.generic):
+            return value.dtype.str, value.tobytes()
+        if cls is object:
+            return "object"
+        if callable(value) or isinstance(value, type):
+            return self._named(value)
+        if facts(cls).constant and is_installed(cls.__module__):
+            self._library(cls.__module__)
+            try:
+                return cls.__qualname__, pickle.dumps(value, protocol=4)
+            except Exception as error:
+                raise _NoContentError(f"a `{cls.__name__}`, which cannot be written to a file") from error
+        raise _NoContentError(f"a `{cls.__name__}`")
+
+    def _object(self, value: Any) -> Any:
+        if isinstance(value, types.ModuleType):
+            self._library(value.__name__)
+            return "module", value.__name__
+        if isinstance(value, type):
+            if not is_installed(value.__module__):
+                return "class", value.__module__, value.__qualname__  # its content comes next
+            return self._named(value)
+        if isinstance(value, jax.Array):
+            return self._array(value)
+        if facts(type(value)).enum:
+            return "member", value.name
+        raise _NoContentError(f"a `{type(value).__name__}`, which is known by identity")
+
+    def _array(self, value: jax.Array) -> Any:
+        self._bytes += value.nbytes
+        if self._bytes > _LARGEST:
+            raise _NoContentError(f"more than {_LARGEST >> 20} MiB of captured arrays")
+        if isinstance(value, jax.core.Tracer) or len(value.devices()) != 1 or value.is_deleted():
+            raise _NoContentError("an array that is traced, deleted or on several devices")
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            data, kind = jax.random.key_data(value), str(jax.random.key_impl(value))
+        else:
+            data, kind = value, value.dtype.name
+        bits = hashlib.sha256(np.ascontiguousarray(np.asarray(data)).tobytes()).hexdigest()
+        committed = getattr(value, "committed", None)
+        return "array", kind, value.shape, bool(getattr(value, "weak_type", False)), committed, bits
+
+    def _address(self, value: Any) -> Any:
+        """The globals of a library's function, or of one that a library has written into a class; or an attribute of a
+        class that is written in C.
+        """
+        if isinstance(value, dict):
+            name = value.get("__name__")
+            if is_installed(name):
+                self._library(str(name))
+            return "globals", name
+        return self._named(value)
+
+
+def _code(code: types.CodeType) -> Any:
+    """All of a code object that its result depends on; not where it stands."""
+    return (
+        *(code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
+        tuple(map(_code_constant, code.co_consts)),
+    )
+
+
+def _code_constant(value: Any) -> Any:
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    if isinstance(value, frozenset):  # in an order of this process
+        return "frozenset", sorted(map(repr, map(_code_constant, value)))
+    if isinstance(value, tuple):
+        return tuple(map(_code_constant, value))
+    return type(value).__name__, repr(value)
+
+
+def _version(library: str) -> str:
+    """The version of an installed library, by its distribution."""
+    try:
+        found = importlib.metadata.distribution(library)
+    except importlib.metadata.PackageNotFoundError:
+        names = importlib.metadata.packages_distributions().get(library, ())
+        if not names:
+            raise _NoContentError(f"something of `{library}`, whose version nobody knows") from None
+        found = importlib.metadata.distribution(names[0])
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable", False):
+        raise _NoContentError(f"something of `{library}`, which is installed in place and may change")
+    return f"{found.metadata['Name']} {found.version}"

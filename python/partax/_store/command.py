@@ -1,0 +1,68 @@
+"""`python -m partax store DIR`: what is in a folder of programs, and what of it is to go."""
+
+import argparse
+import re
+import sys
+import time
+
+from partax._pytree.short_text import printable
+from partax._report.table import Table, Tables
+from partax._store.folder import Folder
+from partax._store.programs import Record, record_of
+
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    command.add_argument("folder", help="the folder that was given to `partax.store`")
+    command.add_argument("--prune", metavar="SIZE", help="drop what was not used for longest, down to 500MB, 2GB")
+    command.add_argument("--older", metavar="TIME", help="drop what was not used for 12h, 30d")
+    command.add_argument("--verify", action="store_true", help="read every program, and drop the damaged ones")
+    command.add_argument("--clear", action="store_true", help="drop all")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      options: as `add_arguments` has them.
+
+    Raises:
+      SystemExit: an option makes no sense.
+    """
+    folder = Folder(options.folder, sys.maxsize)
+    most = 0 if options.clear else _number(options.prune, "--prune")
+    dropped = folder.prune(most, _number(options.older, "--older"))
+    records = {it.key: record_of(folder, it.key) for it in folder.files()}
+    if options.verify:
+        for it in folder.files():
+            if records.get(it.key) is None:
+                it.path.unlink(missing_ok=True)
+                dropped += 1
+    print(Tables(_table(folder, records)).text(sys.stdout))
+    if dropped:
+        print(f"{dropped} dropped")
+
+
+def _table(folder: Folder, records: dict[str, Record | None]) -> Table:
+    files = folder.files()
+    rows: list[tuple[str, ...]] = []
+    for it in files:
+        record = records.get(it.key)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(it.used))
+        name, saves = ("damaged", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
+        rows.append((name, when, f"{it.size:,}", saves))
+    rows.append((f"{len(files)} programs", "", f"{sum(it.size for it in files):,}", ""))
+    return Table(
+        ("function", "used", "bytes", "saves s"), (tuple(rows[:-1]), (rows[-1],)), frozenset({0, 1}), ruled=True
+    )
+
+
+def _number(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+) ?([A-Za-z]*)", text)
+    if found is None or found[2] not in _UNITS:
+        raise SystemExit(f"{option}: found {text!r}, expected a number with one of {', '.join(filter(None, _UNITS))}")
+    return int(found[1]) * _UNITS[found[2]]

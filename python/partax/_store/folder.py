@@ -1,0 +1,132 @@
+"""A folder of programs: a file for each, written at once or not at all, and believed only if its own digest holds."""
+
+import contextlib
+import hashlib
+import os
+import stat
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+from partax._io.whole_file import replace_file
+
+_ENDING = ".partax"
+_MAGIC = b"partax store 1\n"
+_DIGEST = hashlib.sha256().digest_size
+
+
+class Stored(NamedTuple):
+    """A file of a folder.
+
+    Attributes:
+      key: what it is found by.
+      path: the file.
+      size: in bytes.
+      used: when it was written or loaded last, in seconds since the epoch.
+    """
+
+    key: str
+    path: Path
+    size: int
+    used: float
+
+
+class Folder:
+    """A folder of programs.
+
+    Attributes:
+      path: of the folder.
+      max_bytes: how much may be in it; what was not used for longest goes first.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
+        self.path = Path(path).expanduser()
+        self.max_bytes = max_bytes
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Makes the folder where it is not there.
+
+        Raises:
+          PermissionError: others may write to it, or it is another user's: whoever writes a program there runs it here.
+          OSError: it cannot be made.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.name != "posix":
+            return
+        found = self.path.stat()
+        if found.st_uid not in (os.getuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
+            raise PermissionError(
+                f"found a folder that others may write to, `{self.path}`, expected one of your own: a program that is "
+                f"loaded from it runs as you do; `chmod 700` it, or name another"
+            )
+
+    def read(self, key: str) -> bytes | None:
+        """What is stored by a key; None where nothing is, or what is there is damaged."""
+        path = self._file(key)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.tell(f"nothing is loaded from `{self.path}`: {error.strerror}")
+            return None
+        found = data[len(_MAGIC) + _DIGEST :]
+        if not data.startswith(_MAGIC) or hashlib.sha256(found).digest() != data[len(_MAGIC) :][:_DIGEST]:
+            self.tell(f"`{path}` is damaged and is not loaded; it is written anew")
+            return None
+        with contextlib.suppress(OSError):  # a folder that may only be read
+            os.utime(path)
+        return found
+
+    def write(self, key: str, data: bytes) -> None:
+        """Stores by a key; where that cannot be, says so once."""
+        whole = _MAGIC + hashlib.sha256(data).digest() + data
+        if len(whole) > self.max_bytes:
+            return
+
+        def fill(fresh: str) -> None:
+            with open(fresh, "wb") as file:
+                file.write(whole)
+
+        try:
+            replace_file(os.path.realpath(self._file(key)), fill)
+            with self._lock:
+                self.prune(self.max_bytes)
+        except OSError as error:
+            self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
+
+    def files(self) -> list[Stored]:
+        """What is stored, the latest used first."""
+        found: list[Stored] = []
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.path):
+                if entry.name.endswith(_ENDING):
+                    with contextlib.suppress(OSError):  # another process has dropped it
+                        info = entry.stat()
+                        path = Path(entry.path)
+                        found.append(Stored(path.stem, path, info.st_size, info.st_mtime))
+        return sorted(found, key=lambda it: -it.used)
+
+    def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
+        """Drops what is too much, or was not used for so many seconds; gives the number of files."""
+        size = dropped = 0
+        for it in self.files():
+            size += it.size
+            if (max_bytes is not None and size > max_bytes) or (older is not None and time.time() - it.used > older):
+                with contextlib.suppress(OSError):
+                    it.path.unlink()
+                    dropped += 1
+        return dropped
+
+    def tell(self, what: str) -> None:
+        """Warns, once of each."""
+        if what not in self._told:
+            self._told.add(what)
+            warnings.warn(f"partax.store: {what}", RuntimeWarning, stacklevel=2)
+
+    def _file(self, key: str) -> Path:
+        return self.path / (key + _ENDING)

@@ -1,0 +1,114 @@
+"""The result of a trace without its arrays, as bytes that another process rebuilds."""
+
+import copyreg
+import io
+import pickle
+import sys
+import threading
+import types
+from typing import Any
+
+import jax
+
+from partax import _core
+from partax._guards.pure import is_pure
+from partax._jit.result_values import FIXED, held_by
+
+
+class _Noted(threading.local):
+    result: bytes | None = None
+
+
+_noted = _Noted()
+
+
+class _UnstoredError(Exception):
+    """What is in a result that another process would not have."""
+
+
+def call_statics() -> list[Any]:
+    """The static values of the call under way, in the order of its key; None where one is absent."""
+    _, statics, _ = _core.describe_call()[0]
+    return [held[0] if held else None for held in statics]
+
+
+def note_result(result: Any, inputs: tuple[Any, ...], node: Any) -> None:
+    """Notes what a trace has returned, for `taken`. Called by the native wrapper at its end."""
+    outputs = _core._flatten_output(node)[0] if isinstance(node, _core.OutputNode) else (node,)
+    try:
+        data = io.BytesIO()
+        _Pickler(data, outputs, inputs).dump(result)
+    except MemoryError:
+        raise
+    except Exception:  # of any class of the user's
+        _noted.result = None
+    else:
+        _noted.result = data.getvalue()
+
+
+def taken() -> bytes | None:
+    """What the last trace of this thread has returned; None where it cannot be stored."""
+    return _noted.result
+
+
+def rebuilt(data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
+    """The result, with these arrays and the static values of the call under way in it."""
+    return _Unpickler(data, {"out": outputs, "in": inputs, "static": call_statics()}).load()
+
+
+class _Empty:
+    pass
+
+
+_PLAIN = (_Empty.__basicsize__, _Empty.__itemsize__)
+"""How large an instance is that has a dictionary and nothing beside."""
+
+
+class _Pickler(pickle.Pickler):
+    """Writes arrays and the call's own values by number, pure functions by name, and nothing that has a life."""
+
+    def __init__(self, file: io.BytesIO, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+        super().__init__(file, protocol=5)
+        self._arrays = {id(it): ("out", i) for i, it in enumerate(outputs)}
+        self._arrays |= {id(it): ("in", i) for i, it in enumerate(inputs)}
+        self._statics = call_statics()  # kept, so that their ids stay theirs
+        self._places = {id(it): i for i, it in reversed(list(enumerate(self._statics))) if it is not None}
+
+    def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, jax.core.Tracer):
+            if id(obj) not in self._arrays:
+                raise _UnstoredError
+            return self._arrays[id(obj)]
+        if type(obj) not in (str, int, float, bool) and id(obj) in self._places:
+            return "static", self._places[id(obj)]
+        if callable(obj) and is_pure(obj):
+            return "name", (obj.__module__, getattr(obj, "__qualname__", None) or obj.__name__)
+        return None
+
+    def reducer_override(self, obj: Any) -> Any:
+        cls = type(obj)
+        by_name = isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType))
+        is_node = not by_name and jax.tree_util.is_tree_node(cls)
+        is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
+        has_plain_state = cls.__dictoffset__ != 0 and (cls.__basicsize__, cls.__itemsize__) == _PLAIN
+        if is_node and is_usual and has_plain_state:
+            # As pickle does, but for `__slotnames__`, which it would write into the class.
+            return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
+        if by_name or is_node or held_by(obj) is FIXED:
+            return NotImplemented
+        raise _UnstoredError
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, values: dict[str, list[Any]]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._values = values
+
+    def persistent_load(self, pid: tuple[str, Any]) -> Any:
+        kind, which = pid
+        if kind != "name":
+            return self._values[kind][which]
+        found: Any = sys.modules[which[0]]
+        for part in which[1].split("."):
+            found = getattr(found, part)
+        return found

@@ -1,0 +1,90 @@
+"""The switch: where programs are stored, if anywhere."""
+
+import os
+from types import TracebackType
+from typing import Any
+
+from partax import _core
+from partax._store.folder import Folder
+
+_MOST = 2 << 30  # bytes
+
+_folder: Folder | None = None
+
+
+def folder() -> Folder | None:
+    """Where programs are stored now."""
+    return _folder
+
+
+class Store:
+    """What `store` returns: a context manager, which stores where it was stored before when it is left."""
+
+    def __init__(self, before: Folder | None) -> None:
+        self._before = before
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _set(self._before)
+
+    def __repr__(self) -> str:
+        return "<partax.store: off>" if _folder is None else f"<partax.store in {str(_folder.path)!r}>"
+
+
+def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Store:
+    """Stores compiled programs in a folder, so that another process neither traces, lowers nor compiles them again.
+
+    Example:
+      >>> step = partax.filter_jit(lambda x: x * 2)
+      >>> with partax.store("programs"):
+      ...     step(jnp.ones(3))
+      Array([2., 2., 2.], dtype=float32)
+
+    From here on a call of `filter_jit` that would trace looks into the folder first. A program is found there only if
+    all is equal that it depends on: the arguments' static part and the types of the arrays; the code of each function
+    that the trace can reach, with closures, defaults, globals and captured arrays; the versions of Python, jax, partax
+    and each library that the code names; jax's configuration, the devices and the processor. What is not known to be
+    the same in another process is not stored: `partax.explain` says what. A program with effects, such as a callback,
+    one over several devices and one of `partax.nnx.jit` is not stored either.
+
+    Args:
+      path: the folder, which is made where it is not there; None stores nothing from here on. Whoever can write to it
+        can have this process run anything, so one that others may write to is refused.
+      max_bytes: how much may be in it; what was not used for longest goes first.
+
+    Returns:
+      A context manager: when it is left, programs are stored where they were before. It need not be one.
+
+    Raises:
+      PermissionError: others may write to the folder, or it cannot be made.
+      OSError: it cannot be made.
+      ValueError: `max_bytes` is not positive.
+    """
+    if max_bytes <= 0:
+        raise ValueError(f"found max_bytes={max_bytes}, expected a positive number of bytes")
+    made = None if path is None else Folder(path, max_bytes)
+    if made is not None:
+        made.prepare()
+    before = _folder
+    _set(made)
+    return Store(before)
+
+
+def _set(to: Folder | None) -> None:
+    global _folder
+    _folder = to
+    _core.store_programs(to is not None)
+
+
+def store_as_told(environment: Any = os.environ) -> None:
+    """Stores where the environment variable `PARTAX_STORE` says; warns where that cannot be."""
+    path = environment.get("PARTAX_STORE")
+    if path:
+        try:
+            store(path)
+        except OSError as error:
+            Folder(path, _MOST).tell(f"nothing is stored: {error}")

@@ -1,0 +1,385 @@
+"""Guards the promise that a stored program is loaded where nothing is changed that it depends on, and only there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import partax
+from processes import imported, run
+
+sys.path.append(str(Path(__file__).parents[1] / "guards"))
+from test_stale import PROGRAMS
+
+pytestmark = pytest.mark.compiled_anew
+
+TOP = "import dataclasses, enum, functools\nimport jax, jax.numpy as jnp, equinox as eqx, numpy as np\n"
+
+# A module, and what is replaced in it by what before the next process: the value must be the new one.
+CHANGES: dict[str, tuple[str, str, str]] = {
+    "operator in the body": ("def f(x): return x * 2\nmake = lambda: f", "x * 2", "x + 2"),
+    "constant in the body": ("def f(x): return x * 2\nmake = lambda: f", "* 2", "* 3"),
+    "type of a constant": ("def f(x): return x.astype(int) * 2\nmake = lambda: f", "* 2", "* 2.0"),
+    "sign of a zero": ("def f(x): return 1 / (x * 0 + 0.0)\nmake = lambda: f", "+ 0.0", "* -0.0"),
+    "constant in a tuple": ("def f(x): return x * (1, 2)[1]\nmake = lambda: f", "(1, 2)", "(1, 3)"),
+    "constant in a set": (
+        "def f(x): return x * (2 if len('ab') in {2, 5} else 3)\nmake = lambda: f",
+        "{2, 5}",
+        "{4, 5}",
+    ),
+    "default": ("def f(x, k=2): return x * k\nmake = lambda: f", "k=2", "k=3"),
+    "keyword-only default": ("def f(x, *, k=2): return x * k\nmake = lambda: f", "k=2", "k=3"),
+    "closure": ("def outer(k):\n  def f(x): return x * k\n  return f\nmake = lambda: outer(2)", "outer(2)", "outer(3)"),
+    "closure in a closure": (
+        "def outer(k):\n  g = lambda x: x * k\n  return lambda x: g(x)\nmake = lambda: outer(2)",
+        "outer(2)",
+        "outer(3)",
+    ),
+    "global number": ("K = 2\ndef f(x): return x * K\nmake = lambda: f", "K = 2", "K = 3"),
+    "global list": ("K = [1, 2]\ndef f(x): return x * K[1]\nmake = lambda: f", "[1, 2]", "[1, 3]"),
+    "global dictionary": ("K = {'a': 2}\ndef f(x): return x * K['a']\nmake = lambda: f", "'a': 2", "'a': 3"),
+    "order of a dictionary": (
+        "K = {'a': 2, 'b': 3}\ndef f(x): return x * [*K.values()][0]\nmake = lambda: f",
+        "'a': 2, 'b': 3",
+        "'b': 3, 'a': 2",
+    ),
+    "global text": ("K = 'ab'\ndef f(x): return x * len(K)\nmake = lambda: f", "'ab'", "'abc'"),
+    "helper": ("def g(x): return x * 2\ndef f(x): return g(x)\nmake = lambda: f", "x * 2", "x * 3"),
+    "helper of a helper": (
+        "def h(x): return x * 2\ndef g(x): return h(x)\ndef f(x): return g(x)\nmake = lambda: f",
+        "x * 2",
+        "x * 3",
+    ),
+    "helper that is another": (
+        "def g(x): return x * 2\ndef h(x): return x * 3\ndef f(x): return g(x)\nmake = lambda: f",
+        "return g",
+        "return h",
+    ),
+    "default of a helper": ("def g(x, k=2): return x * k\ndef f(x): return g(x)\nmake = lambda: f", "k=2", "k=3"),
+    "decorator": (
+        "def twice(g): return functools.wraps(g)(lambda x: g(x) * 2)\n@twice\ndef f(x): return x\nmake = lambda: f",
+        "* 2",
+        "* 3",
+    ),
+    "decorator that is gone": (
+        "def twice(g): return lambda x: g(x) * 2\n@twice\ndef f(x): return x\nmake = lambda: f",
+        "@twice\n",
+        "",
+    ),
+    "partial": ("def g(k, x): return x * k\nmake = lambda: functools.partial(g, 2)", "(g, 2)", "(g, 3)"),
+    "keyword of a partial": ("def g(x, k): return x * k\nmake = lambda: functools.partial(g, k=2)", "k=2", "k=3"),
+    "function in a list": (
+        "G = [lambda x: x * 2]\ndef f(x):\n  for g in G: x = g(x)\n  return x\nmake = lambda: f",
+        "x * 2",
+        "x * 3",
+    ),
+    "function of a library": ("def f(x): return jnp.sin(x)\nmake = lambda: f", "jnp.sin", "jnp.cos"),
+    "import redirected": (
+        "from jax.numpy import sin as g\ndef f(x): return g(x)\nmake = lambda: f",
+        "import sin",
+        "import cos",
+    ),
+    "attribute of a class": ("class C: k = 2\ndef f(x): return x * C.k\nmake = lambda: f", "k = 2", "k = 3"),
+    "static method": (
+        "class C:\n  @staticmethod\n  def g(x): return x * 2\ndef f(x): return C.g(x)\nmake = lambda: f",
+        "x * 2",
+        "x * 3",
+    ),
+    "class method": (
+        "class C:\n  k = 2\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)\nmake = lambda: f",
+        "k = 2",
+        "k = 3",
+    ),
+    "base class": (
+        "class A: k = 2\nclass B: k = 3\nclass C(A): pass\ndef f(x): return x * C.k\nmake = lambda: f",
+        "C(A)",
+        "C(B)",
+    ),
+    "inherited method": (
+        "class A:\n  @staticmethod\n  def g(x): return x * 2\nclass C(A): pass\ndef f(x): return C.g(x)\nmake = lambda: f",
+        "x * 2",
+        "x * 3",
+    ),
+    "member of an enumeration": (
+        "class E(enum.Enum): A = 2; B = 3\ndef f(x): return x * E.A.value\nmake = lambda: f",
+        "A = 2",
+        "A = 5",
+    ),
+    "another member": (
+        "class E(enum.Enum): A = 2; B = 3\nM = E.A\ndef f(x): return x * M.value\nmake = lambda: f",
+        "M = E.A",
+        "M = E.B",
+    ),
+    "field of a frozen dataclass": (
+        "@dataclasses.dataclass(frozen=True)\nclass C: k: int = 2\nc = C()\ndef f(x): return x * c.k\nmake = lambda: f",
+        "int = 2",
+        "int = 3",
+    ),
+    "method of a frozen dataclass": (
+        "@dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x * self.k\n"
+        "c = C()\ndef f(x): return c.g(x)\nmake = lambda: f",
+        "x * self",
+        "x + self",
+    ),
+    "captured array": ("A = jnp.array([1., 2., 3.])\ndef f(x): return x * A\nmake = lambda: f", "2., 3.", "2., 4."),
+    "dtype of a captured array": (
+        "A = jnp.array([1, 2, 3])\ndef f(x): return x.astype(int) / A\nmake = lambda: f",
+        "[1, 2, 3]",
+        "[1., 2., 3.5]",
+    ),
+    "shape of a captured array": (
+        "A = jnp.ones(3)\ndef f(x): return x * A\nmake = lambda: f",
+        "ones(3)",
+        "ones((2, 3))",
+    ),
+    "captured key": (
+        "K = jax.random.key(1)\ndef f(x): return x * jax.random.uniform(K, (3,))\nmake = lambda: f",
+        "key(1)",
+        "key(2)",
+    ),
+    "activation in a module": (
+        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return self.act(x)\n"
+        "ARGUMENTS = (M(jnp.sin), jnp.ones(3))\ndef f(m, x): return m(x)\nmake = lambda: f",
+        "M(jnp.sin)",
+        "M(jnp.cos)",
+    ),
+    "lambda in a module": (
+        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return self.act(x)\n"
+        "ARGUMENTS = (M(lambda x: x * 2), jnp.ones(3))\ndef f(m, x): return m(x)\nmake = lambda: f",
+        "x * 2",
+        "x * 3",
+    ),
+    "static field": (
+        "class M(eqx.Module):\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(2), jnp.ones(3))\n"
+        "def f(m, x): return x * m.k\nmake = lambda: f",
+        "M(2)",
+        "M(3)",
+    ),
+    "method of a module": (
+        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w * x\n"
+        "ARGUMENTS = (M(jnp.full(3, 2.)), jnp.ones(3))\ndef f(m, x): return m(x)\nmake = lambda: f",
+        "self.w * x",
+        "self.w + x",
+    ),
+    "module that is called": (
+        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w * x\n"
+        "make = lambda: M(jnp.full(3, 2.))",
+        "self.w * x",
+        "self.w + x",
+    ),
+    "static argument": (
+        "ARGUMENTS = (jnp.ones(3), 2)\ndef f(x, k): return x * k\nmake = lambda: f",
+        "(3), 2",
+        "(3), 3",
+    ),
+    "type of a static argument": (
+        "ARGUMENTS = (jnp.ones(3, int), 2)\ndef f(x, k): return x * k\nmake = lambda: f",
+        ", 2)",
+        ", 2.0)",
+    ),
+    "keys of an argument": (
+        "ARGUMENTS = ({'a': jnp.ones(3), 'b': jnp.zeros(3)},)\ndef f(t): return t['b'] + max(map(len, t))\nmake = lambda: f",
+        "'a': ",
+        "'ccc': ",
+    ),
+    "order of a list": (
+        "ARGUMENTS = ([jnp.ones(3), 'a', 'b'],)\ndef f(t): return t[0] * ord(t[1])\nmake = lambda: f",
+        "'a', 'b'",
+        "'b', 'a'",
+    ),
+    "shape of an argument": (
+        "ARGUMENTS = (jnp.ones(3),)\ndef f(x): return x.sum()\nmake = lambda: f",
+        "ones(3)",
+        "ones(4)",
+    ),
+    "dtype of an argument": (
+        "ARGUMENTS = (jnp.ones(3),)\ndef f(x): return x * 2\nmake = lambda: f",
+        "ones(3)",
+        "ones(3, jnp.int32)",
+    ),
+    "weak type of an argument": (
+        "ARGUMENTS = (jnp.asarray(2.0),)\ndef f(x): return x + jnp.float16(1)\nmake = lambda: f",
+        "2.0)",
+        "2.0, jnp.float32)",
+    ),
+    "array that is NumPy's": (
+        "ARGUMENTS = (jnp.ones(3),)\ndef f(x): return x * 2\nmake = lambda: f",
+        "jnp.ones(3)",
+        "np.full(3, 2., np.float32)",
+    ),
+    "what is returned": ("def f(x): return x, 'a'\nmake = lambda: f", "'a'", "'b'"),
+    "structure of the result": ("def f(x): return (x, x)\nmake = lambda: f", "(x, x)", "[x, x]"),
+    "what comes back": ("def f(x): return x, x * 2\nmake = lambda: f", "x, x * 2", "x * 2, x"),
+    "gradient": ("def g(x): return (x ** 2).sum()\nmake = lambda: jax.grad(g)", "** 2", "** 3"),
+    "function under vmap": ("def g(x): return x * 2\nmake = lambda: jax.vmap(g)", "* 2", "* 3"),
+    "function in a jit": ("@jax.jit\ndef g(x): return x * 2\ndef f(x): return g(x)\nmake = lambda: f", "* 2", "* 3"),
+    "body of a scan": (
+        "def f(x): return jax.lax.scan(lambda c, y: (c + y * 2, y), 0.0, x)[0]\nmake = lambda: f",
+        "y * 2",
+        "y * 3",
+    ),
+    "length of a loop": (
+        "N = 2\ndef f(x):\n  for _ in range(N): x = x * 2\n  return x\nmake = lambda: f",
+        "N = 2",
+        "N = 3",
+    ),
+    "function with a custom rule": (
+        "@jax.custom_jvp\ndef g(x): return x\n@g.defjvp\ndef _(p, t): return g(*p), t[0] * 2\n"
+        "make = lambda: jax.grad(lambda x: g(x).sum())",
+        "t[0] * 2",
+        "t[0] * 3",
+    ),
+    "registered node": (
+        "class N:\n  def __init__(self, w): self.w = w\n"
+        "jax.tree_util.register_pytree_node(N, lambda n: ((n.w,), 2), lambda k, c: N(c[0]))\n"
+        "ARGUMENTS = (N(jnp.ones(3)),)\ndef f(n): return jax.tree_util.tree_flatten(n)[0][0] * 2\nmake = lambda: f",
+        "[0][0] * 2",
+        "[0][0] * 3",
+    ),
+    "property": (
+        "class M(eqx.Module):\n  w: jax.Array\n  @property\n  def twice(self): return self.w * 2\n"
+        "ARGUMENTS = (M(jnp.ones(3)),)\ndef f(m): return m.twice\nmake = lambda: f",
+        "self.w * 2",
+        "self.w * 3",
+    ),
+    "name in another module": (
+        "import math as m\ndef f(x): return x * m.floor(2.5)\nmake = lambda: f",
+        "m.floor",
+        "m.ceil",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_module_gets_its_own_result(name: str, tmp_path: Path) -> None:
+    source, old, new = CHANGES[name]
+    assert source.count(old) >= 1
+    source = TOP + source
+    changed = source.replace(old, new, 1)
+    first = run(source, tmp_path, tmp_path / "store")
+    assert first.traces == 1
+    again = run(source, tmp_path, tmp_path / "store")
+    assert again.traces == 0, "the program of an unchanged module is loaded"
+    assert_alike(again.value, first.value)
+    found = run(changed, tmp_path, tmp_path / "store")
+    with imported(changed, tmp_path) as module:
+        right = module.make()(*getattr(module, "ARGUMENTS", (jax.numpy.arange(3.0),)))
+    assert_alike(found.value, right)
+    assert not alike(found.value, first.value), "else the change would change nothing"
+
+
+def alike(found: Any, right: Any) -> bool:
+    if jax.tree.structure(found) != jax.tree.structure(right):
+        return False
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True)
+    return all(
+        a == b
+        if isinstance(b, str)
+        else jax.typeof(a) == jax.typeof(b) and np.allclose(a, b, rtol=1e-5, equal_nan=True)
+        for a, b in pairs
+    )
+
+
+def assert_alike(found: Any, right: Any) -> None:
+    assert alike(found, right), (found, right)
+
+
+# What need not be traced: how a module is written down, and where.
+SAME: dict[str, Callable[[str], str]] = {
+    "nothing": lambda source: source,
+    "comments": lambda source: source.replace("return", "# why\n    return"),
+    "lines before it": lambda source: "\n\n# A module.\n" + source,
+    "an unrelated function": lambda source: source + "\ndef unrelated(): return 1\n",
+    "an unrelated global": lambda source: source + "\nUNRELATED = 3\n",
+    "an annotation": lambda source: source.replace("def g(x)", "def g(x: object)"),
+    "how a number is written": lambda source: source.replace("2.0", "2.00"),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_changes_nothing_is_loaded(name: str, tmp_path: Path) -> None:
+    source = TOP + "K = {1, 2}\ndef g(x):\n    return x * 2.0\ndef f(x):\n    return g(x) + len(K)\nmake = lambda: f"
+    first = run(source, tmp_path, tmp_path / "store")
+    found = run(SAME[name](source), tmp_path, tmp_path / "store")
+    assert (first.traces, found.traces) == (1, 0)
+    assert_alike(found.value, first.value)
+
+
+@pytest.mark.parametrize("setting", ["jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl"])
+def test_a_setting_of_jax_counts(setting: str, tmp_path: Path) -> None:
+    source = TOP + "def f(x): return x @ x\nmake = lambda: f\nARGUMENTS = (np.ones((2, 2), np.float32),)"
+    values = {"jax_enable_x64": True, "jax_default_matmul_precision": "highest", "jax_default_prng_impl": "rbg"}
+    assert run(source, tmp_path, tmp_path / "store").traces == 1
+    before = getattr(jax.config, setting)
+    jax.config.update(setting, values[setting])
+    try:
+        assert run(source, tmp_path, tmp_path / "store").traces == 1
+    finally:
+        jax.config.update(setting, before)
+    assert run(source, tmp_path, tmp_path / "store").traces == 0
+
+
+def test_a_flag_of_xla_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = TOP + "def f(x): return x * 2\nmake = lambda: f"
+    assert run(source, tmp_path, tmp_path / "store").traces == 1
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    assert run(source, tmp_path, tmp_path / "store").traces == 1
+
+
+def test_a_library_of_another_version_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata as metadata
+
+    source = TOP + "import optax\ndef f(x): return optax.l2_loss(x)\nmake = lambda: f"
+    assert run(source, tmp_path, tmp_path / "store").traces == 1
+    assert run(source, tmp_path, tmp_path / "store").traces == 0
+    theirs = metadata.distribution
+
+    class Newer:
+        def __init__(self, found: metadata.Distribution) -> None:
+            self.metadata, self.read_text, self.version = found.metadata, found.read_text, found.version + ".1"
+
+    monkeypatch.setattr(metadata, "distribution", lambda name: Newer(theirs(name)) if name == "optax" else theirs(name))
+    assert run(source, tmp_path, tmp_path / "store").traces == 1
+
+
+FEW = [name for i, name in enumerate(PROGRAMS) if i % 4 == 0 and "EVER_OTHER" not in PROGRAMS[name]]
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_the_corpus_of_functions_made_anew_in_another_process(name: str, tmp_path: Path) -> None:
+    """The third way: the same module, another process later, which changes something before its first call."""
+    source = PROGRAMS[name]
+
+    def change(module: ModuleType) -> None:
+        module.ARGUMENTS = (jax.numpy.float32(0.5), *getattr(module, "arguments", tuple)())  # type: ignore[attr-defined]
+
+    def changed(module: ModuleType) -> None:
+        module.make()
+        module.change()  # type: ignore[attr-defined]
+        change(module)
+
+    run(source, tmp_path, tmp_path / "store", change)
+    found = run(source, tmp_path, tmp_path / "store", changed)
+    with imported(source, tmp_path) as module:
+        changed(module)
+        right = module.make()(*module.ARGUMENTS)
+    assert float(found.value) == pytest.approx(float(right), rel=1e-6)
+
+
+def test_what_the_process_changes_after_its_first_program_counts_for_the_next(tmp_path: Path) -> None:
+    source = TOP + "K = 2\ndef f(x): return x * K\nmake = lambda: f"
+    with partax.store(tmp_path / "store"), imported(source, tmp_path) as module:
+        step = partax.filter_jit(module.make())
+        assert float(step(jax.numpy.ones(()))) == 2
+        module.K = 3  # type: ignore[attr-defined]
+        assert float(step(jax.numpy.ones(1))[0]) == 3  # as jax.jit, which traces for another shape
+        step.clear_cache()
+    other = source.replace("(x): return", "(x): return").replace("make", "ARGUMENTS = (jnp.ones(1),)\nmake")
+    assert float(run(other, tmp_path, tmp_path / "store").value[0]) == 2

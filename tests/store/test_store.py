@@ -1,0 +1,308 @@
+"""Guards the promise that a second process loads what a first one has stored, and that whatever becomes of the folder
+costs a trace at most."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+from partax._store.folder import Folder
+from processes import imported, run, written
+
+pytestmark = pytest.mark.compiled_anew
+PACKAGE = Path(partax.__file__).parents[1]
+
+STEP = """
+import sys, time
+import equinox as eqx, jax, jax.numpy as jnp, optax, partax
+optimizer = optax.adam(1e-2)
+model = eqx.nn.MLP(2, 1, 8, 2, key=jax.random.key(0))
+state = optimizer.init(eqx.filter(model, eqx.is_inexact_array))
+
+@partax.filter_jit(donate="all-except-first")
+def step(batch, model, state, name):
+    def loss(model):
+        return (jax.vmap(model)(batch) ** 2).mean()
+    value, gradient = partax.filter_value_and_grad(loss)(model)
+    updates, state = optimizer.update(gradient, state)
+    return eqx.apply_updates(model, updates), state, value, name
+
+with partax.explain():
+    for _ in range(3):
+        model, state, value, name = step(jnp.ones((4, 2)), model, state, "run")
+assert name == "run" and model.activation is jax.nn.relu
+print(f"{float(value):.6f} {step.cache_info().traces} {step.cache_info().hits}")
+"""
+
+
+def process(source: str, folder: Path, **environment: str) -> tuple[str, str]:
+    """What a process prints, and what it says."""
+    (folder / "train.py").write_text(source)
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu", **environment}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "train.py"], cwd=folder, env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
+    store = str(tmp_path / "programs")
+    value, traces, hits = process(STEP, tmp_path, PARTAX_STORE=store)[0].split()
+    assert (traces, hits) == ("1", "2")
+    printed, said = process(STEP, tmp_path, PARTAX_STORE=store, PYTHONHASHSEED="7")
+    assert printed == f"{value} 0 2"
+    assert re.search(r"train\.py:\d+ step: loaded from the store in \d\.\d\d s \(saves [\d.]+ s\)", said)
+    other = STEP.replace("** 2", "** 4")
+    assert process(other, tmp_path, PARTAX_STORE=store)[0].split()[1] == "1"
+    assert process(STEP, tmp_path)[0].split()[1] == "1"
+
+
+SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A folder with one program."""
+    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
+    (file,) = (tmp_path / "store").iterdir()
+    return file
+
+
+def assert_right(found: Any) -> None:
+    assert np.allclose(found[0], [0, 2, 4]) and np.allclose(found[1], [0, 1, 2]) and found[2] == "a"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_file_is_traced_anew_and_written_anew(stored: Path, tmp_path: Path, seed: int) -> None:
+    chance, data = np.random.default_rng(seed), bytearray(stored.read_bytes())
+    if seed % 2:
+        del data[int(chance.integers(len(data))) :]
+    else:
+        data[int(chance.integers(len(data)))] ^= 1 << int(chance.integers(8))
+    stored.write_bytes(data)
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        found = run(SOURCE, tmp_path, tmp_path / "store")
+    assert found.traces == 1
+    assert_right(found.value)
+    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
+
+
+def test_a_program_that_cannot_be_loaded_is_traced(stored: Path, tmp_path: Path) -> None:
+    import pickle
+
+    folder = Folder(tmp_path / "store", 1 << 30)
+    record = pickle.loads(folder.read(stored.stem) or b"")
+    folder.write(stored.stem, pickle.dumps({**record, "program": record["program"][:-9]}))
+    with pytest.warns(RuntimeWarning, match="`f` cannot be loaded; it is traced"):
+        assert_right(run(SOURCE, tmp_path, tmp_path / "store").value)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the superuser may write to any folder")
+def test_a_folder_that_may_only_be_read_is_read(stored: Path, tmp_path: Path) -> None:
+    (tmp_path / "store").chmod(0o500)
+    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
+
+
+def test_a_folder_that_is_gone_costs_a_warning(tmp_path: Path) -> None:
+    with imported(SOURCE, tmp_path) as module, partax.store(tmp_path / "store"):
+        (tmp_path / "store").rmdir()
+        (tmp_path / "store").write_text("")
+        step = partax.filter_jit(module.make())
+
+        def call() -> None:
+            assert_right(step(jnp.arange(3.0)))
+            written()
+
+        with pytest.warns(RuntimeWarning, match="nothing is (stored in|loaded from)"):
+            call()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have other rights")
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(PermissionError, match="others may write to"):
+        partax.store(tmp_path)
+    with pytest.raises(ValueError, match="max_bytes=0"):
+        partax.store(tmp_path, max_bytes=0)
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, 3000)
+    for i in range(5):
+        folder.write(f"key{i}", bytes(900))
+        os.utime(tmp_path / f"key{i}.partax", (i, i))
+    assert [it.key for it in folder.files()] == ["key4", "key3", "key2"]
+    folder.write("large", bytes(5000))
+    assert len(folder.files()) == 3
+
+
+def test_the_switch_goes_back_to_what_it_was(tmp_path: Path) -> None:
+    with partax.store(tmp_path / "a") as outer:
+        with partax.store(tmp_path / "b"):
+            assert "b'" in repr(outer)
+        assert "a'" in repr(outer)
+        with partax.store(None):
+            assert repr(outer) == "<partax.store: off>"
+
+
+NOT_STORED = {
+    "a callback": "jax.debug.callback(print, x)",
+    "chance": "random.random()",
+    "an object that can change": "THING.k",
+    "a file": "pathlib.Path(__file__).read_text()",
+}
+
+
+@pytest.mark.parametrize("name", NOT_STORED)
+def test_what_nobody_can_prove_is_not_stored_and_explained(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = (
+        "import jax, pathlib, random\nclass Thing: k = 2\nTHING = Thing()\n"
+        f"def f(x):\n    {NOT_STORED[name]}\n    return x * 2\nmake = lambda: f"
+    )
+    with partax.explain(), caplog.at_level("WARNING", "partax"):
+        run(source, tmp_path, tmp_path / "store")
+    assert "f: not stored: " in caplog.text
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+class Model(eqx.Module):
+    weight: jax.Array
+    act: Any = eqx.field(static=True)
+
+
+def test_objects_of_the_call_are_in_a_loaded_result(tmp_path: Path) -> None:
+    def act(x: Any) -> Any:
+        return x + 1
+
+    step = partax.filter_jit(lambda model, tags: (Model(model.weight * 2, model.act), model, tags))
+    for traces in (1, 0):
+        with partax.store(tmp_path):
+            step.clear_cache()
+            model = Model(jnp.ones(3), act)
+            new, same, tags = step(model, ("a", 3, None))
+            written()
+        assert step.cache_info().traces == traces
+        assert new.act is act and same.weight is model.weight and tags == ("a", 3, None)
+
+
+def test_several_shapes_and_donation(tmp_path: Path) -> None:
+    step = partax.filter_jit(lambda x, y: (x + y, y), donate=("x",))
+    for traces in (2, 0):
+        with partax.store(tmp_path):
+            step.clear_cache()
+            for _ in range(3):
+                for size in (2, 3):
+                    x, y = jnp.ones(size), jnp.ones(size)
+                    total, back = step(x, y)
+                    assert back is y and x.is_deleted() and np.allclose(total, 2)
+            written()
+        assert step.cache_info().traces == traces
+
+
+def test_under_transformations_and_without_jit(tmp_path: Path) -> None:
+    def square(x: Any) -> Any:
+        return x * x
+
+    with partax.store(tmp_path):
+        step = partax.filter_jit(square)
+        assert float(step(jnp.float32(3))) == 9
+        assert float(jax.grad(step)(jnp.float32(3))) == 6
+        assert np.allclose(jax.vmap(step)(jnp.arange(3.0)), [0, 1, 4])
+        assert float(jax.jit(step)(jnp.float32(3))) == 9
+        with jax.disable_jit():
+            assert float(step(jnp.float32(3))) == 9
+        assert float(step.lower(jnp.float32(2)).compile()(jnp.float32(2))) == 4
+        written()
+
+
+def test_an_exception_of_the_function_passes(tmp_path: Path) -> None:
+    def wrong(x: Any) -> Any:
+        raise KeyError("mine")
+
+    with partax.store(tmp_path), pytest.raises(KeyError, match="mine"):
+        partax.filter_jit(wrong)(jnp.ones(3))
+
+
+def test_nothing_is_kept_of_a_function_that_dies(tmp_path: Path) -> None:
+    class Big:
+        pass
+
+    def make() -> Any:
+        big = jnp.ones(3)
+        return lambda x: x + big
+
+    with partax.store(tmp_path):
+        function = make()
+        partax.filter_jit(function)(jnp.ones(3))
+        written()
+        dead = weakref.ref(function)
+        del function
+        gc.collect()
+        assert dead() is None
+
+
+def test_threads_that_call_for_the_first_time_at_once(tmp_path: Path) -> None:
+    step, found = partax.filter_jit(lambda x: x * 3), list[float]()
+    start = threading.Barrier(4)
+
+    def call() -> None:
+        start.wait()
+        found.append(float(step(jnp.float32(2))))
+
+    with partax.store(tmp_path):
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        written()
+    assert found == [6.0] * 4 and len(list(tmp_path.glob("*.partax"))) == 1
+
+
+def test_processes_that_write_at_once(tmp_path: Path) -> None:
+    source = f"import jax.numpy as jnp, partax\npartax.store({str(tmp_path / 'store')!r})\n"
+    source += "print(float(partax.filter_jit(lambda x: x * 3)(jnp.float32(2))))"
+    (tmp_path / "train.py").write_text(source)
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "train.py"], cwd=tmp_path, env=variables, stdout=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
+    assert [it.communicate()[0] for it in started] == [b"6.0\n"] * 3
+    assert [it.suffix for it in (tmp_path / "store").iterdir()] == [".partax"]
+
+
+def test_the_command_lists_and_drops(stored: Path, tmp_path: Path) -> None:
+    def command(*options: str) -> str:
+        variables = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+        arguments = [sys.executable, "-m", "partax", "store", str(stored.parent), *options]
+        done = subprocess.run(arguments, env=variables, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    size = f"{stored.stat().st_size:,}"
+    assert re.search(rf"^f +\S+ \S+ +{size} +\d+\.\d\d$", command(), re.MULTILINE) and "1 programs" in command()
+    assert "dropped" not in command("--prune", "1GB", "--older", "1d")
+    data = stored.read_bytes()
+    stored.write_bytes(data[:-1])
+    assert "1 dropped" in command("--verify") and "0 programs" in command()
+    stored.write_bytes(data)
+    assert "1 dropped" in command("--clear") and not stored.exists()
