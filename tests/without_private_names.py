@@ -18,6 +18,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -487,6 +488,32 @@ def files() -> None:
     assert not found["a"].weight.committed
 
 
+def stored_programs() -> None:
+    from jax.experimental.compilation_cache import compilation_cache
+
+    import partax
+
+    def add(key: Any, x: Any) -> Any:
+        return jax.random.key_data(key)[0] + x
+
+    step, key, x = partax.filter_jit(add), jax.random.key(5), jnp.float32(2)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a program of jax's cache may be stored and not run
+        compilation_cache.reset_cache()
+        jax.config.update("jax_compilation_cache_dir", f"{folder}/jax")
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        for store in ("first", "second", "first", "second"):
+            with partax.store(f"{folder}/{store}"):
+                step.clear_cache()
+                for _ in range(3):
+                    same(step(key, x), add(key, x))
+                for thread in threading.enumerate():
+                    if thread.name == "partax store":
+                        thread.join()
+        jax.config.update("jax_compilation_cache_dir", None)
+        compilation_cache.reset_cache()
+
+
 def transformations() -> None:
     import partax
 
@@ -538,6 +565,7 @@ SCENARIOS = (
     partitions,
     explanations,
     files,
+    stored_programs,
     transformations,
     code_of_equinox,
     the_command_line,

@@ -24,6 +24,7 @@ class Run(NamedTuple):
 
     value: Any
     traces: int
+    right: Any  # what plain Python gives in the same process
 
 
 @contextmanager
@@ -57,17 +58,18 @@ def run(
 ) -> Run:
     """Imports a module, calls what its `make()` gives, and forgets both.
 
-    The module may have `ARGUMENTS`, which the function is called with; else it is an array.
+    The module may have `ARGUMENTS` and `KEYWORDS`, which the function is called with; else it is an array.
     """
     with partax.store(store), imported(source, folder) as module:
         change(module)
         step = partax.filter_jit(module.make(), **jit)
         step.clear_cache()  # of an equal function before: another process has none
         arguments = getattr(module, "ARGUMENTS", (jnp.arange(3.0),))
-        value = step(*arguments)
+        value = step(*arguments, **getattr(module, "KEYWORDS", {}))
         traces = step.cache_info().traces
         step.clear_cache()
+        right = module.make()(*arguments, **getattr(module, "KEYWORDS", {}))
     written()
     del step
     gc.collect()
-    return Run(value, traces)
+    return Run(value, traces, right)

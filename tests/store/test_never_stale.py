@@ -93,7 +93,8 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "x * 3",
     ),
     "class method": (
-        "class C:\n  k = 2\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)\nmake = lambda: f",
+        "class C:\n  k = 2\n  @classmethod\n  def g(cls, x): return x * cls.k\n"
+        "def f(x): return C.g(x)\nmake = lambda: f",
         "k = 2",
         "k = 3",
     ),
@@ -103,7 +104,8 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "C(B)",
     ),
     "inherited method": (
-        "class A:\n  @staticmethod\n  def g(x): return x * 2\nclass C(A): pass\ndef f(x): return C.g(x)\nmake = lambda: f",
+        "class A:\n  @staticmethod\n  def g(x): return x * 2\nclass C(A): pass\n"
+        "def f(x): return C.g(x)\nmake = lambda: f",
         "x * 2",
         "x * 3",
     ),
@@ -174,6 +176,16 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "self.w * x",
         "self.w + x",
     ),
+    "parameter that a value is of": (
+        "KEYWORDS = {'a': 5}\ndef f(x, a=1, b=2): return x * a + b\nmake = lambda: f",
+        "'a': 5",
+        "'b': 5",
+    ),
+    "name of a keyword": (
+        "KEYWORDS = {'a': 5}\ndef f(x, **more): return x * (2 if 'a' in more else 3)\nmake = lambda: f",
+        "'a': 5",
+        "'b': 5",
+    ),
     "static argument": (
         "ARGUMENTS = (jnp.ones(3), 2)\ndef f(x, k): return x * k\nmake = lambda: f",
         "(3), 2",
@@ -185,7 +197,8 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         ", 2.0)",
     ),
     "keys of an argument": (
-        "ARGUMENTS = ({'a': jnp.ones(3), 'b': jnp.zeros(3)},)\ndef f(t): return t['b'] + max(map(len, t))\nmake = lambda: f",
+        "ARGUMENTS = ({'a': jnp.ones(3), 'b': jnp.zeros(3)},)\n"
+        "def f(t): return t['b'] + max(map(len, t))\nmake = lambda: f",
         "'a': ",
         "'ccc': ",
     ),
@@ -269,9 +282,7 @@ def test_a_changed_module_gets_its_own_result(name: str, tmp_path: Path) -> None
     assert again.traces == 0, "the program of an unchanged module is loaded"
     assert_alike(again.value, first.value)
     found = run(changed, tmp_path, tmp_path / "store")
-    with imported(changed, tmp_path) as module:
-        right = module.make()(*getattr(module, "ARGUMENTS", (jax.numpy.arange(3.0),)))
-    assert_alike(found.value, right)
+    assert_alike(found.value, found.right)
     assert not alike(found.value, first.value), "else the change would change nothing"
 
 
@@ -349,7 +360,13 @@ def test_a_library_of_another_version_counts(tmp_path: Path, monkeypatch: pytest
     assert run(source, tmp_path, tmp_path / "store").traces == 1
 
 
-FEW = [name for i, name in enumerate(PROGRAMS) if i % 4 == 0 and "EVER_OTHER" not in PROGRAMS[name]]
+# What they change outlives their module, or is undone once only.
+LEFT_OUT = {"setting: handlers of a logger", "package: flax"}
+FEW = [
+    name
+    for i, name in enumerate(PROGRAMS)
+    if i % 4 == 0 and name not in LEFT_OUT and "EVER_OTHER" not in PROGRAMS[name]
+]
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -10,7 +10,9 @@ import types
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from partax._guards import guards
 from partax._guards.constants import PLAIN
@@ -149,9 +151,9 @@ class _Reader:
         self._bytes += value.nbytes
         if self._bytes > _LARGEST:
             raise _NoContentError(f"more than {_LARGEST >> 20} MiB of captured arrays")
-        if isinstance(value, jax.core.Tracer) or len(value.devices()) != 1 or value.is_deleted():
+        if isinstance(value, Tracer) or len(value.devices()) != 1 or value.is_deleted():
             raise _NoContentError("an array that is traced, deleted or on several devices")
-        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             data, kind = jax.random.key_data(value), str(jax.random.key_impl(value))
         else:
             data, kind = value, value.dtype.name

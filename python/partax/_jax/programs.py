@@ -1,10 +1,13 @@
 """The only file that looks at programs while jax makes them, by names of jax's that are not public."""
 
+import functools
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
 from partax._jax.private import attribute_of as _attribute
@@ -88,23 +91,35 @@ _fast_tree = _name("jax._src.interpreters.pxla.reflatten_outputs_for_dispatch")
 _replicated = _name("jax._src.interpreters.pxla.ExecuteReplicated")
 _registry = _name("jax._src.tree_util.dispatch_registry")
 _shard_arg = _name("jax._src.interpreters.pxla.cc_shard_arg")
+_of_keys = _name("jax._src.sharding_impls.physical_sharding")
 _call = _attribute(jax.stages.Compiled, "call")
 
 
-def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]]) -> Callable[..., Any]:
+Choose = Callable[[tuple[Any, ...]], Callable[..., Any]]
+
+
+def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[..., Any] | None]) -> Callable[..., Any]:
     """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
 
     Args:
       name: of the function.
       choose: gives for the arguments of a call the `jax.stages.Compiled` of their signature; or another function, which
         is called once and asked for again.
+      instead: gives what is called in the place of a program whose first run failed; None if nothing is.
 
     Returns:
       The function. The fallback asks in each call.
     """
 
     def asked(*args: Any) -> Any:
-        return choose(args)(*args)
+        program = choose(args)
+        try:
+            return program(*args)
+        except jax.errors.JaxRuntimeError:
+            other = instead(program)
+            if other is None:
+                raise
+            return other(*args)
 
     if None in (_pjit, _cache_keys, _fast_data, _fast_tree, _replicated, _registry, _shard_arg, _call):
         return asked
@@ -114,7 +129,13 @@ def dispatched(name: str, choose: Callable[[tuple[Any, ...]], Callable[..., Any]
         if not isinstance(program, jax.stages.Compiled):
             return program(*args), None, False
         params: Any = _attribute(program, "_params")
-        outs, out_flat, args_flat = _call(params, *args)  # pyright: ignore[reportOptionalCall] - None was ruled out
+        try:
+            outs, out_flat, args_flat = _call(params, *args)  # pyright: ignore[reportOptionalCall] - None was ruled out
+        except jax.errors.JaxRuntimeError:
+            other = instead(program)
+            if other is None:
+                raise
+            return other(*args), None, False
         return outs, _fast_path(_attribute(program, "_executable"), params, out_flat, len(args_flat)), False
 
     return _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
@@ -145,12 +166,11 @@ def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int
 
 def _physical(aval: Any, sharding: Any) -> Any:
     """How the data of an array of keys is sharded, where it is one."""
-    if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+    if not jnp.issubdtype(aval.dtype, jax.dtypes.extended):
         return sharding
-    physical = _name("jax._src.sharding_impls.physical_sharding")
-    if physical is None:
+    if _of_keys is None:
         raise AttributeError
-    return physical(aval, sharding)
+    return _of_keys(aval, sharding)
 
 
 def has_callbacks(program: Any) -> bool:
@@ -167,10 +187,10 @@ def has_callbacks(program: Any) -> bool:
     return False
 
 
-def serialized(compiled: Any) -> bytes | None:
+def serialized(program: Any) -> bytes | None:
     """A compiled program as bytes; None where this backend or this program has none."""
     try:
-        return serialize_executable.serialize(compiled)[0]
+        return serialize_executable.serialize(program)[0]
     except (ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError):
         return None
 
@@ -186,18 +206,33 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, device: Any) -> Any:
     )
 
 
-def is_loadable(data: bytes, compiled: Any) -> bool:
-    """Whether `serialized` has given what can be loaded again."""
-    devices = _attribute(_attribute(compiled, "_executable"), "_device_list") or ()
-    device = next(iter(devices), jax.devices()[0])
-    try:
-        loaded(data, jax.tree.structure(compiled.args_info), compiled.out_tree, device)
-    except Exception:  # of whatever kind
-        return False
-    return True
+class _Hits(threading.local):
+    count = 0
 
 
-def compiled_anew(lowered: Any) -> Any:
-    """Compiles a program past jax's own compilation cache, by an option that makes no difference to it."""
-    option = {"xla_cpu_parallel_codegen_split_count": 31} if jax.default_backend() == "cpu" else {}
-    return lowered.compile(compiler_options=option)
+_hits = _Hits()
+
+
+def _count_hits(event: str, **details: Any) -> None:
+    _hits.count += event == "/jax/compilation_cache/cache_hits"
+
+
+@functools.cache
+def _listen() -> None:
+    jax.monitoring.register_event_listener(_count_hits)
+
+
+def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, bool]:
+    """Compiles a program: it, and whether XLA has, so that it can be serialized.
+
+    On a CPU, one that jax's own compilation cache has given loads, but does not run.
+    """
+    _listen()
+    before = _hits.count
+    program = lowered.compile(compiler_options=options)
+    return program, _hits.count == before or jax.default_backend() != "cpu"
+
+
+def compiled_anew(lowered: Any) -> tuple[Any, bool]:
+    """The same past jax's own compilation cache, by an option that makes no difference to the program."""
+    return compiled(lowered, {"xla_cpu_parallel_codegen_split_count": 31})

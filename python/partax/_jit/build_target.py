@@ -198,7 +198,7 @@ def _target_of(
     given = bytearray(len(leaves))
     if known is not None and not any(known[i] for i in kept) and options.out_shardings is None:
         donated = tuple(i for i, is_donated in enumerate(known) if is_donated)
-        return jax.jit(function, **keywords, **({"donate_argnums": donated} if donated else {})), known
+        return jax.jit(function, donate_argnums=donated, **keywords), known
     if not traced.donatable and options.out_shardings is None:
         return jax.jit(function, **keywords), bytes(given)
 

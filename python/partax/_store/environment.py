@@ -1,18 +1,23 @@
 """What a compiled program depends on beside the call: versions, configuration, devices, the processor."""
 
 import functools
+import glob
 import hashlib
+import importlib.metadata
 import os
 import platform
 import sys
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
 
-import partax._core as _core
+from partax import _core
+from partax._jax.private import configuration
 from partax._jax.settings import every_setting
+
+_VERSION = importlib.metadata.version("partax")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def environment(device: Any) -> tuple[Any, ...]:
@@ -22,16 +27,29 @@ def environment(device: Any) -> tuple[Any, ...]:
     client = getattr(device, "client", None)
     return (
         *(_build(), flags, devices, jax.process_count(), getattr(client, "platform_version", "")),
-        *(every_setting(), np.__version__),
+        *(every_setting(), tuple(sorted(configuration().items())), np.__version__),
     )
 
 
 @functools.cache
 def _build() -> tuple[str, ...]:
     """What does not change in a process."""
-    with open(_core.__file__, "rb") as file:  # also tells builds of one version apart
-        build = hashlib.sha256(file.read()).hexdigest()
-    return (sys.version, sys.implementation.cache_tag, jax.__version__, jaxlib.__version__, build, _processor())
+    files = [_core.__file__]  # also tells builds of one version apart
+    if ".dev" in _VERSION:
+        files += sorted(glob.glob(os.path.join(_PACKAGE, "**", "*.py"), recursive=True))
+    digest = hashlib.sha256(_VERSION.encode())
+    for name in files:
+        with open(name, "rb") as file:
+            digest.update(file.read())
+    build = digest.hexdigest()
+    return (
+        sys.version,
+        sys.implementation.cache_tag,
+        jax.__version__,
+        importlib.metadata.version("jaxlib"),
+        build,
+        _processor(),
+    )
 
 
 def _processor() -> str:

@@ -13,11 +13,12 @@ from typing import Any, TypedDict
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from partax import _core
 from partax._guards.content import content_of
 from partax._jax.private import configuration, runs_without_jit
-from partax._jax.programs import compiled_anew, dispatched, has_callbacks, is_loadable, loaded, serialized
+from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, serialized
 from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
 from partax._report.call_site import call_site, site_text
@@ -73,7 +74,7 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
       The programs; None where the call has none that could be stored.
     """
     folder = switch.folder()
-    if folder is None or runs_without_jit() or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if folder is None or runs_without_jit() or any(isinstance(leaf, Tracer) for leaf in leaves):
         return None
     programs = Programs(folder, options, traced)
     try:
@@ -98,11 +99,12 @@ class Programs:
         self.donated: bytes | None = None
         self._options = options
         self._name = traced.function.__name__
-        self.program = dispatched(self._name, self._choose)
+        self.program = dispatched(self._name, self._choose, self._instead)
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
-        self._found: tuple[str, Record] | None = None  # read, but not loaded
+        self._loaded: list[Any] = []  # those of them that came from the folder
+        self._begun: tuple[str, Record | None] | None = None  # the key of the first call, and what was read by it
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way.
@@ -112,8 +114,8 @@ class Programs:
         """
         key = self._key(_signature(leaves))
         record = record_of(self._folder, key)
+        self._begun = key, record
         if record is not None:
-            self._found = key, record
             self.donated = record["donated"]
 
     def tell(self, what: str) -> None:
@@ -124,36 +126,50 @@ class Programs:
     def _choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
-        is_checked = jax.config.jax_debug_nans or jax.config.jax_debug_infs
-        if is_checked or runs_without_jit() or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        is_checked = any(getattr(jax.config, name) for name in ("jax_debug_nans", "jax_debug_infs"))
+        if is_checked or runs_without_jit() or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self.target
         try:
             signature = _signature(leaves)
             known = (signature, *configuration().items())
             if known not in self._known:
-                key = self._key(signature)
-                self._known[known] = self._load(key, leaves) or self._make(key, arguments, leaves)
+                begun, self._begun = self._begun, None
+                key = self._key(signature) if begun is None else begun[0]
+                record = record_of(self._folder, key) if begun is None else begun[1]
+                self._known[known] = self._load(record, leaves) or self._make(key, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
             self.tell(f"not stored: {error}")
             _core.forget_program()
             return self.target
 
+    def _instead(self, program: Any) -> Callable[..., Any] | None:
+        """The target, where the first run of a loaded program has failed: it may be another's machine code."""
+        if program not in self._loaded:
+            return None
+        self._loaded.remove(program)
+        self._folder.tell(f"a program of `{self._name}` does not run; it is traced")
+        _core.forget_program()
+        return self.target
+
     def _key(self, signature: tuple[Any, ...]) -> str:
         """The digest of all that the program of the call under way depends on, read now: it may have changed."""
+        if self._options.in_shardings is not None or self._options.out_shardings is not None:
+            raise UnstoredError("it has shardings of its own")
         nodes, statics, _ = _core.describe_call()[0]
         classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
-        roots = (_core.called_function(), self._options.key, *classes, *(held[0] if held else () for held in statics))
+        values = [held[0] for held in statics if held]
+        roots = (_core.called_function(), self._options.key, *classes, *values)
         content, unstored = content_of(roots)
         if unstored:
             raise UnstoredError(unstored)
         structure = tuple(map(_node_text, nodes))
-        whole = (structure, content, signature[1:], environment(signature[0]), self._takes_tuple)
+        _, *given = _core.call_shape()  # which parameters the values are of
+        present = tuple(map(bool, statics))
+        whole = (structure, given, present, content, signature[1:], environment(signature[0]), self._takes_tuple)
         return hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def _load(self, key: str, leaves: tuple[Any, ...]) -> Any:
-        found, self._found = self._found, None
-        record = found[1] if found is not None and found[0] == key else record_of(self._folder, key)
+    def _load(self, record: Record | None, leaves: tuple[Any, ...]) -> Any:
         if record is None or record["donated"] != (self.donated or bytes(len(leaves))):
             return None
         begun = time.perf_counter()
@@ -174,6 +190,7 @@ class Programs:
         except Exception:  # whatever a loader, or a class of the user's, raises
             self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
             return None
+        self._loaded.append(program)
         seconds = time.perf_counter() - begun
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
@@ -184,7 +201,7 @@ class Programs:
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
             raise UnstoredError("it calls Python when it runs, or has other effects")
         lowered = traced.lower()
-        compiled = lowered.compile()
+        program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
         result = taken()
         if result is None:
@@ -196,25 +213,24 @@ class Programs:
             "seconds": seconds,
             "result": result,
             "donated": self.donated or bytes(len(leaves)),
-            "outputs": compiled.out_tree.num_leaves,
+            "outputs": program.out_tree.num_leaves,
             "program": b"",
         }
         if switch.folder() is self._folder:
-            threading.Thread(target=self._store, args=(key, record, lowered, compiled), name="partax store").start()
-        return compiled
+            given = (key, record, lowered, program, is_whole)
+            threading.Thread(target=self._store, args=given, name="partax store").start()
+        return program
 
-    def _store(self, key: str, record: Record, lowered: Any, compiled: Any) -> None:
+    def _store(self, key: str, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
         """Beside the call, in a thread of its own."""
         try:
-            program = serialized(compiled)
-            if program is None or not is_loadable(program, compiled):
-                # As XLA gives it to jax's own compilation cache, from which it then came: it is compiled once more.
-                compiled = compiled_anew(lowered)
-                program = serialized(compiled)
-            if program is None or not is_loadable(program, compiled):
-                self._folder.tell("this backend, or this program, has nothing that can be stored")
+            if not is_whole:
+                program, is_whole = compiled_anew(lowered)
+            data = serialized(program) if is_whole else None
+            if data is None:
+                self._folder.tell(f"`{self._name}` is not stored: this backend, or jax's own cache, gives none whole")
             else:
-                self._folder.write(key, pickle.dumps({**record, "program": program}))
+                self._folder.write(key, pickle.dumps({**record, "program": data}))
         except RuntimeWarning:  # it has been told, and the user has it raised: nobody waits for this thread
             pass
         except Exception as error:  # whatever a compiler raises

@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from partax import _core
 from partax._guards.pure import is_pure
@@ -75,7 +76,7 @@ class _Pickler(pickle.Pickler):
         self._places = {id(it): i for i, it in reversed(list(enumerate(self._statics))) if it is not None}
 
     def persistent_id(self, obj: Any) -> Any:
-        if isinstance(obj, jax.core.Tracer):
+        if isinstance(obj, Tracer):
             if id(obj) not in self._arrays:
                 raise _UnstoredError
             return self._arrays[id(obj)]

@@ -1,0 +1,164 @@
+"""What a first call costs in a new process: cold, with jax's own compilation cache, and with partax.store.
+
+    python bench/warm_start.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
+
+Each first call is that of a process of its own, from the call until its result is there; imports and the making of the
+arguments are not counted. The processes take turns, on folders that one before them has filled.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+try:
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import partax
+    from budgets import Measure, Row, as_row, run
+    from interleave import Effort, take_turns
+except ImportError as error:
+    sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
+
+COLD, CACHE, STORE = "cold", "jax's cache", "partax.store"
+HERE, LOADED = "compiled here", "loaded"
+optimizer = optax.adam(1e-3)
+
+
+class Block(eqx.Module):
+    """A layer of a transformer."""
+
+    attention: eqx.nn.MultiheadAttention
+    mlp: eqx.nn.MLP
+    norms: tuple[eqx.nn.LayerNorm, eqx.nn.LayerNorm]
+
+    def __init__(self, width: int, key: jax.Array) -> None:
+        first, second = jax.random.split(key)
+        self.attention = eqx.nn.MultiheadAttention(4, width, key=first)
+        self.mlp = eqx.nn.MLP(width, width, 4 * width, 1, jax.nn.gelu, key=second)
+        self.norms = eqx.nn.LayerNorm(width), eqx.nn.LayerNorm(width)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = jax.vmap(self.norms[0])(x)
+        x = x + self.attention(y, y, y)
+        return x + jax.vmap(self.mlp)(jax.vmap(self.norms[1])(x))
+
+
+class Transformer(eqx.Module):
+    """Twelve of them."""
+
+    blocks: list[Block]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def loss(model: Any, batch: jax.Array) -> jax.Array:
+    return jnp.mean(jax.vmap(model)(batch) ** 2)
+
+
+def train_step(model: Any, state: Any, batch: jax.Array) -> Any:
+    value, gradient = partax.filter_value_and_grad(loss)(model, batch)
+    updates, state = optimizer.update(gradient, state)
+    return partax.apply_updates(model, updates), state, value
+
+
+def mlp() -> tuple[Any, jax.Array]:
+    return eqx.nn.MLP(16, 16, 64, 24, key=jax.random.key(0)), jnp.ones((8, 16))
+
+
+def transformer() -> tuple[Any, jax.Array]:
+    keys = jax.random.split(jax.random.key(0), 12)
+    return Transformer([Block(32, key) for key in keys]), jnp.ones((4, 16, 32))
+
+
+WORKS: dict[str, Callable[[], tuple[Any, jax.Array]]] = {"mlp": mlp, "transformer": transformer}
+
+
+def first_call(work: str) -> float:
+    """The seconds of the first call of this process."""
+    model, batch = WORKS[work]()
+    state = optimizer.init(partax.filter(model, partax.is_inexact_array))
+    jax.block_until_ready((model, state, batch))
+    step = partax.filter_jit(train_step)
+    begin = time.perf_counter()
+    jax.block_until_ready(step(model, state, batch)[2])
+    return time.perf_counter() - begin
+
+
+def in_a_process(work: str, form: str, folder: str) -> float:
+    command = [sys.executable, __file__, "--child", work, form, folder]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def beside(work: str, effort: Effort, name: str, budget: float) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        measures = {form: partial(in_a_process, work, form, folder) for form in (COLD, CACHE, STORE)}
+        for measure in measures.values():
+            measure()  # fills the folders
+        timings = take_turns(measures, effort.slow_rounds(7))
+    return as_row(name, timings, budget, f"x {CACHE}", measured=timings[STORE].over(timings[CACHE]))
+
+
+def hits(effort: Effort, name: str, budget: float) -> Row:
+    """A loaded program beside the same one compiled in this process."""
+    model, batch = mlp()
+    state = optimizer.init(partax.filter(model, partax.is_inexact_array))
+    calls = 20 if effort.quick else 200
+    here = partax.filter_jit(train_step, cache_size=1)
+    here(model, state, batch)
+    with tempfile.TemporaryDirectory() as folder, partax.store(folder):
+        loaded = partax.filter_jit(train_step, cache_size=2)
+        for _ in range(2):
+            loaded.clear_cache()
+            loaded(model, state, batch)
+            time.sleep(3)  # until it is stored
+
+        def timed(step: Callable[..., Any]) -> float:
+            begin = time.perf_counter()
+            for _ in repeat(None, calls):
+                found = step(model, state, batch)
+            jax.block_until_ready(found)
+            return (time.perf_counter() - begin) / calls
+
+        if loaded.cache_info().traces:
+            raise RuntimeError("nothing was loaded")
+        measures = {HERE: partial(timed, here), LOADED: partial(timed, loaded)}
+        timings = take_turns(measures, effort.slow_rounds(15))
+    return as_row(name, timings, budget, f"x {HERE}", measured=timings[LOADED].over(timings[HERE]))
+
+
+ROWS: tuple[tuple[str, float, Measure], ...] = (
+    ("first call, MLP of depth 24 with Adam", 0.35, partial(beside, "mlp")),
+    ("first call, train step of a transformer of 12 layers", 0.35, partial(beside, "transformer")),
+    ("hit, MLP of depth 24 with Adam", 1.02, hits),
+)
+
+
+def child(work: str, form: str, folder: str) -> None:
+    if form == CACHE:
+        jax.config.update("jax_compilation_cache_dir", str(Path(folder, "jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if form == STORE:
+        partax.store(Path(folder, "partax"))
+    print(first_call(work))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:])
+        sys.exit()
+    sys.exit(run(ROWS, (COLD, CACHE, STORE, HERE, LOADED), (CACHE, STORE, HERE, LOADED), __doc__.split("\n")[0]))
