@@ -306,3 +306,29 @@ def test_the_command_lists_and_drops(stored: Path, tmp_path: Path) -> None:
     assert "1 dropped" in command("--verify") and "0 programs" in command()
     stored.write_bytes(data)
     assert "1 dropped" in command("--clear") and not stored.exists()
+
+
+def test_a_trace_that_was_there_before_is_stored_with_its_own_result(tmp_path: Path) -> None:
+    one, other = partax.filter_jit(lambda x: (x, 1)), partax.filter_jit(lambda x: (x, "other"))
+    x = jnp.ones(3)
+    for _ in range(2):
+        with partax.store(tmp_path):
+            one.clear_cache()
+            other.clear_cache()
+            one.lower(x)  # traces it: the call that follows does not
+            other(x)
+            assert one(x)[1] == 1 and other(x)[1] == "other"
+            written()
+            one.clear_cache()
+            assert one(x)[1] == 1
+
+
+def test_a_first_call_that_is_checked_leaves_nothing_for_the_next(tmp_path: Path) -> None:
+    step = partax.filter_jit(lambda x: x * 2)
+    with partax.store(tmp_path):
+        with jax.debug_nans(True):
+            assert float(step(jnp.ones(3))[0]) == 2
+        assert step(jnp.ones(4)).shape == (4,)
+        with jax.debug_nans(True), pytest.raises(FloatingPointError):
+            step(jnp.full(4, jnp.nan))
+        written()

@@ -104,7 +104,6 @@ class Programs:
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
         self._loaded: list[Any] = []  # those of them that came from the folder
-        self._begun: tuple[str, Record | None] | None = None  # the key of the first call, and what was read by it
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way.
@@ -112,9 +111,7 @@ class Programs:
         Raises:
           UnstoredError: there is none, and none can be.
         """
-        key = self._key(_signature(leaves))
-        record = record_of(self._folder, key)
-        self._begun = key, record
+        record = record_of(self._folder, self._key(_signature(leaves)))
         if record is not None:
             self.donated = record["donated"]
 
@@ -133,10 +130,9 @@ class Programs:
             signature = _signature(leaves)
             known = (signature, *configuration().items())
             if known not in self._known:
-                begun, self._begun = self._begun, None
-                key = self._key(signature) if begun is None else begun[0]
-                record = record_of(self._folder, key) if begun is None else begun[1]
-                self._known[known] = self._load(record, leaves) or self._make(key, arguments, leaves)
+                key = self._key(signature)
+                found = self._load(record_of(self._folder, key), leaves)
+                self._known[known] = found or self._make(key, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
             self.tell(f"not stored: {error}")
@@ -156,6 +152,14 @@ class Programs:
         """The digest of all that the program of the call under way depends on, read now: it may have changed."""
         if self._options.in_shardings is not None or self._options.out_shardings is not None:
             raise UnstoredError("it has shardings of its own")
+        try:
+            return self._digest(signature)
+        except (UnstoredError, MemoryError):
+            raise
+        except Exception as error:  # of whatever class of the user's that is looked at
+            raise UnstoredError(f"it cannot be looked at: {error}") from error
+
+    def _digest(self, signature: tuple[Any, ...]) -> str:
         nodes, statics, _ = _core.describe_call()[0]
         classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
         values = [held[0] for held in statics if held]
@@ -203,11 +207,13 @@ class Programs:
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
-        result = taken()
+        result = taken(traced.out_info)
         if result is None:
-            raise UnstoredError("its result holds what another process has not")
+            self.tell("not stored: its result holds what another process has not")
+            return program
         if self._key(_signature(leaves)) != key:
-            raise UnstoredError("something that it reads has changed while it was traced")
+            self.tell("not stored: something that it reads has changed while it was traced")
+            return program
         record: Record = {
             "name": self._name,
             "seconds": seconds,

@@ -18,6 +18,7 @@ from partax._jit.result_values import FIXED, held_by
 
 class _Noted(threading.local):
     result: bytes | None = None
+    handle: Any = None  # of the node that the trace has returned; None of a single array
 
 
 _noted = _Noted()
@@ -35,7 +36,7 @@ def call_statics() -> list[Any]:
 
 def note_result(result: Any, inputs: tuple[Any, ...], node: Any) -> None:
     """Notes what a trace has returned, for `taken`. Called by the native wrapper at its end."""
-    outputs = _core._flatten_output(node)[0] if isinstance(node, _core.OutputNode) else (node,)
+    outputs, _noted.handle = _core._flatten_output(node) if isinstance(node, _core.OutputNode) else ((node,), None)
     try:
         data = io.BytesIO()
         _Pickler(data, outputs, inputs).dump(result)
@@ -47,9 +48,18 @@ def note_result(result: Any, inputs: tuple[Any, ...], node: Any) -> None:
         _noted.result = data.getvalue()
 
 
-def taken() -> bytes | None:
-    """What the last trace of this thread has returned; None where it cannot be stored."""
-    return _noted.result
+def taken(node: Any) -> bytes | None:
+    """What the trace has returned that gave this node, and forgets it.
+
+    Args:
+      node: what its program returns, as `jax.stages.Traced.out_info` has it.
+
+    Returns:
+      The result as bytes; None where it cannot be stored, or another trace of this thread came after it.
+    """
+    handle = _core._flatten_output(node)[1] if isinstance(node, _core.OutputNode) else None
+    (result, noted), _noted.result, _noted.handle = (_noted.result, _noted.handle), None, None
+    return result if handle is noted else None
 
 
 def rebuilt(data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
