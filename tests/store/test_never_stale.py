@@ -365,7 +365,7 @@ LEFT_OUT = {"setting: handlers of a logger", "package: flax"}
 FEW = [
     name
     for i, name in enumerate(PROGRAMS)
-    if i % 4 == 0 and name not in LEFT_OUT and "EVER_OTHER" not in PROGRAMS[name]
+    if i % 8 == 0 and name not in LEFT_OUT and "EVER_OTHER" not in PROGRAMS[name]
 ]
 
 

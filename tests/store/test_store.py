@@ -226,6 +226,7 @@ def test_under_transformations_and_without_jit(tmp_path: Path) -> None:
         assert float(jax.grad(step)(jnp.float32(3))) == 6
         assert np.allclose(jax.vmap(step)(jnp.arange(3.0)), [0, 1, 4])
         assert float(jax.jit(step)(jnp.float32(3))) == 9
+        assert float(jax.jit(lambda y: step(jnp.float32(4)) + y)(jnp.float32(1))) == 17
         with jax.disable_jit():
             assert float(step(jnp.float32(3))) == 9
         assert float(step.lower(jnp.float32(2)).compile()(jnp.float32(2))) == 4

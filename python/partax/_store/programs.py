@@ -17,7 +17,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._guards.content import content_of
-from partax._jax.private import configuration, runs_without_jit
+from partax._jax.private import configuration, runs_without_jit, under_trace
 from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, serialized
 from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
@@ -74,7 +74,7 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
       The programs; None where the call has none that could be stored.
     """
     folder = switch.folder()
-    if folder is None or runs_without_jit() or any(isinstance(leaf, Tracer) for leaf in leaves):
+    if folder is None or not _runs_compiled(leaves):
         return None
     programs = Programs(folder, options, traced)
     try:
@@ -124,7 +124,7 @@ class Programs:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         is_checked = any(getattr(jax.config, name) for name in ("jax_debug_nans", "jax_debug_infs"))
-        if is_checked or runs_without_jit() or any(isinstance(leaf, Tracer) for leaf in leaves):
+        if is_checked or not _runs_compiled(leaves):
             return self.target
         try:
             signature = _signature(leaves)
@@ -242,6 +242,11 @@ class Programs:
         except Exception as error:  # whatever a compiler raises
             with contextlib.suppress(RuntimeWarning):
                 self._folder.tell(f"a program of `{self._name}` is not stored: {error}")
+
+
+def _runs_compiled(leaves: tuple[Any, ...]) -> bool:
+    """Whether a call runs a program now: no trace or transformation is under way, and jit is not turned off."""
+    return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
 
 
 def _node_text(node: tuple[Any, ...]) -> tuple[Any, ...]:
