@@ -131,7 +131,8 @@ class Programs:
             known = (signature, *configuration().items())
             if known not in self._known:
                 key = self._key(signature)
-                found = self._load(record_of(self._folder, key), leaves)
+                is_on = switch.folder() is self._folder
+                found = self._load(record_of(self._folder, key), leaves) if is_on else None
                 self._known[known] = found or self._make(key, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
