@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from user_modules import imported, run
 
 import partax
-from processes import imported, run
 
 sys.path.append(str(Path(__file__).parents[1] / "guards"))
 from test_stale import PROGRAMS

@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from user_modules import imported, run, written
 
 import partax
 from partax._store.folder import Folder
-from processes import imported, run, written
 
 pytestmark = pytest.mark.compiled_anew
 PACKAGE = Path(partax.__file__).parents[1]

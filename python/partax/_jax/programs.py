@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import serialize_executable
 
 from partax._jax.private import attribute_of as _attribute
 from partax._jax.private import concrete_array_type, is_jaxpr
@@ -189,6 +188,8 @@ def has_callbacks(program: Any) -> bool:
 
 def serialized(program: Any) -> bytes | None:
     """A compiled program as bytes; None where this backend or this program has none."""
+    from jax.experimental import serialize_executable  # few programs are stored
+
     try:
         return serialize_executable.serialize(program)[0]
     except (ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError):
@@ -201,6 +202,8 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, device: Any) -> Any:
     Raises:
       Exception: of whatever kind, where these bytes are no program for it.
     """
+    from jax.experimental import serialize_executable
+
     return serialize_executable.deserialize_and_load(
         data, in_tree, out_tree, backend=device.client, execution_devices=(device,)
     )
