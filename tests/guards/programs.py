@@ -35,17 +35,46 @@ Load = Callable[[str], types.ModuleType]
 _names = (f"guarded_program_{i}" for i in itertools.count())
 
 
+# What any program may name; `K`, and the `k` of `o`, are what most of them change.
+PRELUDE = """
+import abc, array, calendar, collections, collections.abc, configparser, contextvars, copy, copyreg, ctypes, dataclasses
+import datetime, decimal, enum, fractions, functools, gc, glob, importlib, importlib.resources, io, itertools, linecache
+import locale, logging, math, numbers, operator, os, pathlib, queue, random, re, secrets, sqlite3, struct, sys, tempfile
+import threading, time, types, typing, uuid, warnings, weakref, zoneinfo
+import chex, equinox as eqx, flax, flax.linen as nn, flax.struct, jax, jax.extend, jax.numpy as jnp, jaxtyping
+import matplotlib, numpy as np, optax, partax
+from decimal import Decimal
+from fractions import Fraction
+from unittest import mock
+from flax import nnx
+K = 2.0
+class O:
+    k = 2.0
+    def step(self, x): return x * self.k
+o = O()
+"""
+
+
+# The changes that most make.
+CHANGES = {"o": "o.k = 3.0", "K": "K = 3.0"}
+
+
+def program_of(setup: str, function: str, change: str, restore: str = "", arguments: str = "") -> str:
+    """A program of what it defines, the function that is made anew, and what changes."""
+    return f"""{PRELUDE}{setup}
+make = lambda: {function}
+arguments = lambda: ({arguments})
+def change():
+    exec({CHANGES.get(change, change)!r}, globals())
+def restore():
+    exec({restore!r}, globals())
+"""
+
+
 def source_of(parts: tuple[str, ...]) -> str:
     """A program of what it defines, the value that the function takes its array times, and what changes."""
-    setup, value, change, *restore = parts
-    return f"""
-{setup}
-make = lambda: lambda x: x * {value}
-def change():
-    exec({change!r}, globals())
-def restore():
-    exec({"".join(restore)!r}, globals())
-"""
+    setup, value, *changes = parts
+    return program_of(setup, f"lambda x: x * {value}", *changes)
 
 
 def load(source: str, folder: pathlib.Path) -> types.ModuleType:
@@ -56,7 +85,7 @@ def load(source: str, folder: pathlib.Path) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = str(file)
     sys.modules[name] = module
-    exec(compile(source, str(file), "exec"), vars(module))
+    exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))
     return module
 
 
@@ -142,21 +171,3 @@ def answers(module: types.ModuleType, call: Call) -> list[float]:
         del fun
         gc.collect(0)  # the function is gone before the next one is made
     return found
-
-
-class Runs:
-    """Counts how often Python enters a function of some files: a call that traces nothing enters none."""
-
-    def __init__(self, *files: str) -> None:
-        self.files, self.count = files, 0
-
-    def __enter__(self) -> Runs:
-        self.count = 0
-        sys.setprofile(self._see)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _see(self, frame: types.FrameType, event: str, _: object) -> None:
-        self.count += event == "call" and frame.f_code.co_filename.startswith(self.files)

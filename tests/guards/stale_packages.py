@@ -47,58 +47,46 @@ _PACKAGE = {
         ]
     },
     "matplotlib": (
-        "import matplotlib\nOLD = matplotlib.rcParams['lines.linewidth']",
+        "OLD = matplotlib.rcParams['lines.linewidth']",
         "matplotlib.rcParams['lines.linewidth']",
         "matplotlib.rcParams['lines.linewidth'] = 7.0",
         "matplotlib.rcParams['lines.linewidth'] = OLD",
     ),
-    "scikit-learn": (
-        "import sklearn\nOLD = sklearn.get_config()['working_memory']",
-        "sklearn.get_config()['working_memory']",
-        "sklearn.set_config(working_memory=77)",
-        "sklearn.set_config(working_memory=OLD)",
-    ),
     "jaxtyping": (
-        "import jaxtyping",
+        "",
         "(3.0 if jaxtyping.config.jaxtyping_disable else 2.0)",
         "jaxtyping.config.update('jaxtyping_disable', True)",
         "jaxtyping.config.update('jaxtyping_disable', False)",
     ),
     "chex": (
-        "import chex\ndef get():\n    try: chex.assert_equal(1, 2)\n    except AssertionError: return 2.0\n    return 3.0",
+        "def get():\n    try: chex.assert_equal(1, 2)\n    except AssertionError: return 2.0\n    return 3.0",
         "get()",
         "chex.disable_asserts()",
         "chex.enable_asserts()",
     ),
     "flax": (
-        "import flax.linen as nn\nclass M(nn.Module):\n    def __call__(self): return 2.0\n"
+        "class M(nn.Module):\n    def __call__(self): return 2.0\n"
         "C = nn.intercept_methods(lambda next, args, kwargs, context: 3.0)",
         "M().apply({})",
         "C.__enter__()",
         "C.__exit__(None, None, None)",
     ),
     "configuration of flax": (
-        "import flax\nOLD = flax.config.flax_return_frozendict",
+        "OLD = flax.config.flax_return_frozendict",
         "(3.0 if flax.config.flax_return_frozendict else 2.0)",
         "flax.config.update('flax_return_frozendict', not OLD)",
         "flax.config.update('flax_return_frozendict', OLD)",
     ),
     "function of jax.nn, replaced": (
-        "import jax\nOLD = jax.nn.relu",
+        "OLD = jax.nn.relu",
         "jax.nn.relu(2.0)",
         "jax.nn.relu = lambda x: 3.0",
         "jax.nn.relu = OLD",
     ),
-    "function of math, added": (
-        "import math\nmath.k_of_mine = 2.0",
-        "math.k_of_mine",
-        "math.k_of_mine = 3.0",
-        "del math.k_of_mine",
-    ),
 }
 
 
-def _config(name: str, value: str, new: str, setup: str = "import jax") -> tuple[str, str, str, str]:
+def _config(name: str, value: str, new: str, setup: str = "") -> tuple[str, str, str, str]:
     return (
         f"{setup}\nOLD = jax.config._read({name!r})",
         value,
@@ -109,10 +97,6 @@ def _config(name: str, value: str, new: str, setup: str = "import jax") -> tuple
 
 _JAX = {
     "kind of keys": _config("jax_default_prng_impl", "jax.random.key_data(jax.random.key(0)).size", "'rbg'"),
-    "kind of keys, split": _config(
-        "jax_default_prng_impl", "len(str(jax.random.key_impl(jax.random.split(jax.random.key(0))[0])))", "'unsafe_rbg'"
-    ),
-    "offset of seeds": _config("jax_random_seed_offset", "jax.random.uniform(jax.random.key(0))", "7"),
     "partitionable keys": _config(
         "jax_threefry_partitionable", "jax.random.uniform(jax.random.key(0), (3,))[1]", "not OLD"
     ),
@@ -121,29 +105,11 @@ _JAX = {
         "jax_numpy_dtype_promotion",
         "get()",
         "'strict'",
-        (
-            "import jax, jax.numpy as jnp\ndef get():\n    try: jnp.float32(1) + jnp.int32(1)\n"
-            "    except Exception: return 3.0\n    return 2.0"
-        ),
-    ),
-    "promotion of ranks": _config(
-        "jax_numpy_rank_promotion",
-        "get()",
-        "'raise'",
-        (
-            "import jax, jax.numpy as jnp\ndef get():\n    try: jnp.ones(2) + jnp.ones((2, 2))\n"
-            "    except ValueError: return 3.0\n    return 2.0"
-        ),
+        ("def get():\n    try: jnp.float32(1) + jnp.int32(1)\n    except Exception: return 3.0\n    return 2.0"),
     ),
     "setting that is read": _config("jax_log_compiles", "(3.0 if jax.config.jax_log_compiles else 2.0)", "not OLD"),
     "setting by a closure": _config(
-        "jax_traceback_filtering",
-        "len(config.jax_traceback_filtering or '')",
-        "'tracebackhide'",
-        "import jax\nconfig = jax.config",
-    ),
-    "setting by its values": _config(
-        "jax_pgle_aggregation_percentile", "jax.config.values['jax_pgle_aggregation_percentile']", "77"
+        "jax_traceback_filtering", "len(config.jax_traceback_filtering or '')", "'tracebackhide'", "config = jax.config"
     ),
     "precision of products": _config(
         "jax_default_matmul_precision",
@@ -180,34 +146,22 @@ _REGISTRY = {
         "jax.grad(p.bind)(1.0)",
         "ad.primitive_jvps[p] = lambda xs, ts: (p.bind(xs[0]), ts[0] * 3.0)",
     ),
-    "derivative by deflinear": (PRIMITIVE, "jax.grad(p.bind)(1.0)", "ad.deflinear2(p, lambda t, _: [t * 3.0])"),
-    "batching rule in a closure": (
-        f"{PRIMITIVE}def made(p):\n    return lambda: jax.vmap(lambda x: p.bind(x))(jnp.ones(1))[0]\nget = made(p)",
-        "get()",
-        "batching.defvectorized(p)",
-    ),
     "custom_jvp": (
-        "import jax\n@jax.custom_jvp\ndef f(x): return x\nf.defjvp(lambda p, t: (p[0], 2.0 * t[0]))",
+        "@jax.custom_jvp\ndef f(x): return x\nf.defjvp(lambda p, t: (p[0], 2.0 * t[0]))",
         "jax.grad(f)(1.0)",
         "f.defjvp(lambda p, t: (p[0], 3.0 * t[0]))",
     ),
     "custom_vjp": (
-        "import jax\n@jax.custom_vjp\ndef f(x): return x\nf.defvjp(lambda x: (x, None), lambda _, t: (2.0 * t,))",
+        "@jax.custom_vjp\ndef f(x): return x\nf.defvjp(lambda x: (x, None), lambda _, t: (2.0 * t,))",
         "jax.grad(f)(1.0)",
         "f.defvjp(lambda x: (x, None), lambda _, t: (3.0 * t,))",
     ),
     "custom_vmap": (
-        "import jax, jax.numpy as jnp\n@jax.custom_batching.custom_vmap\ndef f(x): return x\n"
-        "f.def_vmap(lambda n, b, x: (x * 2.0, True))",
+        "@jax.custom_batching.custom_vmap\ndef f(x): return x\nf.def_vmap(lambda n, b, x: (x * 2.0, True))",
         "jax.vmap(f)(jnp.ones(1))[0]",
         "f.def_vmap(lambda n, b, x: (x * 3.0, True))",
     ),
     "class registered later": (REGISTERED, "(1.0 + (jax.tree.leaves(P())[0] == 2.0))", NODE),
-    "class registered later, in a closure": (
-        f"{REGISTERED}def made(p):\n    return lambda: 1.0 + len(jax.tree.leaves([p, p, 1.0]))\nget = made(P([1, 2]))",
-        "get()",
-        NODE,
-    ),
     "dataclass registered later": (
         f"{REGISTERED}@dataclasses.dataclass(frozen=True)\nclass D:\n    a: float = 2.0\n    b: float = 3.0",
         "(1.0 + len(jax.tree.leaves(D())))",
@@ -218,26 +172,15 @@ _REGISTRY = {
         "(1.0 + len(jax.tree.leaves(Q())))",
         "jax.tree_util.register_static(Q)",
     ),
-    "subclass of a tuple registered later": (
-        f"{REGISTERED}class T(tuple): pass",
-        "(1.0 + len(jax.tree.leaves(T((1, 2)))))",
-        "jax.tree_util.register_pytree_node(T, lambda t: (tuple(t), None), lambda _, c: T(c))",
-    ),
     "is_leaf that reads state": (
         REGISTERED,
         "(1.0 + len(jax.tree.leaves([1, 2, 3], is_leaf=lambda leaf: type(leaf) is list and state[0] > 2.5)))",
         "state[0] = 3.0",
     ),
     "flatten that reads a global": (
-        f"{REGISTERED}K = 2.0\njax.tree_util.register_pytree_node(P, lambda p: ((K,), None), lambda _, c: P(*c))",
+        f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((K,), None), lambda _, c: P(*c))",
         "jax.tree.leaves(P())[0]",
-        "K = 3.0",
-    ),
-    "flatten that reads a class": (
-        f"{REGISTERED}P.k = 2.0\n@jax.tree_util.register_pytree_node_class\nclass R:\n"
-        "    def tree_flatten(self): return (P.k,), None\n    @classmethod\n    def tree_unflatten(cls, a, c): return cls()",
-        "sum(jax.tree.leaves([R()]))",
-        "P.k = 3.0",
+        "K",
     ),
     "unflatten that reads state": (
         f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(state[0]))",
@@ -255,70 +198,32 @@ _REGISTRY = {
         "f(P())",
         "f.register(P, lambda a: 3.0)",
     ),
-    "singledispatchmethod": (
-        f"{REGISTERED}class M:\n    @functools.singledispatchmethod\n    def f(self, a): return 2.0",
-        "M().f(1)",
-        "M.f.register(int, lambda self, a: 3.0)",
-    ),
     "registered number": (
-        "import numbers\nclass N: pass",
+        "class N: pass",
         "(3.0 if isinstance(N(), numbers.Number) else 2.0)",
         "numbers.Number.register(N)",
     ),
-    "registered sequence": (
-        "import collections.abc\nclass N: pass",
-        "(3.0 if isinstance(N(), collections.abc.Sequence) else 2.0)",
-        "collections.abc.Sequence.register(N)",
-    ),
-    "copyreg": (
-        f"import copy, copyreg\n{REGISTERED}",
-        "copy.copy(Q(2.0)).a",
-        "copyreg.pickle(Q, lambda q: (Q, (3.0,)))",
-    ),
+    "copyreg": (REGISTERED, "copy.copy(Q(2.0)).a", "copyreg.pickle(Q, lambda q: (Q, (3.0,)))"),
 }
 _STATE = {
-    "functools.cache": (
-        "import functools\nK = 2.0\n@functools.cache\ndef f(): return K",
-        "f()",
-        "K = 3.0\nf.cache_clear()",
-    ),
+    "functools.cache": ("@functools.cache\ndef f(): return K", "f()", "K = 3.0\nf.cache_clear()"),
     "lru_cache of an object": (
-        "import functools\nclass O: k = 2.0\no = O()\n@functools.lru_cache\ndef f(o): return O()",
+        "class O: k = 2.0\no = O()\n@functools.lru_cache\ndef f(o): return O()",
         "f(o).k",
         "f(o).k = 3.0",
     ),
-    "cache_info": ("import functools\nf = functools.cache(abs)", "(1.0 + f.cache_info().currsize)", "f(1), f(2)"),
-    "copied context": (
-        "import contextvars\nV = contextvars.ContextVar('v', default=2.0)",
-        "contextvars.copy_context().get(V, 2.0)",
-        "V.set(3.0)",
-    ),
     "context in a context": (
-        "import contextvars\nV = contextvars.ContextVar('v', default=2.0)\nC = contextvars.copy_context()",
+        "V = contextvars.ContextVar('v', default=2.0)\nC = contextvars.copy_context()",
         "C.run(V.get)",
         "C.run(V.set, 3.0)",
     ),
-    "dead object": (
-        "import weakref\nclass O: pass\no = O()\nR = weakref.ref(o)",
-        "(3.0 if R() is None else 2.0)",
-        "del o",
-    ),
-    "weak dictionary": (
-        "import weakref\nclass O: pass\no = O()\nD = weakref.WeakValueDictionary(o=o)",
-        "(1.0 + len(D))",
-        "del o",
-    ),
-    "proxy": ("import weakref\nclass O: k = 2.0\no = O()\nP = weakref.proxy(o)", "P.k", "o.k = 3.0"),
-    "count": ("import itertools\nC = itertools.count(2)", "next(C)", "pass"),
-    "cycle": ("import itertools\nC = itertools.cycle([2.0, 3.0])", "next(C)", "pass"),
-    "queue": ("import queue\nQ = queue.SimpleQueue()", "(1.0 + Q.qsize())", "Q.put(1)"),
-    "value of ctypes": ("import ctypes\nV = ctypes.c_double(2.0)", "V.value", "V.value = 3.0"),
-    "UserDict": ("import collections\nD = collections.UserDict(k=2.0)", "D['k']", "D['k'] = 3.0"),
-    "event": ("import threading\nE = threading.Event()", "(3.0 if E.is_set() else 2.0)", "E.set()"),
-    "asynchronous generator": ("G = (i for i in (2.0, 3.0))", "G.send(None)", "pass"),
+    "dead object": ("class O: pass\no = O()\nR = weakref.ref(o)", "(3.0 if R() is None else 2.0)", "del o"),
+    "proxy": ("class O: k = 2.0\no = O()\nP = weakref.proxy(o)", "P.k", "o"),
+    "count": ("C = itertools.count(2)", "next(C)", "pass"),
+    "queue": ("Q = queue.SimpleQueue()", "(1.0 + Q.qsize())", "Q.put(1)"),
+    "value of ctypes": ("V = ctypes.c_double(2.0)", "V.value", "V.value = 3.0"),
+    "UserDict": ("D = collections.UserDict(k=2.0)", "D['k']", "D['k'] = 3.0"),
     "mock": ("from unittest import mock\nM = mock.Mock(return_value=2.0)", "M()", "M.return_value = 3.0"),
-    "io.BytesIO": ("import io\nB = io.BytesIO(b'ab')", "(1.0 + B.tell())", "B.seek(2)"),
-    "lock": ("import threading\nL = threading.Lock()", "(3.0 if L.locked() else 2.0)", "L.acquire()"),
 }
 
 KINDS: dict[str, dict[str, str]] = {

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from programs import PRELUDE
+
 SETUP = """
-import array, collections, collections.abc, copy, dataclasses, datetime, decimal, enum, fractions, functools, math
-import operator, pathlib, re, struct, types, typing, uuid, zoneinfo
-import jax, jax.numpy as jnp, numpy as np
-from decimal import Decimal
-from fractions import Fraction
 class Text(str): pass
 class Int(int): pass
 class Float(float): pass
@@ -46,36 +43,20 @@ UTC, LATER = "datetime.timezone.utc", "datetime.timezone(datetime.timedelta(hour
 _VALUES: dict[str, tuple[str, str, str]] = {
     "empty ranges": ("range(0)", "range(5, 5)", "(1.0 + v.start)"),
     "step of a range": ("range(0, 1, 2)", "range(0, 1, 3)", "v.step"),
-    "stop of a range": ("range(0, 10, 3)", "range(0, 12, 3)", "v.stop"),
-    "range in a tuple": ("(range(1, 2),)", "(range(1, 3, 7),)", "v[0].stop"),
     "digits of a Decimal": ("Decimal('2.50')", "Decimal('2.5')", "len(str(v))"),
     "sign of a Decimal zero": ("Decimal('0')", "Decimal('-0')", "math.copysign(2.0, v)"),
-    "exponent of a Decimal": ("Decimal('1E+2')", "Decimal('100')", "(5.0 + v.as_tuple().exponent)"),
     "Decimal and int": ("Decimal(2)", "2", "is_exact(v, int)"),
     "Fraction and int": ("Fraction(2)", "2", "is_exact(v, int)"),
-    "Fraction and float": ("Fraction(1, 2)", "0.5", "is_exact(v, float)"),
-    "Fraction in a dictionary's key": ("{Fraction(2): 1}", "{2: 1}", "is_exact([*v][0], int)"),
     "zone of a datetime": (
         f"datetime.datetime(2020, 1, 1, 12, tzinfo={UTC})",
         f"datetime.datetime(2020, 1, 1, 13, tzinfo={LATER})",
         "v.hour",
     ),
-    "zone of a time": (
-        f"datetime.time(12, tzinfo={UTC})",
-        f"datetime.time(13, tzinfo={LATER})",
-        "v.hour",
-    ),
     "fold of a datetime": ("datetime.datetime(2020, 1, 1)", "datetime.datetime(2020, 1, 1, fold=1)", "(1.0 + v.fold)"),
-    "fold of a time": ("datetime.time(1)", "datetime.time(1, fold=1)", "(1.0 + v.fold)"),
     "name of a zone": (
         "datetime.timezone(datetime.timedelta(0), 'ab')",
         "datetime.timezone(datetime.timedelta(0), 'abc')",
         "len(v.tzname(None))",
-    ),
-    "name of a datetime's zone": (
-        "datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(0), 'ab'))",
-        "datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(0), 'abc'))",
-        "len(v.tzname())",
     ),
     "two names of one time zone": (
         "datetime.datetime(2020, 1, 1, tzinfo=zoneinfo.ZoneInfo('UTC'))",
@@ -87,65 +68,33 @@ _VALUES: dict[str, tuple[str, str, str]] = {
         "np.dtype('f4', metadata={'k': 3.0})",
         "v.metadata['k']",
     ),
-    "dtype with metadata": ("np.dtype('f4')", "np.dtype('f4', metadata={'k': 3.0})", "len(v.metadata or 'ab')"),
     "alignment of a dtype": (
         "np.dtype([('a', 'f4')], align=True)",
         "np.dtype([('a', 'f4')])",
         "(3.0 if v.isalignedstruct else 2.0)",
     ),
-    "title in a dtype": (
-        "np.dtype([(('ab', 'a'), 'f4')])",
-        "np.dtype([(('abc', 'a'), 'f4')])",
-        "len(v.fields['a'][2])",
-    ),
     "order of a union": ("int | bytes", "bytes | int", "len(v.__args__[0].__name__)"),
-    "order of a typing.Union": ("typing.Union[int, bytes]", "typing.Union[bytes, int]", "len(v.__args__[0].__name__)"),
     "argument of list[]": ("list[1]", "list[True]", "is_exact(v.__args__[0], int)"),
-    "argument of dict[]": ("dict[str, 1.0]", "dict[str, 1]", "is_exact(v.__args__[1], int)"),
     "argument of tuple[]": ("tuple[0.0, ...]", "tuple[-0.0, ...]", "math.copysign(2.0, v.__args__[0])"),
-    "argument of type[]": ("type[int | bytes]", "type[bytes | int]", "len(v.__args__[0].__args__[0].__name__)"),
     "order of a Literal": ("typing.Literal[1, 2]", "typing.Literal[2, 1]", "v.__args__[0]"),
-    "Literal in a list[]": ("list[typing.Literal[1, 2]]", "list[typing.Literal[2, 1]]", "v.__args__[0].__args__[0]"),
     "data of an Annotated": (
         "typing.Annotated[int, 1]",
         "typing.Annotated[int, True]",
         "is_exact(v.__metadata__[0], int)",
-    ),
-    "sign in an Annotated": (
-        "typing.Annotated[int, [0.0]]",
-        "typing.Annotated[int, [-0.0]]",
-        "math.copysign(2.0, v.__metadata__[0][0])",
-    ),
-    "argument of a Callable": (
-        "collections.abc.Callable[[int | bytes], int]",
-        "collections.abc.Callable[[bytes | int], int]",
-        "len(v.__args__[0].__args__[0].__name__)",
     ),
     "case of a PureWindowsPath": (
         "pathlib.PureWindowsPath('A')",
         "pathlib.PureWindowsPath('a')",
         "(3.0 if str(v) == 'a' else 2.0)",
     ),
-    "PureWindowsPath in a dictionary": (
-        "{'p': pathlib.PureWindowsPath('C:/A')}",
-        "{'p': pathlib.PureWindowsPath('c:/A')}",
-        "(3.0 if str(v['p'])[0] == 'c' else 2.0)",
-    ),
-    "safety of a UUID": (
-        "uuid.UUID(int=1)",
-        "uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe)",
-        "len(v.is_safe.name)",
-    ),
+    "safety of a UUID": ("uuid.UUID(int=1)", "uuid.UUID(int=1, is_safe=uuid.SafeUUID.safe)", "len(v.is_safe.name)"),
     "order of a set": ("added(0, 8)", "added(8, 0)", "(1.0 + [*v][0])"),
     "order of a frozenset": ("frozenset([0, 8])", "frozenset([8, 0])", "(1.0 + [*v][0])"),
-    "order of a set in a tuple": ("(1, frozenset([1, 9]))", "(1, frozenset([9, 1]))", "[*v[1]][0]"),
     "type in a frozenset": ("frozenset([1])", "frozenset([True])", "is_exact([*v][0], int)"),
     "order of a dictionary": ("{'a': 2.0, 'b': 3.0}", "{'b': 3.0, 'a': 2.0}", "[*v.values()][0]"),
     "type of a dictionary's key": ("{1: 0}", "{True: 0}", "is_exact([*v][0], int)"),
     "type of a dictionary's value": ("{'a': 1}", "{'a': True}", "is_exact(v['a'], int)"),
     "type in a slice": ("slice(0, 1)", "slice(0, 1.0)", "is_exact(v.stop, int)"),
-    "truth in a slice": ("slice(0, 2, 1)", "slice(False, 2, 1)", "is_exact(v.start, int)"),
-    "slice in a tuple": ("(slice(None, 2),)", "(slice(None, 2.0),)", "is_exact(v[0].stop, int)"),
     "Counter": ("collections.Counter(a=1)", "collections.Counter(a=True)", "is_exact(v['a'], int)"),
     "factory of a defaultdict": (
         "collections.defaultdict(int)",
@@ -162,9 +111,7 @@ _VALUES: dict[str, tuple[str, str, str]] = {
         "is_exact(v['a'], int)",
     ),
     "field that does not compare": ("Hidden(1, 2.0)", "Hidden(1, 3.0)", "v.k"),
-    "field that does not compare, in a tuple": ("(Hidden(1, 2.0),)", "(Hidden(1, 3.0),)", "v[0].k"),
     "frozen dataclass's number": ("Shown(1)", "Shown(True)", "is_exact(v.k, int)"),
-    "frozen dataclass's zero": ("Shown((0.0,))", "Shown((-0.0,))", "math.copysign(2.0, v.k[0])"),
     "frozen dataclass without equality": ("NoEq(2.0)", "NoEq(3.0)", "v.k"),
     "frozen dataclass with its own equality": ("Own(2.0)", "Own(3.0)", "v.k"),
     "attribute set on a frozen dataclass": (
@@ -173,7 +120,6 @@ _VALUES: dict[str, tuple[str, str, str]] = {
         "getattr(v, 'extra', 2.0)",
     ),
     "sign of zero": ("0.0", "-0.0", "math.copysign(2.0, v)"),
-    "sign of zero in a list": ("[[0.0]]", "[[-0.0]]", "math.copysign(2.0, v[0][0])"),
     "sign in a complex number": ("complex(1, 0.0)", "complex(1, -0.0)", "math.copysign(2.0, v.imag)"),
     "bits of a NaN": (
         "nan(0x7ff8000000000001)",
@@ -184,25 +130,19 @@ _VALUES: dict[str, tuple[str, str, str]] = {
     "float and int": ("2", "2.0", "is_exact(v, int)"),
     "nested bool and int": ("((1, (0,)),)", "((1, (False,)),)", "is_exact(v[0][1][0], int)"),
     "bytes and bytearray": ("b'ab'", "bytearray(b'ab')", "is_exact(v, bytes)"),
-    "bytearray's content": ("bytearray(b'\\x02')", "bytearray(b'\\x03')", "v[0]"),
     "number of NumPy": ("np.float64(2)", "2.0", "is_exact(v, float)"),
     "two numbers of NumPy": ("np.float32(2)", "np.float64(2)", "v.dtype.itemsize"),
-    "zero of NumPy": ("np.float64(0.0)", "np.float64(-0.0)", "math.copysign(2.0, v)"),
     "text of NumPy": ("np.str_('a')", "'a'", "is_exact(v, str)"),
     "truth of NumPy": ("(np.bool_(True),)", "(True,)", "is_exact(v[0], bool)"),
     "unit of a datetime64": ("np.datetime64('2020', 'Y')", "np.datetime64('2020-01-01', 'D')", "len(str(v))"),
-    "unit of a timedelta64": ("np.timedelta64(1, 'm')", "np.timedelta64(60, 's')", "int(v.astype('i8'))"),
     "text of one's own": ("text('a', 2.0)", "text('a', 3.0)", "v.k"),
-    "text of one's own and text": ("Text('a')", "'a'", "is_exact(v, str)"),
     "number of one's own": ("Int(1)", "1", "is_exact(v, int)"),
     "float of one's own": ("(Float(1),)", "(1.0,)", "is_exact(v[0], float)"),
     "two NamedTuples": ("One(1)", "Two(1)", "is_exact(v, One)"),
-    "NamedTuple and tuple": ("One(1)", "(1,)", "is_exact(v, tuple)"),
     "tuple of one's own": ("Pair((1,))", "(1,)", "is_exact(v, tuple)"),
     "NamedTuple's number": ("One(1)", "One(True)", "is_exact(v.k, int)"),
     "members of two enumerations": ("Slow.A", "Fast.A", "is_exact(v, Slow)"),
     "member and number": ("Slow.A", "1", "is_exact(v, int)"),
-    "member and text": ("Word.A", "'a'", "is_exact(v, str)"),
     "flags of a pattern": ("re.compile('a')", "re.compile('a', re.I)", "(1.0 + v.flags)"),
     "text and bytes of a pattern": ("re.compile('a')", "re.compile(b'a')", "is_exact(v.pattern, str)"),
     "weak type of a shape": (
@@ -210,14 +150,8 @@ _VALUES: dict[str, tuple[str, str, str]] = {
         "jax.ShapeDtypeStruct((), jnp.float32)",
         "(3.0 if v.weak_type else 2.0)",
     ),
-    "type in a shape": (
-        "jax.ShapeDtypeStruct((1,), jnp.float32)",
-        "jax.ShapeDtypeStruct((2,), jnp.float32)",
-        "v.shape[0]",
-    ),
     "itemgetter": ("operator.itemgetter(1)", "operator.itemgetter(True)", "is_exact(v.__reduce__()[1][0], int)"),
     "data of an array": ("array.array('d', [2.0])", "array.array('d', [3.0])", "v[0]"),
-    "typecode of an array": ("array.array('i', [2])", "array.array('l', [2])", "len(v.typecode * v.itemsize)"),
 }
 PLACES = {
     "closure": "def made(v): return lambda x: x * {read}\nmake = lambda: made(V)",
@@ -246,7 +180,7 @@ _OTHER_PLACES = [place for place in PLACES if place != "closure"]
 
 def in_place(place: str, one: str, other: str, read: str) -> str:
     body = PLACES[place].replace("{read}", f"({read})")
-    return f"{SETUP}\nV = {one}\n{body}\ndef change():\n    global V\n    V = {other}\n"
+    return f"{PRELUDE}{SETUP}\nV = {one}\n{body}\ndef change():\n    global V\n    V = {other}\n"
 
 
 def places(i: int, name: str) -> list[str]:

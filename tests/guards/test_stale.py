@@ -1,20 +1,35 @@
-"""Guards the promise that a function made anew never gets a result from before a change of something that it sees."""
+"""Guards the promise that no function gets a result from before a change of something that it sees, and that none is
+traced again where all of it is proven to be as it was.
+
+The corpus is one table of programs, `PROGRAMS`; plain Python says what is right. It is run in two ways: with functions
+made anew, and, where the function itself holds what changes, with the same object.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import pytest
 import stale_arguments
 import stale_callables
 import stale_classes
+import stale_held
 import stale_libraries
+import stale_objects
 import stale_packages
 import stale_values
-from programs import WAYS, Load, answers, jitted, plain, program
+from programs import WAYS, Holder, Load, answers, jitted, plain, program
+
+import partax
 
 __all__ = ["program"]
 
 FILES = [stale_callables, stale_arguments, stale_libraries, stale_packages, stale_classes, stale_values]
+FILES += [stale_objects, stale_held]
 KINDS = {kind: programs for file in FILES for kind, programs in file.KINDS.items()}
 PROGRAMS = {f"{kind}: {name}": source for kind, programs in KINDS.items() for name, source in programs.items()}
 OTHER_WAYS = [way for way in WAYS if way != "direct"]
@@ -43,3 +58,65 @@ def test_plain_python_and_jax_see_the_change(name: str, program: Load) -> None:
 def test_a_change_is_seen(name: str, way: str, program: Load) -> None:
     right = answers(program(PROGRAMS[name]), (lambda f, *args: jax.grad(f)(*args)) if way == "gradient" else plain)
     assert_right(answers(program(PROGRAMS[name]), WAYS[way]()), right, name)
+
+
+def shared_step() -> Callable[[Any], tuple[Any, Any]]:
+    step = partax.filter_jit(lambda fun, x: fun(x))
+    return lambda fun: (step, (fun, X))
+
+
+def shared_field() -> Callable[[Any], tuple[Any, Any]]:
+    step = partax.filter_jit(lambda holder: holder.fun(holder.weight))
+    return lambda fun: (step, (Holder(X, fun),))
+
+
+X = jnp.float32(0.5)
+# What is called, and with what, whose traces can be counted.
+COUNTED: dict[str, Callable[[], Callable[[Any], tuple[Any, Any]]]] = {
+    "direct": lambda: lambda fun: (partax.filter_jit(fun), (X,)),
+    "partial": lambda: lambda fun: (partax.filter_jit(functools.partial(fun)), (X,)),
+    "argument": shared_step,
+    "field": shared_field,
+}
+ANEW = {f"held: {name}" for name in stale_held.GOES_ON_ANEW}
+ANEW |= {f"{kind}: {name}" for kind in ("named", "made of") for name in KINDS[kind]}
+
+
+def traced(called: tuple[Any, Any], right: Any) -> int:
+    """How often a call traces, which must give what plain Python gives."""
+    jit, arguments = called
+    before = jit.cache_info().traces
+    assert float(jit(*arguments)) == pytest.approx(float(right), rel=1e-6)
+    return jit.cache_info().traces - before
+
+
+@pytest.mark.parametrize("way", COUNTED)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name in ANEW])
+def test_a_function_made_anew_is_traced_once_for_each_of_its_states(name: str, way: str, program: Load) -> None:
+    module, call = program(PROGRAMS[name]), COUNTED[way]()
+    for _ in range(2):
+        functions = [module.make() for _ in range(3)]
+        calls = [call(fun) for fun in functions]  # which live, as their traces may hold an array
+        found = [traced(called, fun(X)) for called, fun in zip(calls, functions, strict=True)]
+        assert found[1:] == [0, 0]  # the first may have had its like in another module
+        module.change()
+
+
+@pytest.mark.parametrize("way", COUNTED)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("held: ")])
+def test_the_same_function_is_traced_once_for_each_state_of_what_it_holds(name: str, way: str, program: Load) -> None:
+    module, call = program(PROGRAMS[name]), COUNTED[way]()
+    fun = module.make()
+    for _ in range(2):
+        assert [traced(call(fun), fun(X)) for _ in range(2)][1:] == [0]
+        module.change()
+
+
+@pytest.mark.parametrize("name", ["number", "list in place", "helper", "class attribute"])
+def test_globals_of_the_same_function_are_not_looked_at_as_in_jax(name: str, program: Load) -> None:
+    module = program(PROGRAMS[f"named: {name}"])
+    fun = module.make()
+    ours, theirs, right = partax.filter_jit(fun), jax.jit(fun), float(fun(X))
+    for _ in range(2):
+        assert float(ours(X)) == float(theirs(X)) == right
+        module.change()
