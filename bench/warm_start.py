@@ -3,11 +3,13 @@
     python bench/warm_start.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
 Each first call is that of a process of its own, from the call until its result is there; imports and the making of the
-arguments are not counted. The processes take turns, on folders that one before them has filled.
+arguments are not counted. The processes take turns, on folders that one before them has filled; where it is measured
+what storing costs, on empty ones.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,18 +21,22 @@ from pathlib import Path
 from typing import Any
 
 try:
+    import diffrax
     import equinox as eqx
     import jax
     import jax.numpy as jnp
     import optax
+    from flax import nnx
 
     import partax
+    import partax.equinox
+    import partax.nnx
     from budgets import Measure, Row, as_row, run
     from interleave import Effort, take_turns
 except ImportError as error:
     sys.exit(f'This benchmark needs {error.name}: run pip install "partax[bench]"')
 
-COLD, CACHE, STORE = "cold", "jax's cache", "partax.store"
+COLD, CACHE, STORE, STORING = "cold", "jax's cache", "partax.store", "storing"
 HERE, LOADED = "compiled here", "loaded"
 optimizer = optax.adam(1e-3)
 
@@ -75,32 +81,89 @@ def train_step(model: Any, state: Any, batch: jax.Array) -> Any:
     return partax.apply_updates(model, updates), state, value
 
 
-def mlp() -> tuple[Any, jax.Array]:
-    return eqx.nn.MLP(16, 16, 64, 24, key=jax.random.key(0)), jnp.ones((8, 16))
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function, and the arguments of its first call."""
 
 
-def transformer() -> tuple[Any, jax.Array]:
+def with_state(model: Any, batch: jax.Array) -> Call:
+    state = optimizer.init(partax.filter(model, partax.is_inexact_array))
+    return partax.filter_jit(train_step), (model, state, batch)
+
+
+def mlp() -> Call:
+    return with_state(eqx.nn.MLP(16, 16, 64, 24, key=jax.random.key(0)), jnp.ones((8, 16)))
+
+
+def transformer() -> Call:
     keys = jax.random.split(jax.random.key(0), 12)
-    return Transformer([Block(32, key) for key in keys]), jnp.ones((4, 16, 32))
+    return with_state(Transformer([Block(32, key) for key in keys]), jnp.ones((4, 16, 32)))
 
 
-WORKS: dict[str, Callable[[], tuple[Any, jax.Array]]] = {"mlp": mlp, "transformer": transformer}
+class NnxBlock(nnx.Module):
+    """The layer, in Flax nnx."""
+
+    def __init__(self, width: int, rngs: nnx.Rngs) -> None:
+        self.attention = nnx.MultiHeadAttention(4, width, decode=False, rngs=rngs)
+        self.first, self.second = nnx.LayerNorm(width, rngs=rngs), nnx.LayerNorm(width, rngs=rngs)
+        self.wide, self.narrow = nnx.Linear(width, 4 * width, rngs=rngs), nnx.Linear(4 * width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.first(x))
+        return x + self.narrow(nnx.gelu(self.wide(self.second(x))))
+
+
+def nnx_loss(model: Any, batch: jax.Array) -> jax.Array:
+    return jnp.mean(model(batch) ** 2)
+
+
+def nnx_step(model: Any, state: Any, batch: jax.Array) -> jax.Array:
+    value, gradient = nnx.value_and_grad(nnx_loss)(model, batch)
+    state.update(model, gradient)
+    return value
+
+
+def nnx_transformer() -> Call:
+    model = nnx.Sequential(*[NnxBlock(32, nnx.Rngs(i)) for i in range(12)])
+    state = nnx.Optimizer(model, optimizer, wrt=nnx.Param)
+    return partax.nnx.jit(nnx_step), (model, state, jnp.ones((4, 16, 32)))
+
+
+def decay(t: Any, y: Any, rate: Any) -> Any:
+    return -rate * y
+
+
+@eqx.filter_jit
+def solve(y: jax.Array) -> Any:
+    steps = diffrax.PIDController(rtol=1e-5, atol=1e-7)
+    times = diffrax.SaveAt(ts=jnp.linspace(0, 3, 10))
+    term = diffrax.ODETerm(decay)
+    return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 3.0, 0.1, y, 0.5, saveat=times, stepsize_controller=steps).ys
+
+
+def ode() -> Call:
+    partax.equinox.accelerate()
+    return solve, (jnp.ones(8),)
+
+
+WORKS: dict[str, Callable[[], Call]] = {"mlp": mlp, "transformer": transformer, "nnx": nnx_transformer, "ode": ode}
 
 
 def first_call(work: str) -> float:
     """The seconds of the first call of this process."""
-    model, batch = WORKS[work]()
-    state = optimizer.init(partax.filter(model, partax.is_inexact_array))
-    jax.block_until_ready((model, state, batch))
-    step = partax.filter_jit(train_step)
+    step, arguments = WORKS[work]()
+    jax.block_until_ready(jax.tree.leaves(arguments))
     begin = time.perf_counter()
-    jax.block_until_ready(step(model, state, batch)[2])
+    jax.block_until_ready(step(*arguments))
     return time.perf_counter() - begin
 
 
 def in_a_process(work: str, form: str, folder: str) -> float:
-    command = [sys.executable, __file__, "--child", work, form, folder]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    with tempfile.TemporaryDirectory() as empty:
+        command = [sys.executable, __file__, "--child", work, form, empty if form == STORING else folder]
+        # Errors of Equinox's call Python when they are raised, and what calls Python is not stored.
+        variables = {**os.environ, "EQX_ON_ERROR": "off"} if work == "ode" else None
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+        return float(done.stdout)
 
 
 def beside(work: str, effort: Effort, name: str, budget: float) -> Row:
@@ -112,10 +175,16 @@ def beside(work: str, effort: Effort, name: str, budget: float) -> Row:
     return as_row(name, timings, budget, f"x {CACHE}", measured=timings[STORE].over(timings[CACHE]))
 
 
+def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
+    """A first call that is stored beside one that is not."""
+    measures = {form: partial(in_a_process, work, form, "") for form in (COLD, STORING)}
+    timings = take_turns(measures, effort.slow_rounds(9))
+    return as_row(name, timings, budget, f"x {COLD}", measured=timings[STORING].over(timings[COLD]))
+
+
 def hits(effort: Effort, name: str, budget: float) -> Row:
     """A loaded program beside the same one compiled in this process."""
-    model, batch = mlp()
-    state = optimizer.init(partax.filter(model, partax.is_inexact_array))
+    _, (model, state, batch) = mlp()
     calls = 20 if effort.quick else 200
     here = partax.filter_jit(train_step, cache_size=1)
     here(model, state, batch)
@@ -143,6 +212,9 @@ def hits(effort: Effort, name: str, budget: float) -> Row:
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("first call, MLP of depth 24 with Adam", 0.35, partial(beside, "mlp")),
     ("first call, train step of a transformer of 12 layers", 0.35, partial(beside, "transformer")),
+    ("first call, the same in Flax nnx, in place", 0.35, partial(beside, "nnx")),
+    ("first call, a solve of diffrax under accelerate(), errors off", 0.35, partial(beside, "ode")),
+    ("first call that is stored, MLP of depth 24 with Adam", 1.05, partial(storing, "mlp")),
     ("hit, MLP of depth 24 with Adam", 1.02, hits),
 )
 
@@ -152,7 +224,7 @@ def child(work: str, form: str, folder: str) -> None:
         jax.config.update("jax_compilation_cache_dir", str(Path(folder, "jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if form == STORE:
+    if form in (STORE, STORING):
         partax.store(Path(folder, "partax"))
     print(first_call(work))
 
@@ -161,4 +233,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(*sys.argv[2:])
         sys.exit()
-    sys.exit(run(ROWS, (COLD, CACHE, STORE, HERE, LOADED), (CACHE, STORE, HERE, LOADED), __doc__.split("\n")[0]))
+    forms = (COLD, CACHE, STORE, STORING, HERE, LOADED)
+    sys.exit(run(ROWS, forms, forms, __doc__.split("\n")[0]))
