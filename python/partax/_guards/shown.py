@@ -40,6 +40,7 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
 }
 # Of libraries, by the module and the name of their class: nothing is imported here.
 _OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
+    ("flax.core.frozen_dict", "FrozenDict"): (operator.attrgetter("_dict"), ("",)),
     ("flax.typing", "HashableMapping"): (operator.attrgetter("_mapping"), ("",)),
     ("jax._src.source_info_util", "ExtendNameStackContextManager"): (operator.attrgetter("name"), (".name",)),
     ("jaxtyping._array_types", "_MetaAbstractArray"): (operator.attrgetter("dtype", "array_type", "dim_str"), ()),
