@@ -145,6 +145,20 @@ def devices() -> list[jax.Device]:
     return found[:8]
 
 
+@pytest.fixture
+def compiled() -> Iterator[list[str]]:
+    """The names of what XLA compiles."""
+    names: list[str] = []
+
+    def listen(event: str, duration: float, **details: Any) -> None:
+        if event.endswith("backend_compile_duration"):
+            names.append(details["fun_name"])
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
 @pytest.fixture(scope="session")
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a worker keeps what it has compiled."""

@@ -89,7 +89,7 @@ inline PythonFunction begin_trace{"partax._report.history", "begin_trace"};
 inline PythonFunction end_trace{"partax._report.history", "end_trace"};
 inline PythonFunction new_history{"partax._report.history", "new_history"};
 inline PythonFunction note_run{"partax._report.monitor", "note_run"};
-inline PythonFunction note_result{"partax._store.results", "note_result"};
+inline PythonFunction stored_result{"partax._store.results", "stored_result"};
 inline PythonFunction stored_programs{"partax._store.programs", "stored_programs"};
 
 }  // namespace python

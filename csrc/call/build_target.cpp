@@ -48,7 +48,8 @@ Ref traced_function(CallFrame& frame, Entry& entry, const Ref& leaves) {
 
 // The programs of the key that are stored, if they are to be; else None.
 Ref find_stored(const CallFrame& frame, const Ref& function, const Ref& leaves) {
-  if (!programs_are_stored || frame.cache.graph || frame.abstract) return Ref::borrow(Py_None);
+  const Stored stored = frame.cache.stored;
+  if (stored == Stored::kNever || (stored == Stored::kAsTold && !programs_are_stored)) return Ref::borrow(Py_None);
   return python::stored_programs(frame.cache.options, leaves, function);
 }
 
@@ -87,6 +88,7 @@ bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
     entry.takes_tuple = takes_tuple.get() == Py_True;
     entry.value = std::move(target);
     entry.program = std::move(program);
+    if (frame.is_stored) entry.stored = std::move(stored);
     const Ref done = std::move(entry.function);
     return true;
   }

@@ -70,21 +70,21 @@ PyObject* cache_info(PyObject* self, PyObject*) noexcept {
   const CallCache& cache = cache_in(self);
   std::size_t traces = 0;
   cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
-  return Py_BuildValue("nnnnn", static_cast<Py_ssize_t>(cache.table.size()), static_cast<Py_ssize_t>(traces),
+  return Py_BuildValue("nnnnnn", static_cast<Py_ssize_t>(cache.table.size()), static_cast<Py_ssize_t>(traces),
                        static_cast<Py_ssize_t>(cache.hits), static_cast<Py_ssize_t>(cache.misses),
-                       static_cast<Py_ssize_t>(cache.table.max_size()));
+                       static_cast<Py_ssize_t>(cache.table.max_size()), static_cast<Py_ssize_t>(cache.loads));
 }
 
 PyObject* clear_keys(PyObject* self, PyObject*) noexcept {
   CallCache& cache = cache_in(self);
   cache.table.clear();
-  cache.hits = cache.misses = 0;
+  cache.hits = cache.misses = cache.loads = 0;
   Py_RETURN_NONE;
 }
 
 PyMethodDef cache_methods[] = {
     {"clear", clear_keys, METH_NOARGS, "Drops every key, trace and executable, and begins to count anew."},
-    {"info", cache_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit)"},
+    {"info", cache_info, METH_NOARGS, "(static keys, traces, hits, misses, size limit, loads)"},
     {"entries", cache_entries, METH_NOARGS,
      "[(calls, target, [(number of a trace, its calls or None)])] of every key."},
     {nullptr, nullptr, 0, nullptr}};
@@ -155,8 +155,12 @@ Ref make_cache(PyObject* function, PyObject* options) {
   const Ref rule = attribute(options, "trace");
   Ref graph = attribute(options, "graph");
   if (graph.get() == Py_None) graph.reset();
+  const Ref store = attribute(options, "store");
+  const Stored stored = store.get() == Py_None    ? Stored::kAsTold
+                        : store.get() == Py_False ? Stored::kNever
+                                                  : Stored::kAlways;
   auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
-                                           DynamicRule(rule.get()), std::move(graph));
+                                           DynamicRule(rule.get()), std::move(graph), stored);
   Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
   reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
   return object;

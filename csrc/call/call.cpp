@@ -93,7 +93,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   }
   Ref result = call.finish(returned, *entry, !frame.traced);
   ++entry->calls;
-  ++(frame.traced || is_new ? cache.misses : cache.hits);
+  ++(frame.traced || frame.loaded || is_new ? cache.misses : cache.hits);
   return result;
 }
 

@@ -265,6 +265,7 @@ void EntryTable::clear() noexcept {
 int Entry::traverse(visitproc visit, void* arg) const {
   Py_VISIT(value.get());
   Py_VISIT(program.get());
+  Py_VISIT(stored.get());
   Py_VISIT(function.get());
   if (objects) {
     Py_VISIT(objects->changed.targets.get());

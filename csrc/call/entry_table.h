@@ -69,6 +69,7 @@ struct Entry {
   std::uint64_t epoch = 0;
   Ref value;                 // the jitted target; empty while it is being made
   Ref program;               // where programs are stored: what calls run in its place, which finds them there
+  Ref stored;                // the `Programs` that it asks for them
   bool takes_tuple = false;  // the target takes its leaves as one tuple, and not each by itself
   std::string difference;    // what made it another key than the latest of the same form, where that is a callable's
   std::vector<Ref> users;    // weak references to callables that have the program, the latest first

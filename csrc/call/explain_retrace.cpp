@@ -9,6 +9,16 @@
 namespace partax {
 namespace {
 
+// The records of the callable's traces, begun where there are none.
+Ref history_of(const CallFrame& frame) {
+  CallCache& cache = frame.cache;
+  if (!cache.history) {
+    const Ref made = python::new_history(frame.function, cache.options, exact_unicode(cache.difference));
+    if (!cache.history) cache.history = made;  // else another thread was first
+  }
+  return cache.history;
+}
+
 PyObject* truth(bool value) noexcept { return value ? Py_True : Py_False; }
 
 }  // namespace
@@ -17,12 +27,8 @@ TraceRecorder::TraceRecorder(CallFrame& frame, const TreeSpec& spec, const LeafB
                              std::size_t count)
     : TraceRecorder(frame) {  // from here on the destructor runs, whatever fails
   CallCache& cache = frame.cache;
-  if (!cache.history) {
-    const Ref made = python::new_history(frame.function, cache.options, exact_unicode(cache.difference));
-    if (!cache.history) cache.history = made;  // else another thread was first
-  }
+  const Ref history = history_of(frame);
   end_ = python::end_trace.get();
-  const Ref history = cache.history;
   const Ref epoch = Ref::checked(PyLong_FromUnsignedLongLong(TypeTable::instance().epoch()));
   const bool first = frame.entry->log.empty();
   Ref described = std::move(frame.described);
@@ -60,6 +66,14 @@ TraceRecorder::~TraceRecorder() {
   const Ref done = Ref::steal(PyObject_CallFunctionObjArgs(end_, record_.get(), truth(failed_), nullptr));
   if (!done) PyErr_WriteUnraisable(record_.get());
   if (exception) restore_exception(std::move(exception));
+}
+
+Ref note_load() {
+  CallFrame* frame = CallFrame::innermost();
+  if (frame == nullptr) return Ref::borrow(Py_None);
+  frame->loaded = true;
+  ++frame->cache.loads;
+  return history_of(*frame);
 }
 
 Ref call_under_way() {

@@ -33,6 +33,8 @@ class TraceRecorder {
 Ref call_under_way();
 // What the innermost call, which has not traced, is compiled for.
 void set_record(PyObject* record) noexcept;
+// Counts that the innermost call has a stored program; gives the history of its callable.
+Ref note_load();
 // The innermost call: (what it is flattened to, as `spec_data` gives it, array leaves).
 Ref describe_call();
 

@@ -30,6 +30,8 @@ class PreparedCall {
   PyObject* objects() const noexcept {
     return call_->objects().has_read() ? call_->objects().objects().get() : Py_None;
   }
+  // The `Programs` that its program may be stored by, or None.
+  PyObject* stored() const noexcept { return entry_->stored ? entry_->stored.get() : Py_None; }
   PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
   Ref run(PyObject* callable) const;

@@ -152,6 +152,14 @@ void register_store(py::module_& module) {
   module.def("store_programs", [](bool stored) { programs_are_stored = stored; }, py::arg("stored"));
   module.def("forget_program", &forget_program);
   module.def(
+      "stored_result",
+      [](const py::object& node) {
+        if (!is_output_node(node.ptr())) throw py::type_error("expected an output node");
+        return give(stored_result(node.ptr()));
+      },
+      py::arg("node"), "The result of a trace as it is stored, or None.");
+  module.def("note_load", [] { return give(note_load()); });
+  module.def(
       "called_function",
       [] {
         const CallFrame* frame = CallFrame::innermost();
@@ -175,6 +183,7 @@ void register_targets(py::module_& module) {
 void register_prepared_call(py::module_& module) {
   BoxedClass<PreparedCall>(module, "partax._core.PreparedCall", "A call that is run step by step.", new_prepared_call)
       .def_property("record", [](const PreparedCall& call) { return give(Ref::borrow(call.record())); })
+      .def_property("stored", [](const PreparedCall& call) { return give(Ref::borrow(call.stored())); })
       .def_property("objects", [](const PreparedCall& call) { return give(Ref::borrow(call.attached().objects())); })
       .def_property("leaves", [](const PreparedCall& call) { return give(Ref::borrow(call.attached().leaves())); })
       .def(

@@ -180,7 +180,9 @@ Ref run_trace(PyObject* const* leaves, std::size_t count) {
   std::shared_ptr<const TraceOutput> output;
   while (!node)
     node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
-  if (frame->is_stored || frame->entry->program) python::note_result(result, tuple_of(leaves, count), node);
+  if (output && (frame->is_stored || frame->entry->program)) {
+    set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
+  }
   if (output && output->holds_user_objects()) {
     each_static_part(*frame, frame->entry->key, spec, [](const TreeSpec& known, const TreeSpec&) {
       known.stop_sharing("an object of its own that it returns");
@@ -210,7 +212,8 @@ Ref restore_output(PyObject* result, PyObject* inputs) {
 
 void forget_program() noexcept {
   CallFrame* frame = CallFrame::innermost();
-  if (frame != nullptr && frame->entry != nullptr) const Ref dropped = std::move(frame->entry->program);
+  if (frame == nullptr || frame->entry == nullptr) return;
+  const Ref program = std::move(frame->entry->program), stored = std::move(frame->entry->stored);
 }
 
 bool on_call_exit(PyObject* callback) {

@@ -70,6 +70,7 @@ struct TraceOutput {
 // Where jax's caches find an output. They may outlive the entry of the trace, which then empties this.
 struct OutputSlot {
   std::shared_ptr<const TraceOutput> output;
+  Ref stored;  // the result of the trace as it is stored: bytes, or None, or nothing
 };
 
 }  // namespace partax

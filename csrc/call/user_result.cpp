@@ -233,6 +233,16 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
 
 Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
 
+void set_stored_result(PyObject* node, Ref stored) {
+  const std::shared_ptr<OutputSlot>* slot = as<Handle>(as<OutputNode>(node)->handle)->slot;
+  if (slot != nullptr) std::swap((*slot)->stored, stored);
+}
+
+Ref stored_result(PyObject* node) {
+  const std::shared_ptr<OutputSlot>* slot = as<Handle>(as<OutputNode>(node)->handle)->slot;
+  return Ref::borrow(slot != nullptr && (*slot)->stored ? (*slot)->stored.get() : Py_None);
+}
+
 bool is_given_away(PyObject* returned) {
   if (!is_output_node(returned)) return false;
   const std::shared_ptr<const TraceOutput> output = output_of(returned);

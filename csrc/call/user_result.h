@@ -19,6 +19,10 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children, for jax.jit's out_shardings.
 Ref with_children(PyObject* node, Ref children);
 
+// The trace's result as it is stored, which the node's trace keeps: bytes, or None.
+void set_stored_result(PyObject* node, Ref stored);
+Ref stored_result(PyObject* node);
+
 // Whether it holds an object that can be changed, which another call has got already.
 bool is_given_away(PyObject* returned);
 // The user's result from what a target returned for these input leaves.

@@ -43,7 +43,7 @@ if _TYPE_CHECKING:
     from partax._io.save_and_load import Mismatch, load, save
     from partax._jit.filter_shard import filter_shard
     from partax._report.function_reports import report
-    from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+    from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, SlowNode, TraceReport
     from partax._report.summary import Summary, SummaryRow, summary
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
@@ -72,6 +72,7 @@ __all__ = [
     "FlatSpec",
     "FunctionReport",
     "KeyReport",
+    "LoadReport",
     "Lowered",
     "Mismatch",
     "Report",
@@ -162,7 +163,10 @@ _LATER = {
     "pure": "partax._guards.pure",
     "store": "partax._store.switch",
     "report": "partax._report.function_reports",
-    **dict.fromkeys(("FunctionReport", "KeyReport", "Report", "SlowNode", "TraceReport"), "partax._report.report"),
+    **dict.fromkeys(
+        ("FunctionReport", "KeyReport", "LoadReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
+        "partax._report.report",
+    ),
     "filter_shard": "partax._jit.filter_shard",
     **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._report.summary"),
     "filter_jvp": "partax._transforms.filter_jvp",

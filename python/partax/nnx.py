@@ -33,6 +33,7 @@ and that is refused here.
 """
 
 import enum
+import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module as _import_module
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
@@ -91,6 +92,7 @@ def jit(
     max_traces: int | None = None,
     device: Any = None,
     backend: str | None = None,
+    store: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
     """`flax.nnx.jit`, with the options of both it and `filter_jit`; the module's docstring has the differences.
 
@@ -125,10 +127,11 @@ def jit(
       max_traces: as of `filter_jit`.
       device: as of `filter_jit`, deprecated.
       backend: as of `filter_jit`, deprecated.
+      store: as of `filter_jit`.
 
     Returns:
       A wrapper that is called as `fun` is, and has the methods of `filter_jit`'s: `lower`, `trace`, `eval_shape`,
-      `cache_info`, `clear_cache`, `report`, `doctor`.
+      `precompile`, `cache_info`, `clear_cache`, `report`, `doctor`.
 
     Raises:
       ValueError: `fun` is a bound method; `static_argnames` or `donate_argnames` has a name that is none of an
@@ -159,6 +162,7 @@ def jit(
             callables=callables,
             trace=trace,
             max_traces=max_traces,
+            store=store,
         )
 
     return wrap if fun is None else wrap(fun)

@@ -22,20 +22,6 @@ from trees import Layer, array, assert_same
 CHANGE = r"x: float32\[3\] -> float32\[4\]"
 
 
-@pytest.fixture
-def compiled() -> list[str]:
-    """The names of what XLA compiles."""
-    names: list[str] = []
-
-    def listen(event: str, duration: float, **details: Any) -> None:
-        if event.endswith("backend_compile_duration"):
-            names.append(details["fun_name"])
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 # --- max_traces
 
 

@@ -12,7 +12,7 @@ from partax._report.call_site import site_text
 from partax._report.history import History, kept
 from partax._report.record import Record
 
-STAGES = ("trace", "lower", "compile", "run")
+STAGES = ("trace", "lower", "compile", "run", "load")
 
 
 class Event(NamedTuple):
@@ -22,7 +22,7 @@ class Event(NamedTuple):
       function: the function's name.
       defined: where it is defined, such as `train.py:12`.
       track: tells apart functions, also those of one name.
-      trace: the number of the trace, from 1.
+      trace: the number of the trace, from 1; 0 where a stored program is loaded in its place.
       stage: one of `STAGES`.
       begin: when it began, in seconds of `time.perf_counter`.
       seconds: how long it took.
@@ -52,13 +52,17 @@ def events() -> list[Event]:
     """
     histories: dict[History, None] = {cache.history: None for cache in _core.caches() if cache.history is not None}
     histories.update((history, None) for history in kept())
-    found = [
-        event
-        for track, history in enumerate(histories, 1)
-        for record in history.records
-        for event in _of_record(history, record, track)
-    ]
+    found = [event for track, history in enumerate(histories, 1) for event in _of_history(history, track)]
     return sorted(found, key=lambda event: event.begin)
+
+
+def _of_history(history: History, track: int) -> Iterator[Event]:
+    for record in history.records:
+        yield from _of_record(history, record, track)
+    defined = "" if history.defined is None else site_text(history.defined)
+    for begin, load in history.loads:
+        reason = f"stored by an earlier process; saves {load.saves:.2g} s"
+        yield Event(history.name, defined, track, 0, "load", begin, load.seconds, reason, load.site, False)
 
 
 def _of_record(history: History, record: Record, track: int) -> Iterator[Event]:

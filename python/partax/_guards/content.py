@@ -7,6 +7,7 @@ import pickle
 import struct
 import sys
 import types
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -28,10 +29,14 @@ class Content(NamedTuple):
     Attributes:
       digest: of all of it; empty if some of it has no content that another process could find again.
       unstored: what that is, in words.
+      digests: of each part.
+      place: what a part is, by number: code with its file and line, all else in words.
     """
 
     digest: str
     unstored: str = ""
+    digests: tuple[bytes, ...] = ()
+    place: Callable[[int], "types.CodeType | str"] = str
 
 
 class _NoContentError(Exception):
@@ -58,14 +63,19 @@ def content_of(roots: tuple[Any, ...]) -> Content:
         reader.add_versions()
     except _NoContentError as error:
         return Content("", f"{walk.place(at) or 'a value'}: {error}")
-    return Content(reader.hash.hexdigest())
+
+    def place(at: int) -> types.CodeType | str:
+        return reader.codes.get(at) or (walk.place(at) if at < len(walk.checks) else "the version of a library")
+
+    return Content(hashlib.sha256(b"".join(reader.digests)).hexdigest(), "", tuple(reader.digests), place)
 
 
 class _Reader:
     """Adds one check after the other to a digest, each as a tuple of plain values."""
 
     def __init__(self) -> None:
-        self.hash = hashlib.sha256()
+        self.digests: list[bytes] = []
+        self.codes: dict[int, types.CodeType] = {}
         self._libraries: set[str] = set()
         self._bytes = 0
 
@@ -75,6 +85,7 @@ class _Reader:
         if expected == guards.MET:
             token = known
         elif expected == guards.CODE:
+            self.codes[len(self.digests)] = value
             token = _code(value)
         elif expected == guards.EQUAL:
             token = self._constant(value)
@@ -91,7 +102,7 @@ class _Reader:
             self._hash((library, _version(library)))
 
     def _hash(self, token: Any) -> None:
-        self.hash.update(repr(token).encode("utf-8", "surrogatepass"))
+        self.digests.append(hashlib.blake2b(repr(token).encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
     def _named(self, value: Any) -> Any:
         """What is known by the module that defines it, and its name there."""

@@ -196,8 +196,8 @@ def serialized(program: Any) -> bytes | None:
         return None
 
 
-def loaded(data: bytes, in_tree: Any, out_tree: Any, device: Any) -> Any:
-    """The compiled program of `serialized` for one device, which takes and returns arrays in these trees.
+def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> Any:
+    """The compiled program of `serialized` for these devices, which takes and returns arrays in these trees.
 
     Raises:
       Exception: of whatever kind, where these bytes are no program for it.
@@ -205,7 +205,7 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, device: Any) -> Any:
     from jax.experimental import serialize_executable
 
     return serialize_executable.deserialize_and_load(
-        data, in_tree, out_tree, backend=device.client, execution_devices=(device,)
+        data, in_tree, out_tree, backend=devices[0].client, execution_devices=devices
     )
 
 

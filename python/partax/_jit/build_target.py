@@ -195,22 +195,47 @@ def _target_of(
 ) -> tuple[Callable[..., Any], bytes]:
     """The target, and what it donates; `known` if a stored program tells that."""
     function, keywords = traced.function, dict(traced.keywords)
-    given = bytearray(len(leaves))
-    if known is not None and not any(known[i] for i in kept) and options.out_shardings is None:
-        donated = tuple(i for i, is_donated in enumerate(known) if is_donated)
-        return jax.jit(function, donate_argnums=donated, **keywords), known
+    if known is not None and not any(known[i] for i in kept):
+        keywords["donate_argnums"] = tuple(i for i, is_donated in enumerate(known) if is_donated)
+        return (jax.jit if options.out_shardings is None else _Later)(function, **keywords), known
     if not traced.donatable and options.out_shardings is None:
-        return jax.jit(function, **keywords), bytes(given)
+        return jax.jit(function, **keywords), bytes(len(leaves))
 
     # What to donate and how the outputs are sharded depends on the result; the target below has this trace too.
     first = jax.jit(function, **keywords).trace(*leaves)
-    node = first.out_info
-    forwarded, out_shardings = _core.output_info(node)
+    forwarded, _ = _core.output_info(first.out_info)
     donated = traced.donatable - {*forwarded, *kept}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
-        for i in donated:
-            given[i] = True
+    return _traced_target(function, first, leaves, keywords), bytes(i in donated for i in range(len(leaves)))
+
+
+def _traced_target(function: Any, first: Any, leaves: tuple[Any, ...], keywords: dict[str, Any]) -> Callable[..., Any]:
+    """The target with the shardings that its result is asked to have, which has this trace already."""
+    node = first.out_info
+    _, out_shardings = _core.output_info(node)
     if out_shardings is not None:
-        keywords["out_shardings"] = _core.with_children(node, out_shardings)
-    return jax.jit(traced_once(function, first, leaves), **keywords), bytes(given)
+        keywords = {**keywords, "out_shardings": _core.with_children(node, out_shardings)}
+    return jax.jit(traced_once(function, first, leaves), **keywords)
+
+
+class _Later:
+    """A target that depends on a trace, where a stored program runs in its place: it is made when it is needed."""
+
+    def __init__(self, function: Any, **keywords: Any) -> None:
+        self.__wrapped__ = function
+        self._keywords = keywords
+        self._made: Any = None
+
+    def __call__(self, *leaves: Any) -> Any:
+        return self._target(leaves)(*leaves)
+
+    def trace(self, *leaves: Any) -> Any:
+        """As of a jitted function."""
+        return self._target(leaves).trace(*leaves)
+
+    def _target(self, leaves: tuple[Any, ...]) -> Any:
+        if self._made is None:
+            first = jax.jit(self.__wrapped__, **self._keywords).trace(*leaves)
+            self._made = _traced_target(self.__wrapped__, first, leaves, self._keywords)
+        return self._made

@@ -3,6 +3,7 @@
 import copyreg
 import enum
 import operator
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
@@ -14,8 +15,9 @@ from partax._core import JitFunction
 from partax._guards.shown import shown_by
 from partax._jit import trace_calls
 from partax._jit.build_target import names_of
-from partax._jit.options import DonateMode, Options, check_donate, check_trace
+from partax._jit.options import DonateMode, Options, check_donate, check_store, check_trace
 from partax._jit.parameters import argument_names, is_argument_name
+from partax._jit.precompile import precompile
 from partax._jit.shardings import sharding_of
 from partax._pytree.short_text import wrapper_text
 
@@ -23,7 +25,15 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class CacheInfo(NamedTuple):
+class _Counts(NamedTuple):
+    static_keys: int
+    traces: int
+    hits: int
+    misses: int
+    max_size: int
+
+
+class CacheInfo(_Counts):
     """What the cache of a wrapper holds, and what became of its calls.
 
     Example:
@@ -38,15 +48,12 @@ class CacheInfo(NamedTuple):
       static_keys: how many there are, each for other static values.
       traces: how many there are, of all static keys.
       hits: the calls that did not trace.
-      misses: the calls that did.
+      misses: the calls that did, or loaded a stored program in the place of a trace.
       max_size: how many static keys are kept.
+      loads: how many stored programs were loaded; an attribute alone, no item of the tuple.
     """
 
-    static_keys: int
-    traces: int
-    hits: int
-    misses: int
-    max_size: int
+    loads: int = 0
 
 
 CacheInfo.__module__ = "partax"  # where users find it, and pickles too
@@ -66,7 +73,10 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     Returns:
       The `CacheInfo`, a named tuple.
     """
-    return CacheInfo(*self._cache.info())
+    *counts, loads = self._cache.info()
+    info = CacheInfo(*counts)
+    info.loads = loads
+    return info
 
 
 def _clear_cache(self: JitFunction[..., Any]) -> None:
@@ -149,6 +159,7 @@ class JitOptions(TypedDict, total=False):
     max_traces: int | None
     device: Any
     backend: str | None
+    store: str | os.PathLike[str] | Literal[False] | None
 
 
 @overload
@@ -172,6 +183,7 @@ def filter_jit(
     max_traces: int | None = None,
     device: Any = None,
     backend: str | None = None,
+    store: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 
@@ -212,6 +224,8 @@ def filter_jit(
       max_traces: how often `fun` may be traced; None for any number. `clear_cache` begins anew.
       device: where to compute; deprecated, as of `jax.jit`, for `in_shardings` and `out_shardings`.
       backend: where to compute, on the first device of that kind; deprecated likewise.
+      store: the folder in which compiled programs are stored and looked for, as of `partax.store`; False for none, None
+        for what `partax.store` says.
 
     Returns:
       A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
@@ -225,8 +239,8 @@ def filter_jit(
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned as it came is deleted already; a
         `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
-      TypeError: `fun` is not callable. When called: a static value cannot be hashed or compared; the message has its
-        path.
+      TypeError: `fun` is not callable, or `store` is no folder. When called: a static value cannot be hashed or
+        compared; the message has its path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
     if device is not None or backend is not None:
@@ -242,6 +256,7 @@ def filter_jit(
         callables=callables,
         trace=trace,
         max_traces=max_traces,
+        store=store,
     )
     return wrap if fun is None else wrap(fun)
 
@@ -260,6 +275,7 @@ def wrapping(
     max_traces: int | None = None,
     graph: str | None = None,
     donates_returned: bool = False,
+    store: Any = None,
 ) -> Callable[[Any], JitFunction[..., Any]]:
     """Checks options.
 
@@ -289,6 +305,7 @@ def wrapping(
         max_traces,
         graph,
         donates_returned,
+        check_store(store),
     )
 
     def wrap(function: Any) -> Any:
@@ -310,6 +327,7 @@ def install() -> None:
         ("lower", trace_calls.lower),
         ("trace", trace_calls.trace),
         ("eval_shape", trace_calls.eval_shape),
+        ("precompile", precompile),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
         ("__repr__", _text),

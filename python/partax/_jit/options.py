@@ -1,6 +1,7 @@
 """The options of filter_jit, checked and comparable."""
 
 import enum
+import os
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
@@ -34,6 +35,7 @@ class Options:
         max_traces: int | None,
         graph: str | None,
         donates_returned: bool = False,
+        store: str | Literal[False] | None = None,
     ):
         self.donate = donate
         self.inline = inline
@@ -49,9 +51,11 @@ class Options:
         """How objects in the arguments are changed in place, for `partax.nnx`; None if they are not."""
         self.donates_returned = donates_returned
         """Whether an array that is donated and returned as it came is another array then, as with jax.jit."""
+        self.store: str | Literal[False] | None = store
+        """The folder for its programs; False for none, None for that of `partax.store`."""
         self.key = (
             *(donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size, callables),
-            *(trace, max_traces, graph, donates_returned),
+            *(trace, max_traces, graph, donates_returned, store),
         )
         self._spec = _core.flatten(self.key, "options")[1]
 
@@ -68,6 +72,11 @@ class Options:
         """The same for a wrapper that is called while jax traces, where it takes none."""
         key: list[Any] = [None if value is self.compiler_options else value for value in self.key]
         return Options(*key)
+
+    @property
+    def without_shardings(self) -> tuple[Any, ...]:
+        """All that a program depends on but the shardings, which may hold what is known in this process alone."""
+        return (*self.key[:4], *self.key[6:-1])
 
     @property
     def silences_warnings(self) -> bool:
@@ -108,6 +117,14 @@ def check_donate(donate: Any) -> str | tuple[str, ...]:
             f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
         )
     return names
+
+
+def check_store(store: Any) -> str | Literal[False] | None:
+    if store is None or store is False:
+        return store
+    if not isinstance(store, (str, os.PathLike)):
+        raise TypeError(f"found store={store!r}, expected a folder, False for none, or None for that of partax.store")
+    return os.path.abspath(os.path.expanduser(os.fspath(store)))
 
 
 def check_trace(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:

@@ -118,7 +118,8 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
     )
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]
-    return FunctionReport(history.name, defined, hits, misses, keys, _slow_nodes(history))
+    loads = tuple(load for _, load in history.loads)
+    return FunctionReport(history.name, defined, hits, misses, keys, _slow_nodes(history), loads)
 
 
 def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
@@ -136,7 +137,7 @@ def function_report(self: Any) -> FunctionReport:
     """The report of one filter_jit function: `JitFunction.report`."""
     history = self._cache.history
     if history is None:
-        _, _, hits, misses, _ = self._cache.info()
+        hits, misses = self._cache.info()[2:4]
         return FunctionReport(self.__name__, "", hits, misses, (), ())
     return _history_report(history, self._cache)
 
@@ -158,7 +159,7 @@ def report() -> Report:
       A `Report`, which prints as a table for each function; `to_json()` gives it as data.
     """
     living = {cache.history: cache for cache in _core.caches() if cache.history is not None}
-    gone = [history for history in kept() if history.records and history not in living]
+    gone = [history for history in kept() if (history.records or history.loads) and history not in living]
     reports = [_history_report(history, cache) for history, cache in living.items()]
     reports += [_history_report(history, None) for history in gone]
     return Report(tuple(sorted(reports, key=lambda function: -function.seconds)))

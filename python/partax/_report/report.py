@@ -93,6 +93,27 @@ class KeyReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """A program that an earlier process had stored, and a call has loaded in the place of a trace.
+
+    Example:
+      >>> partax.report().functions[0].loads
+      ()
+
+    Attributes:
+      site: the call, such as `train.py:41`.
+      seconds: how long it took.
+      saves: how long the earlier process took to trace, lower and compile it.
+    """
+
+    site: str
+    seconds: float
+    saves: float
+
+    __repr__ = record_text
+
+
+@dataclasses.dataclass(frozen=True)
 class SlowNode:
     """A node type that is flattened by a registered Python function, in each call.
 
@@ -141,6 +162,7 @@ class FunctionReport:
       misses: calls that did, likewise.
       keys: its static keys, the one used last first.
       slow_nodes: what is flattened by Python functions.
+      loads: the stored programs that it has loaded.
     """
 
     name: str
@@ -149,6 +171,7 @@ class FunctionReport:
     misses: int | None
     keys: tuple[KeyReport, ...]
     slow_nodes: tuple[SlowNode, ...]
+    loads: tuple[LoadReport, ...] = ()
 
     @property
     def traces(self) -> tuple[TraceReport, ...]:
@@ -167,7 +190,7 @@ class FunctionReport:
           >>> import json
           >>> double = partax.filter_jit(lambda x: 2 * x)
           >>> sorted(json.loads(double.report().to_json()))
-          ['defined', 'hits', 'keys', 'misses', 'name', 'slow_nodes']
+          ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes']
 
         Args:
           **options: of `json.dumps`, such as `indent`.
@@ -254,7 +277,7 @@ class Report:
         return report_tables(self).html()
 
 
-for _public in (TraceReport, KeyReport, SlowNode, FunctionReport, Report):
+for _public in (TraceReport, KeyReport, LoadReport, SlowNode, FunctionReport, Report):
     _public.__module__ = "partax"  # where users find them, and pickles too
 
 
@@ -269,6 +292,7 @@ def function_table(report: FunctionReport) -> Table:
         for constant in trace.constants[:_SHOWN]:
             name = constant.name or "an array without a name"
             notes.append(f"    captured {name}: {constant.type}, {_bytes_text(constant.bytes)}")
+    notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
     notes += [
         f"  {node.type} x {node.count} flattened by a Python function: {node.microseconds:.1f} us a call"
         + (f"; {node.because}" if node.because else "")
@@ -280,7 +304,8 @@ def function_table(report: FunctionReport) -> Table:
 def function_line(report: FunctionReport) -> str:
     """The same in one line."""
     calls = "gone" if report.hits is None or report.misses is None else f"{report.hits + report.misses} calls"
-    head = f"{report.name} ({report.defined}): {calls}, {len(report.traces)} traces, "
+    loads = f"{len(report.loads)} loaded, " if report.loads else ""
+    head = f"{report.name} ({report.defined}): {calls}, {len(report.traces)} traces, {loads}"
     return head + f"{report.seconds:.3g} s to trace and compile"
 
 

@@ -20,19 +20,40 @@ _VERSION = importlib.metadata.version("partax")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def environment(device: Any) -> tuple[Any, ...]:
-    """All of it now, as plain values."""
-    flags = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(("XLA_", "LIBTPU_"))))
-    devices = (device.platform, device.device_kind, device.id, len(jax.devices()), jax.process_index())
-    client = getattr(device, "client", None)
-    return (
-        *(_build(), flags, devices, jax.process_count(), getattr(client, "platform_version", "")),
-        *(every_setting(), tuple(sorted(configuration().items())), np.__version__),
-    )
+_VARIABLES = ("XLA_", "TF_XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "EQX_", "FLAX_", "NNX_", "JAXTYPING_")
+"""How the names of variables begin that the compiler and the libraries known to be pure read."""
+
+
+def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
+    """All of it now, as plain values, by what it is, for a program that runs on these devices."""
+    variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
+    kinds = tuple((it.platform, it.device_kind, it.id, it.process_index) for it in devices)
+    client = getattr(devices[0], "client", None)
+    return {
+        **_build(),
+        "the version of NumPy": np.__version__,
+        "an environment variable of XLA or of a library": variables,
+        "a device": (kinds, len(jax.devices()), getattr(client, "platform_version", "")),
+        "the number of processes": (jax.process_index(), jax.process_count()),
+        **{f"the setting {name}": value for name, value in every_setting()},
+        "jax's configuration": tuple(sorted(configuration().items())),
+        "a setting of Flax": _settings_of_flax(),
+    }
+
+
+def _settings_of_flax() -> str:
+    """What nnx reads while a function is traced; empty where it is not imported."""
+    modes = [sys.modules.get("flax.nnx.graphlib"), sys.modules.get("flax.configurations")]
+    if None in modes:
+        return ""
+    graphlib, configurations = modes
+    of_thread = [getattr(graphlib, name, None) for name in ("set_graph_mode", "set_graph_updates")]
+    values = vars(getattr(configurations, "config", None) or object).get("_values")
+    return repr((values, [it and it.current_value() for it in of_thread]))
 
 
 @functools.cache
-def _build() -> tuple[str, ...]:
+def _build() -> dict[str, Any]:
     """What does not change in a process."""
     files = [_core.__file__]  # also tells builds of one version apart
     if ".dev" in _VERSION:
@@ -41,15 +62,12 @@ def _build() -> tuple[str, ...]:
     for name in files:
         with open(name, "rb") as file:
             digest.update(file.read())
-    build = digest.hexdigest()
-    return (
-        sys.version,
-        sys.implementation.cache_tag,
-        jax.__version__,
-        importlib.metadata.version("jaxlib"),
-        build,
-        _processor(),
-    )
+    return {
+        "the version of Python": (sys.version, sys.implementation.cache_tag),
+        "the version of jax": (jax.__version__, importlib.metadata.version("jaxlib")),
+        "the version of partax": digest.hexdigest(),
+        "the processor": _processor(),
+    }
 
 
 def _processor() -> str:

@@ -4,7 +4,6 @@ A program is found by a digest of all that it depends on, so a stored one is nev
 """
 
 import contextlib
-import hashlib
 import pickle
 import threading
 import time
@@ -16,17 +15,20 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._guards.content import content_of
 from partax._jax.private import configuration, runs_without_jit, under_trace
 from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, serialized
 from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
 from partax._report.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
-from partax._store import switch
-from partax._store.environment import environment
+from partax._report.report import LoadReport
+from partax._store import placement, switch
 from partax._store.folder import Folder
-from partax._store.results import rebuilt, taken
+from partax._store.key import Key, Proof, key_of_call, what_changed
+from partax._store.placement import Signature, UnstoredError
+from partax._store.results import rebuilt, stored_result_of
+
+_COMPARED = 8  # stored programs of the same function that a call which is traced is compared with
 
 
 class Record(TypedDict):
@@ -35,9 +37,11 @@ class Record(TypedDict):
     Attributes:
       name: the function's name.
       seconds: how long it took to trace, lower and compile.
-      result: of `results.taken`.
+      result: of `results.stored_result_of`.
       donated: for each leaf a byte that is 1 where the program donates it.
       outputs: how many arrays it returns.
+      devices: the numbers of those that it runs on, in their order.
+      proof: what it depends on.
       program: of `serialized`.
     """
 
@@ -46,6 +50,8 @@ class Record(TypedDict):
     result: bytes
     donated: bytes
     outputs: int
+    devices: tuple[int, ...]
+    proof: Proof
     program: bytes
 
 
@@ -56,10 +62,6 @@ def record_of(folder: Folder, key: str) -> Record | None:
         return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own
     except Exception:  # of another version
         return None
-
-
-class UnstoredError(Exception):
-    """Why a call has no program that could be stored."""
 
 
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
@@ -73,7 +75,7 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
     Returns:
       The programs; None where the call has none that could be stored.
     """
-    folder = switch.folder()
+    folder = switch.folder_of(options.store)
     if folder is None or not _runs_compiled(leaves):
         return None
     programs = Programs(folder, options, traced)
@@ -111,14 +113,27 @@ class Programs:
         Raises:
           UnstoredError: there is none, and none can be.
         """
-        record = record_of(self._folder, self._key(_signature(leaves)))
+        key = self._key(placement.signature(leaves))
+        record = record_of(self._folder, key.name)
         if record is not None:
             self.donated = record["donated"]
+        elif explaining():
+            alike = [it.key for it in self._folder.files() if it.key.startswith(key.group)][:_COMPARED]
+            records = [record_of(self._folder, name) for name in alike]
+            changed = what_changed([record["proof"] for record in records if record is not None], key.proof())
+            if changed:
+                self.tell(f"traced, since {changed} has changed")
 
     def tell(self, what: str) -> None:
         """Explains, where that is asked for."""
         if explaining():
             report_line(f"{site_text(call_site())} {self._name}: {what}")
+
+    def prepare(self, arguments: tuple[Any, ...]) -> None:
+        """Loads or compiles the program of the call under way, and does not run it."""
+        chosen = self._choose(arguments)
+        if chosen is self.target:
+            self.target.trace(*arguments).lower().compile()
 
     def _choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
@@ -127,12 +142,12 @@ class Programs:
         if is_checked or not _runs_compiled(leaves):
             return self.target
         try:
-            signature = _signature(leaves)
+            signature = placement.signature(leaves)
             known = (signature, *configuration().items())
             if known not in self._known:
                 key = self._key(signature)
-                is_on = switch.folder() is self._folder
-                found = self._load(record_of(self._folder, key), leaves) if is_on else None
+                is_on = switch.folder_of(self._options.store) is self._folder
+                found = self._load(record_of(self._folder, key.name), leaves) if is_on else None
                 self._known[known] = found or self._make(key, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
@@ -149,30 +164,9 @@ class Programs:
         _core.forget_program()
         return self.target
 
-    def _key(self, signature: tuple[Any, ...]) -> str:
-        """The digest of all that the program of the call under way depends on, read now: it may have changed."""
-        if self._options.in_shardings is not None or self._options.out_shardings is not None:
-            raise UnstoredError("it has shardings of its own")
-        try:
-            return self._digest(signature)
-        except (UnstoredError, MemoryError):
-            raise
-        except Exception as error:  # of whatever class of the user's that is looked at
-            raise UnstoredError(f"it cannot be looked at: {error}") from error
-
-    def _digest(self, signature: tuple[Any, ...]) -> str:
-        nodes, statics, _ = _core.describe_call()[0]
-        classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
-        values = [held[0] for held in statics if held]
-        roots = (_core.called_function(), self._options.key, *classes, *values)
-        content, unstored = content_of(roots)
-        if unstored:
-            raise UnstoredError(unstored)
-        structure = tuple(map(_node_text, nodes))
-        _, *given = _core.call_shape()  # which parameters the values are of
-        present = tuple(map(bool, statics))
-        whole = (structure, given, present, content, signature[1:], environment(signature[0]), self._takes_tuple)
-        return hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest()
+    def _key(self, signature: Signature) -> Key:
+        """That of the call under way, read now: what it depends on may have changed."""
+        return key_of_call(self._options, signature, self._takes_tuple)
 
     def _load(self, record: Record | None, leaves: tuple[Any, ...]) -> Any:
         if record is None or record["donated"] != (self.donated or bytes(len(leaves))):
@@ -189,7 +183,7 @@ class Programs:
             trees = jax.tree.structure((given, {})), jax.tree.structure(node)
             if trees[1].num_leaves != count:
                 return None
-            program = loaded(record["program"], *trees, _device_of(leaves))
+            program = loaded(record["program"], *trees, placement.by_number(record["devices"], leaves))
         except MemoryError:
             raise
         except Exception:  # whatever a loader, or a class of the user's, raises
@@ -197,10 +191,12 @@ class Programs:
             return None
         self._loaded.append(program)
         seconds = time.perf_counter() - begun
+        load = LoadReport(site_text(call_site()), seconds, record["seconds"])
+        _core.note_load().loads.append((begun, load))
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 
-    def _make(self, key: str, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
+    def _make(self, key: Key, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
         traced = self.target.trace(*arguments)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
@@ -208,11 +204,11 @@ class Programs:
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
-        result = taken(traced.out_info)
+        result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
         if result is None:
             self.tell("not stored: its result holds what another process has not")
             return program
-        if self._key(_signature(leaves)) != key:
+        if self._key(placement.signature(leaves)).name != key.name:
             self.tell("not stored: something that it reads has changed while it was traced")
             return program
         record: Record = {
@@ -221,10 +217,12 @@ class Programs:
             "result": result,
             "donated": self.donated or bytes(len(leaves)),
             "outputs": program.out_tree.num_leaves,
+            "devices": devices,
+            "proof": key.proof(),
             "program": b"",
         }
-        if switch.folder() is self._folder:
-            given = (key, record, lowered, program, is_whole)
+        if switch.folder_of(self._options.store) is self._folder:
+            given = (key.name, record, lowered, program, is_whole)
             threading.Thread(target=self._store, args=given, name="partax store").start()
         return program
 
@@ -248,40 +246,3 @@ class Programs:
 def _runs_compiled(leaves: tuple[Any, ...]) -> bool:
     """Whether a call runs a program now: no trace or transformation is under way, and jit is not turned off."""
     return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
-
-
-def _node_text(node: tuple[Any, ...]) -> tuple[Any, ...]:
-    kind, cls, name, arity, first_static, children, fields = node
-    return (
-        kind,
-        None if cls is None else (cls.__module__, cls.__qualname__),
-        name,
-        arity,
-        first_static,
-        children,
-        fields,
-    )
-
-
-def _device_of(leaves: tuple[Any, ...]) -> Any:
-    return next((next(iter(leaf.devices())) for leaf in leaves if isinstance(leaf, jax.Array)), jax.devices()[0])
-
-
-def _signature(leaves: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The one device of the arrays, and of each what a program is compiled for."""
-    device = _device_of(leaves)
-    found: list[Any] = [device]
-    for leaf in leaves:
-        if isinstance(leaf, jax.Array):
-            if leaf.is_deleted():
-                raise UnstoredError("an array is deleted")
-            if not isinstance(leaf.sharding, jax.sharding.SingleDeviceSharding) or leaf.devices() != {device}:
-                raise UnstoredError("arrays on several devices")
-            weak = getattr(leaf, "weak_type", False)
-            found.append((leaf.shape, str(leaf.dtype), weak, leaf.committed, leaf.sharding.memory_kind))
-        elif isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
-            aval = jax.typeof(leaf)
-            found.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
-        else:
-            raise UnstoredError(f"a `{type(leaf).__name__}` among the arrays")
-    return tuple(found)

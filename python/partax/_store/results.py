@@ -4,7 +4,6 @@ import copyreg
 import io
 import pickle
 import sys
-import threading
 import types
 from typing import Any
 
@@ -13,15 +12,10 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._guards.pure import is_pure
+from partax._guards.type_traits import facts
 from partax._jit.result_values import FIXED, held_by
 
-
-class _Noted(threading.local):
-    result: bytes | None = None
-    handle: Any = None  # of the node that the trace has returned; None of a single array
-
-
-_noted = _Noted()
+_ONE: Any = object()  # stands for the array that is all of a result
 
 
 class _UnstoredError(Exception):
@@ -34,32 +28,42 @@ def call_statics() -> list[Any]:
     return [held[0] if held else None for held in statics]
 
 
-def note_result(result: Any, inputs: tuple[Any, ...], node: Any) -> None:
-    """Notes what a trace has returned, for `taken`. Called by the native wrapper at its end."""
-    outputs, _noted.handle = _core._flatten_output(node) if isinstance(node, _core.OutputNode) else ((node,), None)
+def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) -> bytes | None:
+    """What a trace has returned, as it is stored. Called by the native wrapper at the trace's end.
+
+    Args:
+      result: of the function.
+      inputs: the arrays of the trace.
+      node: what jax gets of the result.
+
+    Returns:
+      The result as bytes; None where it cannot be stored.
+    """
+    outputs, _ = _core._flatten_output(node)
+    return _written(result, outputs, inputs)
+
+
+def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bytes | None:
     try:
         data = io.BytesIO()
         _Pickler(data, outputs, inputs).dump(result)
     except MemoryError:
         raise
     except Exception:  # of any class of the user's
-        _noted.result = None
-    else:
-        _noted.result = data.getvalue()
+        return None
+    return data.getvalue()
 
 
-def taken(node: Any) -> bytes | None:
-    """What the trace has returned that gave this node, and forgets it.
+def stored_result_of(node: Any) -> bytes | None:
+    """The result of the trace that has given a node.
 
     Args:
-      node: what its program returns, as `jax.stages.Traced.out_info` has it.
+      node: what its program returns, as `jax.stages.Traced.out_info` has it; no `OutputNode` for one array alone.
 
     Returns:
-      The result as bytes; None where it cannot be stored, or another trace of this thread came after it.
+      The result as bytes; None where it cannot be stored.
     """
-    handle = _core._flatten_output(node)[1] if isinstance(node, _core.OutputNode) else None
-    (result, noted), _noted.result, _noted.handle = (_noted.result, _noted.handle), None, None
-    return result if handle is noted else None
+    return _core.stored_result(node) if isinstance(node, _core.OutputNode) else _written(_ONE, (_ONE,), ())
 
 
 def rebuilt(data: bytes, inputs: list[Any], outputs: list[Any]) -> Any:
@@ -86,7 +90,7 @@ class _Pickler(pickle.Pickler):
         self._places = {id(it): i for i, it in reversed(list(enumerate(self._statics))) if it is not None}
 
     def persistent_id(self, obj: Any) -> Any:
-        if isinstance(obj, Tracer):
+        if isinstance(obj, Tracer) or obj is _ONE:
             if id(obj) not in self._arrays:
                 raise _UnstoredError
             return self._arrays[id(obj)]
@@ -105,6 +109,11 @@ class _Pickler(pickle.Pickler):
         if is_node and is_usual and has_plain_state:
             # As pickle does, but for `__slotnames__`, which it would write into the class.
             return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
+        if isinstance(obj, _core.Targets):
+            return cls, (obj.owners, obj.names)
+        if facts(cls).equal_by is not None:
+            content: Any = obj
+            return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
         if by_name or is_node or held_by(obj) is FIXED:
             return NotImplemented
         raise _UnstoredError

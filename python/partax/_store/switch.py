@@ -2,7 +2,7 @@
 
 import os
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from partax import _core
 from partax._store.folder import Folder
@@ -12,9 +12,31 @@ _MOST = 2 << 30  # bytes
 _folder: Folder | None = None
 
 
-def folder() -> Folder | None:
-    """Where programs are stored now."""
-    return _folder
+_of_options: dict[str, Folder | None] = {}
+
+
+def folder_of(store: str | Literal[False] | None) -> Folder | None:
+    """Where programs of a wrapper are stored now.
+
+    Args:
+      store: its option.
+
+    Returns:
+      The folder; None where they are not stored.
+    """
+    if store is None or store is False:
+        return _folder if store is None else None
+    if _folder is not None and os.path.abspath(_folder.path) == store:
+        return _folder
+    if store not in _of_options:
+        made = Folder(store, _MOST)
+        try:
+            made.prepare()
+            _of_options[store] = made
+        except OSError as error:
+            _of_options[store] = None
+            made.tell(f"nothing is stored: {error}")
+    return _of_options[store]
 
 
 class Store:
@@ -49,7 +71,7 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> Sto
     that the trace can reach, with closures, defaults, globals and captured arrays; the versions of Python, jax, partax
     and each library that the code names; jax's configuration, the devices and the processor. What is not known to be
     the same in another process is not stored: `partax.explain` says what. A program with effects, such as a callback,
-    one over several devices and one of `partax.nnx.jit` is not stored either.
+    is not stored either, nor one over the devices of several processes.
 
     Args:
       path: the folder, which is made where it is not there; None stores nothing from here on. Whoever can write to it

@@ -47,7 +47,8 @@ def timeline_picture(events: Sequence[Event]) -> Picture:
     for i, trace in enumerate(shown):
         parts += _row(trace, _TOP + i * _ROW, x)
     told = f"{len(shown)} traces of {len({event.function for trace in shown for event in trace})} functions by time"
-    legend = [(stage, stage) for stage in STAGES]
+    met = {event.stage for trace in shown for event in trace}
+    legend = [(stage, stage) for stage in STAGES if stage in met or stage != "load"]
     if pauses:
         legend.append(("pause", "a pause"))
     return Picture("Timeline of this process", caption, drawing(height, told, parts), tuple(legend))

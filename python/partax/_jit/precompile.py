@@ -1,0 +1,56 @@
+"""Compiling for many calls before the first of them, in threads."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from partax import _core
+from partax._jit.ahead_of_time import quiet
+
+
+def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: int | None = None) -> None:
+    """Compiles, or loads from the store, what these calls need, so that they neither trace nor compile. Runs nothing.
+
+    Example:
+      >>> scale = partax.filter_jit(lambda x, by: x * by)
+      >>> scale.precompile((jax.ShapeDtypeStruct((2,), "float32"), 3), {"x": jnp.ones(4), "by": 3}, threads=2)
+      >>> scale(jnp.ones(2), 3), scale.cache_info().misses
+      (Array([3., 3.], dtype=float32), 0)
+
+    Args:
+      *calls: of each call the positional arguments, a tuple, or the arguments by name, a dictionary.
+        `jax.ShapeDtypeStruct`s may stand for arrays.
+      threads: how many calls are worked for at once; as many as there are processors by default. Python traces in one
+        thread at a time; XLA compiles in all of them.
+
+    Raises:
+      TypeError: one of the calls is neither of the two; or as the call would. What the function raises when it is
+        traced comes as it is, with a note that tells which call it was; the others are compiled all the same.
+      ValueError: `threads` is not positive.
+    """
+    if threads is not None and threads < 1:
+        raise ValueError(f"found threads={threads}, expected a positive number of threads")
+    for i, call in enumerate(calls):
+        if not isinstance(call, (tuple, dict)):
+            raise TypeError(
+                f"found a `{type(call).__name__}` as call {i + 1}, expected a tuple of its arguments, or a dictionary "
+                f"of them by name"
+            )
+    with ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
+        works = [pool.submit(_compile, self, call) for call in calls]
+    for i, work in enumerate(works):
+        error = work.exception()
+        if error is not None:
+            error.add_note(f"partax: of call {i + 1} of {len(calls)} that were to be compiled")
+            raise error
+
+
+def _compile(wrapper: Any, call: Any) -> None:
+    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
+    with quiet(wrapper):
+        prepared = _core.PreparedCall(wrapper, args, kwargs, True)
+        stored = prepared.stored
+        if stored is None:
+            prepared.run(lambda target, arguments: target.trace(*arguments).lower().compile())
+        else:
+            prepared.run(lambda _, arguments: stored.prepare(arguments))

@@ -1,0 +1,114 @@
+"""What a program is compiled for: the arrays of a call, how they lie, and on which devices."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from partax._jit.options import Options
+from partax._jit.shardings import NoEntry, is_sharding_leaf
+
+
+class UnstoredError(Exception):
+    """Why a call has no program that could be stored."""
+
+
+class Signature(NamedTuple):
+    """Of the arrays of a call.
+
+    Attributes:
+      devices: all that some array is on, in the order in which they are met.
+      arrays: for each array what a program is compiled for, as plain values.
+    """
+
+    devices: tuple[Any, ...]
+    arrays: tuple[Any, ...]
+
+
+def signature(leaves: tuple[Any, ...]) -> Signature:
+    """What a program for these arrays is compiled for.
+
+    Raises:
+      UnstoredError: one of them is deleted, or lies as no other process could say.
+    """
+    devices: dict[Any, None] = {}
+    found: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array):
+            if leaf.is_deleted():
+                raise UnstoredError("an array is deleted")
+            kind = (leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False), leaf.committed)
+            found.append((*kind, _layout(leaf), _sharding(leaf.sharding, devices)))
+        elif isinstance(leaf, jax.ShapeDtypeStruct):
+            found.append(_abstract(leaf, devices))
+        elif isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
+            aval = jax.typeof(leaf)
+            found.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
+        else:
+            raise UnstoredError(f"a `{type(leaf).__name__}` among the arrays")
+    return Signature(tuple(devices) or (_usual_device(),), tuple(found))
+
+
+def _abstract(leaf: jax.ShapeDtypeStruct, devices: dict[Any, None]) -> Any:
+    """What an array of which it tells has: on the usual device and not committed to it, where it says no other."""
+    where = leaf.sharding or SingleDeviceSharding(_usual_device())
+    kind = (leaf.shape, str(leaf.dtype), leaf.weak_type, leaf.sharding is not None)
+    return *kind, _layout(leaf), _sharding(where, devices)
+
+
+def _layout(leaf: Any) -> str:
+    """How the numbers of an array lie in memory; empty where it is row by row."""
+    layout = getattr(getattr(leaf, "format", None), "layout", None)
+    is_usual = layout is None or (layout.major_to_minor == tuple(range(leaf.ndim)) and not layout.tiling)
+    return "" if is_usual else str(layout)
+
+
+def _usual_device() -> Any:
+    asked = getattr(jax.config, "jax_default_device", None)
+    return jax.local_devices(backend=asked)[0] if asked is None or isinstance(asked, str) else asked
+
+
+def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
+    """The shardings that a wrapper asks for, as plain values, and their devices.
+
+    Raises:
+      UnstoredError: one is such that no other process could say it.
+    """
+    devices: dict[Any, None] = {}
+    prefixes = (options.in_shardings, options.out_shardings)
+    leaves, structure = jax.tree.flatten(
+        prefixes, is_leaf=lambda it: it is not None and (is_sharding_leaf(it) or isinstance(it, NoEntry))
+    )
+    return (str(structure), tuple([_sharding(leaf, devices) for leaf in leaves])), tuple(devices)
+
+
+def numbers_of(program: Any) -> tuple[int, ...]:
+    """The devices of a compiled program, by their numbers."""
+    return tuple(device.id for device in program.runtime_executable().local_devices())
+
+
+def by_number(numbers: tuple[int, ...], leaves: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The devices with these numbers, among those that a call's arrays may be on."""
+    of_leaves = signature(leaves).devices
+    known = {device.id: device for device in (*jax.devices(of_leaves[0].platform), *of_leaves)}
+    return tuple(known[number] for number in numbers)
+
+
+def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
+    """As plain values; adds its devices."""
+    if isinstance(sharding, (NoEntry, PartitionSpec)):
+        return repr(sharding)
+    if not isinstance(sharding, Sharding) or not sharding.is_fully_addressable:
+        raise UnstoredError(f"arrays that lie by a `{type(sharding).__name__}` over several processes")
+    if isinstance(sharding, SingleDeviceSharding):
+        (device,) = sharding.device_set
+        devices[device] = None
+        return "device", device.id, sharding.memory_kind
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, jax.sharding.Mesh):
+        mesh = sharding.mesh
+        devices |= dict.fromkeys(mesh.devices.flat)
+        numbers = tuple(device.id for device in mesh.devices.flat)
+        kind = (mesh.axis_names, mesh.devices.shape, numbers, str(mesh.axis_types))
+        return "mesh", kind, repr(sharding.spec), sharding.memory_kind
+    raise UnstoredError(f"a `{type(sharding).__name__}`, which partax does not know")

@@ -1,0 +1,355 @@
+"""Guards the promise that calls of every kind are stored: nnx in place, several devices, own folders, precompiled."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
+from user_modules import run, written
+
+import partax
+import partax.equinox
+import partax.nnx
+from partax._doctor.timeline import events
+
+pytestmark = pytest.mark.compiled_anew
+
+
+def assert_loads(step: Any, call: Callable[[], Any], folder: Path, programs: int = 1) -> list[Any]:
+    """Calls as a first process does, then as a second one; the results are the same."""
+    results: list[Any] = []
+    for loads in (0, programs):
+        step.clear_cache()
+        with partax.store(folder):
+            results.append(call())
+            written()
+        info = step.cache_info()
+        assert info.loads == loads and (info.traces > 0) == (loads == 0), info
+    jax.tree.map(np.testing.assert_array_equal, results[0], results[1])
+    return results
+
+
+# ---- Flax nnx, in place.
+
+
+class Net(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.first, self.norm = nnx.Linear(3, 4, rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
+        self.drop, self.last = nnx.Dropout(0.5, rngs=rngs), nnx.Linear(4, 1, rngs=rngs)
+        self.calls = nnx.Variable(jnp.zeros((), int))
+
+    def __call__(self, x: Any) -> Any:
+        self.calls[...] += 1
+        return self.last(self.drop(self.norm(nnx.relu(self.first(x)))))
+
+
+def loss_of(net: Any, x: Any) -> Any:
+    return (net(x) ** 2).mean()
+
+
+def update(net: Any, optimizer: Any, x: Any) -> Any:
+    loss, gradient = nnx.value_and_grad(loss_of)(net, x)
+    optimizer.update(net, gradient)
+    return loss, net
+
+
+@pytest.mark.parametrize("donated", [(), ("net", "optimizer")])
+def test_a_step_of_nnx_changes_its_objects_in_place(donated: tuple[str, ...], tmp_path: Path) -> None:
+    step = partax.nnx.jit(update, donate_argnames=donated)
+
+    def call() -> Any:
+        net = Net(nnx.Rngs(0))
+        optimizer = nnx.Optimizer(net, optax.sgd(1e-2, momentum=0.9), wrt=nnx.Param)
+        for i in range(3):
+            _, given = step(net, optimizer, jnp.full((5, 3), float(i)))
+            assert given is net
+        assert int(net.calls[...]) == int(optimizer.step[...]) == 3
+        return nnx.to_pure_dict(nnx.state((net, optimizer), nnx.Not(nnx.RngKey)))
+
+    found, _ = assert_loads(step, call, tmp_path)
+    plain = Net(nnx.Rngs(0)), jnp.zeros((5, 3))
+    optimizer = nnx.Optimizer(plain[0], optax.sgd(1e-2, momentum=0.9), wrt=nnx.Param)
+    for i in range(3):
+        update(plain[0], optimizer, jnp.full((5, 3), float(i)))
+    right = nnx.to_pure_dict(nnx.state((plain[0], optimizer), nnx.Not(nnx.RngKey)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3), found, right)
+
+
+def test_what_a_function_of_nnx_deletes_is_deleted(tmp_path: Path) -> None:
+    @partax.nnx.jit
+    def drop(net: Any) -> None:
+        del net.drop
+        net.note = "dropped"
+
+    def call() -> Any:
+        net = Net(nnx.Rngs(0))
+        drop(net)
+        assert not hasattr(net, "drop") and net.note == "dropped"
+
+    assert_loads(drop, call, tmp_path)
+
+
+def test_another_graph_of_nnx_is_another_program(tmp_path: Path) -> None:
+    @partax.nnx.jit
+    def add(a: Any, b: Any) -> Any:
+        a[...] += 1
+        return b[...] * 2
+
+    def call() -> Any:
+        one, other = nnx.Param(jnp.ones(2)), nnx.Param(jnp.ones(2))
+        return add(one, other), add(one, one)
+
+    (apart, shared), _ = assert_loads(add, call, tmp_path, programs=2)
+    assert np.allclose(apart, 2) and np.allclose(shared, 6)
+
+
+# ---- Devices.
+
+
+def mesh(*sizes: int) -> jax.sharding.Mesh:
+    devices = np.array(jax.devices()[: int(np.prod(sizes))]).reshape(sizes)
+    return jax.sharding.Mesh(devices, ("a", "b")[: len(sizes)])
+
+
+def on(*names: str | None, sizes: tuple[int, ...] = (4,)) -> NamedSharding:
+    return NamedSharding(mesh(*sizes), PartitionSpec(*names))
+
+
+SHARDINGS = {
+    "one axis": lambda: on("a"),
+    "two axes": lambda: on("b", "a", sizes=(2, 4)),
+    "copies": lambda: on(),
+    "other devices": lambda: NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[4:]), ("a",)), PartitionSpec("a")),
+    "one device": lambda: jax.sharding.SingleDeviceSharding(jax.devices()[3]),
+}
+
+
+def test_arrays_that_lie_otherwise_have_programs_of_their_own(tmp_path: Path) -> None:
+    @partax.filter_jit
+    def f(tree: Any, x: Any) -> Any:
+        return {"y": x @ tree["w"] * tree["k"], "w": tree["w"]}
+
+    def call() -> Any:
+        results: list[Any] = []
+        for made in SHARDINGS.values():
+            x = jax.device_put(jnp.arange(64.0).reshape(8, 8), made())
+            found = f({"w": x, "k": 2}, x)
+            assert found["w"] is x and found["y"].sharding.device_set == x.sharding.device_set
+            np.testing.assert_allclose(found["y"], np.asarray(x) @ np.asarray(x) * 2, rtol=1e-5)
+            results.append(found)
+        return results
+
+    first, second = assert_loads(f, call, tmp_path, programs=len(SHARDINGS))
+    assert [it["y"].sharding for it in first] == [it["y"].sharding for it in second]
+
+
+@pytest.mark.parametrize("donate", ["none", "all"])
+def test_shardings_that_are_asked_for(donate: Any, tmp_path: Path) -> None:
+    @partax.filter_jit(in_shardings=(on("a"), None), out_shardings=(on(None, "a"), on("a"), None), donate=donate)
+    def f(x: Any, tree: Any) -> Any:
+        return x * tree["k"], x + 1, tree
+
+    def call() -> Any:
+        x, extra = jnp.arange(16.0).reshape(4, 4), jnp.ones(2)
+        wide, tall, tree = f(x, {"k": 3, "extra": extra})
+        assert (wide.sharding, tall.sharding, tree["k"]) == (on(None, "a"), on("a"), 3)
+        assert tree["extra"] is extra
+        return wide, tall, tree
+
+    assert_loads(f, call, tmp_path)
+    with partax.store(None):  # what the loaded program stands for can be made all the same
+        assert np.allclose(f(jnp.ones((8, 4)), {"k": 3, "extra": jnp.ones(2)})[1], 2)
+        lowered = f.lower(jax.ShapeDtypeStruct((4, 4), "float32"), {"k": 3, "extra": jnp.ones(2)})
+        assert lowered.compile()(jnp.ones((4, 4)), {"k": 3, "extra": jnp.ones(2)})[0].sharding == on(None, "a")
+
+
+# ---- Ways in.
+
+
+def test_equinox_s_own_filter_jit(tmp_path: Path) -> None:
+    said: list[str] = []
+    model = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))
+
+    def predict(model: Any, x: Any) -> Any:
+        return jax.vmap(model)(x)
+
+    with partax.equinox.accelerate():
+        for _ in range(2):
+            with partax.store(tmp_path), partax.explain(), pytest.MonkeyPatch.context() as patch:
+                patch.setattr("partax._store.programs.report_line", said.append)
+                step = eqx.filter_jit(predict)
+                step(model, jnp.ones((3, 2)))
+                written()
+                for cache in partax._core.caches():
+                    cache.clear()
+    assert len(said) == 1 and "loaded from the store" in said[0]
+
+
+def test_a_wrapper_s_own_folder_and_none(tmp_path: Path) -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    never, own = partax.filter_jit(double, store=False), partax.filter_jit(double, store=tmp_path / "own")
+    nets = partax.nnx.jit(double, store=str(tmp_path / "nets"))
+    for traces in (1, 0):
+        for step in (never, own, nets):
+            step.clear_cache()
+            with partax.store(tmp_path / "others"):
+                step(jnp.ones(3))
+            written()
+        assert (never.cache_info().traces, own.cache_info().traces, nets.cache_info().traces) == (1, traces, traces)
+    assert list((tmp_path / "others").iterdir()) == []
+    assert len(list((tmp_path / "own").iterdir())) == len(list((tmp_path / "nets").iterdir())) == 1
+    own.clear_cache()
+    own(jnp.ones(3))  # the switch is off
+    assert own.cache_info().loads == 1
+    assert pickle.loads(pickle.dumps(own._options)) == own._options
+    with pytest.raises(TypeError, match=r"store=3, expected a folder"):
+        partax.filter_jit(double, store=3)  # type: ignore[call-overload]
+
+
+def test_a_wrapper_s_folder_that_others_may_write_to_costs_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    step = partax.filter_jit(lambda x: x * 2, store=tmp_path / "open")
+    with pytest.warns(RuntimeWarning, match="nothing is stored: found a folder that others may write to"):
+        assert np.allclose(step(jnp.ones(2)), 2)
+    assert np.allclose(step(jnp.ones(3)), 2) and list((tmp_path / "open").iterdir()) == []
+
+
+# ---- Before the first call.
+
+
+def scaled(x: Any, by: int, tree: Any = None) -> Any:
+    return x * by, tree
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("threads", [None, 1, 3])
+def test_precompiled_calls_neither_trace_nor_compile(
+    threads: int | None, stored: bool, tmp_path: Path, compiled: list[str]
+) -> None:
+    step = partax.filter_jit(scaled, donate=("tree",))
+    for loads in (False, True) if stored else (False,):
+        step.clear_cache()
+        jax.clear_caches()
+        with partax.store(tmp_path if stored else None):
+            struct = jax.ShapeDtypeStruct((3,), "float32")
+            step.precompile((struct, 2), {"by": 3, "x": jnp.ones(4)}, (struct, 2, {"a": struct}), threads=threads)
+            written()
+            del compiled[:]
+            traces = step.cache_info().traces
+            assert traces == (0 if loads else 3)
+            for call in ((jnp.ones(3), 2), (jnp.ones(4), 3), (jnp.ones(3), 2, {"a": jnp.ones(3)})):
+                assert np.allclose(step(*call)[0], call[1])
+            assert step.cache_info().traces == traces and "scaled" not in str(compiled)
+            assert step.cache_info()[2:4] == (3, 0)
+
+
+def test_precompiling_takes_arrays_that_lie_on_several_devices(tmp_path: Path, compiled: list[str]) -> None:
+    step = partax.filter_jit(scaled)
+    for loads in (0, 1):
+        step.clear_cache()
+        with partax.store(tmp_path):
+            step.precompile((jax.ShapeDtypeStruct((8,), "float32", sharding=on("a")), 2))
+            written()
+            del compiled[:]
+            found, _ = step(jax.device_put(jnp.ones(8), on("a")), 2)
+            assert np.allclose(found, 2) and found.sharding == on("a")
+        assert step.cache_info().loads == loads and "scaled" not in str(compiled)
+
+
+def test_a_step_of_nnx_is_precompiled(compiled: list[str]) -> None:
+    step = partax.nnx.jit(update)
+    net = Net(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(net, optax.sgd(1e-2), wrt=nnx.Param)
+    before = np.asarray(net.first.kernel[...])
+    step.precompile((net, optimizer, jax.ShapeDtypeStruct((5, 3), "float32")))
+    assert np.array_equal(net.first.kernel[...], before)
+    x = jnp.ones((5, 3))
+    del compiled[:]
+    step(net, optimizer, x)
+    assert step.cache_info().traces == 1 and "update" not in str(compiled)
+
+
+def test_wrong_calls_to_precompile_are_named() -> None:
+    step = partax.filter_jit(scaled)
+    with pytest.raises(TypeError, match="found a `int` as call 2, expected a tuple"):
+        step.precompile((jnp.ones(3), 2), 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threads=0"):
+        step.precompile(threads=0)
+    with pytest.raises(TypeError) as caught:
+        step.precompile((jnp.ones(3), 2), (jnp.ones(3), "a"))
+    assert caught.value.__notes__[-1] == "partax: of call 2 of 2 that were to be compiled"
+    step(jnp.ones(3), 2)
+    assert step.cache_info().misses == 0  # the other one is there
+
+
+# ---- What is told.
+
+
+def test_loads_are_counted_and_in_the_report(tmp_path: Path) -> None:
+    step = partax.filter_jit(lambda x, by: x * by)
+    for _ in range(2):
+        step.clear_cache()
+        with partax.store(tmp_path):
+            step(jnp.ones(3), 2)
+            step(jnp.ones(3), 2)
+        written()
+    info, report = step.cache_info(), step.report()
+    assert info == (1, 0, 1, 1, 4096) and info.loads == 1
+    (load,) = report.loads
+    assert "test_what_is_stored.py:" in load.site
+    assert 0 < load.seconds < load.saves
+    assert "1 loaded" in str(report) and f"loaded at {load.site}" in str(report)
+    assert [it["site"] for it in json.loads(report.to_json())["loads"]] == [load.site]
+    (event,) = [it for it in events() if it.stage == "load" and it.site == load.site]
+    assert event.seconds == load.seconds
+
+
+CHANGES = {
+    "global 'FACTOR' through global 'helper'": ("FACTOR = 2", "FACTOR = 3"),
+    "py:3 helper": ("x * FACTOR", "FACTOR * x"),
+    "the setting jax_default_matmul_precision": ("", ""),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_explain_says_what_has_changed(what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = "import jax\nFACTOR = 2\ndef helper(x): return x * FACTOR\ndef f(x): return helper(x)\nmake = lambda: f"
+    run(source, tmp_path, tmp_path / "store")
+    with partax.explain(), caplog.at_level("WARNING", "partax"):
+        if what.startswith("the setting"):
+            with jax.default_matmul_precision("high"):
+                run(source, tmp_path, tmp_path / "store")
+        else:
+            run(source.replace(*CHANGES[what]), tmp_path, tmp_path / "store")
+    assert f"{what} has changed" in caplog.text and "f: traced, since " in caplog.text
+
+
+def test_threads_that_load_at_once(tmp_path: Path) -> None:
+    step = partax.filter_jit(scaled)
+    step.clear_cache()  # it is that of other tests too
+    with partax.store(tmp_path):
+        step(jnp.ones(3), 2)
+        written()
+        step.clear_cache()
+        found: list[Any] = []
+        threads = [threading.Thread(target=lambda: found.append(step(jnp.ones(3), 2)[0])) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert step.cache_info().traces == 0 and all(np.allclose(it, 2) for it in found) and len(found) == 8
