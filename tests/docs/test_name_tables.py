@@ -95,6 +95,7 @@ JIT_OPTIONS_OF_OURS: dict[str, str] = {
     "max_traces": "a limit, over which a call raises before it compiles",
     "cache_size": "how many static parts are kept",
     "callables": "when two functions are one static value",
+    "store": "the folder for its compiled programs, as of `partax.store`; False for none",
 }
 
 JIT_METHODS: Rows = {
@@ -105,6 +106,7 @@ JIT_METHODS: Rows = {
 }
 
 JIT_METHODS_OF_OURS: dict[str, str] = {
+    "precompile": "compiles for some calls before the first of them, in threads",
     "cache_info": "how many static parts, traces, hits and misses",
     "report": "what each trace has cost, and why it was made",
     "doctor": "why a call is slow to compile, or needs much memory",

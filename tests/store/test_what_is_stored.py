@@ -353,3 +353,55 @@ def test_threads_that_load_at_once(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert step.cache_info().traces == 0 and all(np.allclose(it, 2) for it in found) and len(found) == 8
+
+
+# ---- Meshes that the code names, or that are set around it.
+
+SPEC = PartitionSpec("a")
+MESHES = (jax.devices()[:4], jax.devices()[4:], jax.devices()[3::-1])
+
+
+def of_the_set_mesh(x: Any) -> Any:
+    return jax.lax.with_sharding_constraint(x * 2, SPEC)
+
+
+def of_a_global(x: Any) -> Any:
+    return jax.lax.with_sharding_constraint(x * 2, MESH_OF_TESTS)
+
+
+def of_partition_spec(x: Any) -> Any:
+    return jax.lax.with_sharding_constraint(x * 2, PartitionSpec("a"))
+
+
+@pytest.mark.parametrize("function", [of_the_set_mesh, of_a_global, of_partition_spec])
+def test_a_mesh_of_other_devices_is_another_program(function: Callable[..., Any], tmp_path: Path) -> None:
+    global MESH_OF_TESTS
+    step = partax.filter_jit(function)
+    loads = 0
+    for _ in range(2):
+        for devices in MESHES:
+            made = jax.sharding.Mesh(np.array(devices), ("a",))
+            MESH_OF_TESTS = NamedSharding(made, SPEC)
+            step.clear_cache()
+            with partax.store(tmp_path), jax.set_mesh(made):
+                found = step(jnp.arange(8.0))
+                written()
+            assert found.sharding == NamedSharding(made, SPEC)
+            assert [int(shard.data[0]) for shard in found.addressable_shards] == [
+                4 * devices.index(shard.device) for shard in found.addressable_shards
+            ]
+            loads += step.cache_info().loads
+    assert loads == len(MESHES)
+
+
+def test_one_key_under_two_meshes(tmp_path: Path) -> None:
+    step = partax.filter_jit(of_the_set_mesh)
+    step.clear_cache()
+    with partax.store(tmp_path):
+        for devices in (*MESHES, *MESHES):
+            made = jax.sharding.Mesh(np.array(devices), ("a",))
+            with jax.set_mesh(made):
+                assert step(jnp.arange(8.0)).sharding == NamedSharding(made, SPEC)
+        written()
+        with pytest.warns(DeprecationWarning, match="with mesh"), jax.sharding.Mesh(np.array(MESHES[1]), ("a",)):
+            assert step(jnp.arange(8.0)).sharding.device_set == set(MESHES[1])

@@ -12,7 +12,8 @@ from partax._report.call_site import site_text
 from partax._report.history import History, kept
 from partax._report.record import Record
 
-STAGES = ("trace", "lower", "compile", "run", "load")
+STAGES = ("trace", "lower", "compile", "run")
+LOAD = "load"
 
 
 class Event(NamedTuple):
@@ -23,7 +24,7 @@ class Event(NamedTuple):
       defined: where it is defined, such as `train.py:12`.
       track: tells apart functions, also those of one name.
       trace: the number of the trace, from 1; 0 where a stored program is loaded in its place.
-      stage: one of `STAGES`.
+      stage: one of `STAGES`, or `LOAD`.
       begin: when it began, in seconds of `time.perf_counter`.
       seconds: how long it took.
       reason: why the trace was made.
@@ -62,7 +63,7 @@ def _of_history(history: History, track: int) -> Iterator[Event]:
     defined = "" if history.defined is None else site_text(history.defined)
     for begin, load in history.loads:
         reason = f"stored by an earlier process; saves {load.saves:.2g} s"
-        yield Event(history.name, defined, track, 0, "load", begin, load.seconds, reason, load.site, False)
+        yield Event(history.name, defined, track, 0, LOAD, begin, load.seconds, reason, load.site, False)
 
 
 def _of_record(history: History, record: Record, track: int) -> Iterator[Event]:

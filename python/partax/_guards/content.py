@@ -23,6 +23,20 @@ from partax._guards.type_traits import facts
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 
 
+def placement_content(value: Any) -> Any:
+    """A device, a mesh or a sharding as plain values; None where it is none that is known."""
+    if isinstance(value, jax.Device):
+        return "device", value.platform, value.id
+    if isinstance(value, jax.sharding.Mesh):
+        axes = (value.axis_names, value.devices.shape, str(value.axis_types))
+        return "mesh", axes, tuple(map(placement_content, value.devices.flat))
+    if isinstance(value, jax.sharding.SingleDeviceSharding):
+        return "on", placement_content(*value.device_set), value.memory_kind
+    if isinstance(value, jax.sharding.NamedSharding) and isinstance(value.mesh, jax.sharding.Mesh):
+        return "sharding", placement_content(value.mesh), repr(value.spec), value.memory_kind
+    return None
+
+
 class Content(NamedTuple):
     """What can be read of some values.
 
@@ -138,6 +152,9 @@ class _Reader:
             return self._named(value)
         if facts(cls).constant and is_installed(cls.__module__):
             self._library(cls.__module__)
+            placed = placement_content(value)
+            if placed is not None:
+                return placed
             try:
                 return cls.__qualname__, pickle.dumps(value, protocol=4)
             except Exception as error:
@@ -156,6 +173,8 @@ class _Reader:
             return self._array(value)
         if facts(type(value)).enum:
             return "member", value.name
+        if value is jax.sharding.PartitionSpec.UNCONSTRAINED:
+            return "unconstrained"
         raise _NoContentError(f"a `{type(value).__name__}`, which is known by identity")
 
     def _array(self, value: jax.Array) -> Any:

@@ -91,7 +91,7 @@ _recursive_repr _replace FrozenInstanceError InitVar KW_ONLY MISSING dataclass f
     "numpy.fft": "*",
     "ml_dtypes": "*",
     # jax
-    "jax": "Array ShapeDtypeStruct jit",
+    "jax": "Array P ShapeDtypeStruct jit",
     "jax.numpy": _ARRAYS + "empty empty_like",
     "jax.numpy.linalg": "*",
     "jax._src.numpy.fft": "*",

@@ -236,6 +236,6 @@ class _Later:
 
     def _target(self, leaves: tuple[Any, ...]) -> Any:
         if self._made is None:
-            first = jax.jit(self.__wrapped__, **self._keywords).trace(*leaves)
-            self._made = _traced_target(self.__wrapped__, first, leaves, self._keywords)
+            function, keywords = self.__wrapped__, self._keywords
+            self._made = _traced_target(function, jax.jit(function, **keywords).trace(*leaves), leaves, keywords)
         return self._made

@@ -50,10 +50,10 @@ class CacheInfo(_Counts):
       hits: the calls that did not trace.
       misses: the calls that did, or loaded a stored program in the place of a trace.
       max_size: how many static keys are kept.
-      loads: how many stored programs were loaded; an attribute alone, no item of the tuple.
     """
 
     loads: int = 0
+    """How many programs of an earlier process were loaded: an attribute alone, no item of the tuple."""
 
 
 CacheInfo.__module__ = "partax"  # where users find it, and pickles too

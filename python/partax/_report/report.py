@@ -97,7 +97,8 @@ class LoadReport:
     """A program that an earlier process had stored, and a call has loaded in the place of a trace.
 
     Example:
-      >>> partax.report().functions[0].loads
+      >>> fresh = partax.filter_jit(lambda x: x - 1)
+      >>> fresh.report().loads
       ()
 
     Attributes:

@@ -27,13 +27,14 @@ _VARIABLES = ("XLA_", "TF_XLA_", "LIBTPU_", "TPU_", "CUDA_", "NVIDIA_", "EQX_", 
 def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
     """All of it now, as plain values, by what it is, for a program that runs on these devices."""
     variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
-    kinds = tuple((it.platform, it.device_kind, it.id, it.process_index) for it in devices)
+    every = dict.fromkeys((*devices, *jax.devices()))
+    kinds = tuple((it.platform, it.device_kind, it.id, it.process_index) for it in every)
     client = getattr(devices[0], "client", None)
     return {
         **_build(),
         "the version of NumPy": np.__version__,
         "an environment variable of XLA or of a library": variables,
-        "a device": (kinds, len(jax.devices()), getattr(client, "platform_version", "")),
+        "a device": (kinds, getattr(client, "platform_version", "")),
         "the number of processes": (jax.process_index(), jax.process_count()),
         **{f"the setting {name}": value for name, value in every_setting()},
         "jax's configuration": tuple(sorted(configuration().items())),

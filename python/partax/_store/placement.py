@@ -4,8 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
+from partax._guards.content import placement_content
+from partax._jax.private import configuration
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
 
@@ -19,7 +21,7 @@ class Signature(NamedTuple):
 
     Attributes:
       devices: all that some array is on, in the order in which they are met.
-      arrays: for each array what a program is compiled for, as plain values.
+      arrays: the mesh that is set, and for each array what a program is compiled for, as plain values.
     """
 
     devices: tuple[Any, ...]
@@ -32,8 +34,11 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
     Raises:
       UnstoredError: one of them is deleted, or lies as no other process could say.
     """
-    devices: dict[Any, None] = {}
-    found: list[Any] = []
+    if configuration().get("mesh_context_manager") is not None:
+        raise UnstoredError("inside of `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
+    mesh = jax.sharding.get_mesh()
+    devices: dict[Any, None] = {} if mesh.empty else dict.fromkeys(mesh.devices.flat)
+    found: list[Any] = [None if mesh.empty else placement_content(mesh)]
     for leaf in leaves:
         if isinstance(leaf, jax.Array):
             if leaf.is_deleted():
@@ -101,14 +106,9 @@ def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
         return repr(sharding)
     if not isinstance(sharding, Sharding) or not sharding.is_fully_addressable:
         raise UnstoredError(f"arrays that lie by a `{type(sharding).__name__}` over several processes")
-    if isinstance(sharding, SingleDeviceSharding):
-        (device,) = sharding.device_set
-        devices[device] = None
-        return "device", device.id, sharding.memory_kind
-    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, jax.sharding.Mesh):
-        mesh = sharding.mesh
-        devices |= dict.fromkeys(mesh.devices.flat)
-        numbers = tuple(device.id for device in mesh.devices.flat)
-        kind = (mesh.axis_names, mesh.devices.shape, numbers, str(mesh.axis_types))
-        return "mesh", kind, repr(sharding.spec), sharding.memory_kind
-    raise UnstoredError(f"a `{type(sharding).__name__}`, which partax does not know")
+    found = placement_content(sharding)
+    if found is None:
+        raise UnstoredError(f"a `{type(sharding).__name__}`, which partax does not know")
+    mesh: Any = getattr(sharding, "mesh", None)
+    devices |= dict.fromkeys(sharding.device_set if mesh is None else mesh.devices.flat)
+    return found

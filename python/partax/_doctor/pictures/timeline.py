@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, line, ticks, width_of
-from partax._doctor.timeline import STAGES, Event
+from partax._doctor.timeline import LOAD, STAGES, Event
 
 _LEFT, _RIGHT = 8.0, WIDTH - 8.0
 _ROW = 40.0
@@ -47,8 +47,9 @@ def timeline_picture(events: Sequence[Event]) -> Picture:
     for i, trace in enumerate(shown):
         parts += _row(trace, _TOP + i * _ROW, x)
     told = f"{len(shown)} traces of {len({event.function for trace in shown for event in trace})} functions by time"
-    met = {event.stage for trace in shown for event in trace}
-    legend = [(stage, stage) for stage in STAGES if stage in met or stage != "load"]
+    legend = [(stage, stage) for stage in STAGES]
+    if any(event.stage == LOAD for trace in shown for event in trace):
+        legend.append((LOAD, LOAD))
     if pauses:
         legend.append(("pause", "a pause"))
     return Picture("Timeline of this process", caption, drawing(height, told, parts), tuple(legend))
