@@ -227,7 +227,9 @@ class Programs:
         return program
 
     def _store(self, key: str, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
-        """Beside the call, in a thread of its own."""
+        """After the call, in a thread of its own."""
+        # The program's first run has the processors to itself; a process that ends meanwhile does not wait.
+        threading.main_thread().join(min(record["seconds"], 1.0))
         try:
             if not is_whole:
                 program, is_whole = compiled_anew(lowered)
