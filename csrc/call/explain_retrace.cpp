@@ -70,7 +70,10 @@ TraceRecorder::~TraceRecorder() {
 
 Ref note_load() {
   CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr) return Ref::borrow(Py_None);
+  if (frame == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
+    throw PythonError{};
+  }
   frame->loaded = true;
   ++frame->cache.loads;
   return history_of(*frame);

@@ -7,7 +7,6 @@ import dataclasses
 import enum
 import functools
 import math
-import operator
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +26,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, jaxtyped
 
 import partax
+from callables_made_anew import MAKERS
 from partax import filter_jit
 from trees import assert_same
 
@@ -291,55 +291,6 @@ def test_a_module_made_anew_with_a_function_of_its_own(activation: Callable[[], 
 
 
 # --- what is made of a value
-
-
-def scaled(scale: Any) -> Any:
-    def fun(x: Any, factor: Any = scale, *, power: Any = scale) -> Any:
-        return x * scale + factor + power
-
-    return fun
-
-
-def recursive(scale: Any) -> Any:
-    def even(x: Any, n: int = 2) -> Any:
-        return x * scale if n == 0 else odd(x, n - 1)
-
-    def odd(x: Any, n: int = 2) -> Any:
-        return x if n == 0 else even(x, n - 1)
-
-    return even
-
-
-def with_attribute(scale: Any) -> Any:
-    def fun(x: Any) -> Any:
-        return x * fun.scale  # type: ignore[attr-defined]
-
-    fun.scale = scale  # type: ignore[attr-defined]
-    return fun
-
-
-def holding(fun: Any) -> Any:
-    return lambda x: fun(x) * 2
-
-
-# Each makes an equal callable anew for an equal number, and another one for another.
-MAKERS: dict[str, Callable[[Any], Any]] = {
-    "closure and defaults": scaled,
-    "functions that call each other": recursive,
-    "attribute": with_attribute,
-    "containers": lambda n: (lambda held: lambda x: x * held["n"][0])({"n": [n, (n, {n})]}),
-    "wraps": lambda n: functools.wraps(len)(scaled(n)),
-    "partial": lambda n: functools.partial(scaled(n), factor=n),
-    "partial of a library's": lambda n: functools.partial(operator.mul, n),
-    "method of a frozen dataclass": lambda n: Frozen(n).scale,
-    "jax.jit with options": lambda n: jax.jit(scaled(n), static_argnames="power", inline=True),
-    "jax.grad": lambda n: jax.grad(lambda x: jnp.sum(scaled(n)(x))),
-    "jit of vmap of partial": lambda n: jax.jit(jax.vmap(functools.partial(scaled(n)))),
-    "filter_grad": lambda n: partax.filter_grad(lambda x: jnp.sum(scaled(n)(x))),
-    "closure over jax.jit": lambda n: holding(jax.jit(scaled(n))),
-    "closure over filter_jit": lambda n: holding(filter_jit(scaled(n))),
-    "closure over a method": lambda n: holding(Frozen(n).scale),
-}
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

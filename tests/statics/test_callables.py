@@ -3,7 +3,6 @@ a function made anew does not retrace, and one whose closure, defaults, code or 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 from collections.abc import Callable
@@ -14,49 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import partax
+from callables_made_anew import MAKERS, scaled
 from conftest import TraceCounter
 from partax import _core, filter_jit
 from trees import Layer, array, assert_same
-
-
-def scaled(scale: Any, shift: Any = 0) -> Any:
-    """A function anew, with a closure, a default and a keyword default."""
-
-    def fun(x: Any, factor: Any = shift, *, power: Any = shift) -> Any:
-        return x * scale + factor + power
-
-    return fun
-
-
-def nested(scale: Any) -> Any:
-    inner = scaled(scale)
-    return lambda x: inner(x) * 2
-
-
-def recursive(scale: Any) -> Any:
-    def fun(x: Any, n: int = 2) -> Any:
-        return x * scale if n == 0 else fun(x, n - 1)
-
-    return fun
-
-
-def mutually_recursive(scale: Any) -> Any:
-    def even(x: Any, n: int = 2) -> Any:
-        return x * scale if n == 0 else odd(x, n - 1)
-
-    def odd(x: Any, n: int = 2) -> Any:
-        return x if n == 0 else even(x, n - 1)
-
-    return even
-
-
-def with_attribute(scale: Any) -> Any:
-    def fun(x: Any) -> Any:
-        return x * fun.scale  # type: ignore[attr-defined]
-
-    fun.scale = scale  # type: ignore[attr-defined]
-    return fun
 
 
 def closed(held: Any) -> Any:
@@ -82,45 +42,6 @@ class Holder:
 
 
 HOLDER = Holder()
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    scale: Any = 2
-
-    def method(self, x: Any) -> Any:
-        return x * self.scale
-
-
-FROZEN = Frozen()
-
-# Each makes an equal callable anew for an equal argument, and another one for another argument.
-MAKERS: dict[str, Callable[[Any], Any]] = {
-    "closure": scaled,
-    "default": lambda n: scaled(1, n),
-    "lambda": lambda n: lambda x: x * n,
-    "nested": nested,
-    "recursive": recursive,
-    "mutually recursive": mutually_recursive,
-    "attribute": with_attribute,
-    "wraps": lambda n: functools.wraps(len)(scaled(n)),
-    "containers": lambda n: scaled({"a": [n, (n, {n})]}["a"][0], shift=0) if n else scaled(n),
-    "closure over a list": lambda n: (lambda held: lambda x: x * held[0])([n, [n]]),
-    "closure over a dict": lambda n: (lambda held: lambda x: x * held["n"])({"n": n}),
-    "partial": lambda n: functools.partial(scaled(n), factor=n),
-    "partial of a named function": lambda n: functools.partial(jnp.add, n),
-    "jax.jit": lambda n: jax.jit(scaled(n)),
-    "jax.jit with options": lambda n: jax.jit(scaled(n), static_argnames="power", inline=True),
-    "jax.vmap": lambda n: jax.vmap(scaled(n)),
-    "jax.grad": lambda n: jax.grad(lambda x: jnp.sum(scaled(n)(x))),
-    "jax.checkpoint": lambda n: jax.checkpoint(scaled(n)),
-    "filter_jit": lambda n: filter_jit(scaled(n)),
-    "filter_grad": lambda n: partax.filter_grad(lambda x: jnp.sum(scaled(n)(x))),
-    "jit of vmap of partial": lambda n: jax.jit(jax.vmap(functools.partial(scaled(n)))),
-    "closure over jax.jit": lambda n: (lambda held: lambda x: held(x))(jax.jit(scaled(n))),
-    "closure over filter_jit": lambda n: (lambda held: lambda x: held(x))(filter_jit(scaled(n))),
-    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(FROZEN.method),
-}
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())

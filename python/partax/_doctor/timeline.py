@@ -58,19 +58,18 @@ def events() -> list[Event]:
 
 
 def _of_history(history: History, track: int) -> Iterator[Event]:
-    for record in history.records:
-        yield from _of_record(history, record, track)
     defined = "" if history.defined is None else site_text(history.defined)
+    for record in history.records:
+        yield from _of_record(history, defined, record, track)
     for begin, load in history.loads:
         reason = f"stored by an earlier process; saves {load.saves:.2g} s"
         yield Event(history.name, defined, track, 0, LOAD, begin, load.seconds, reason, load.site, False)
 
 
-def _of_record(history: History, record: Record, track: int) -> Iterator[Event]:
+def _of_record(history: History, defined: str, record: Record, track: int) -> Iterator[Event]:
     stages = list(record.stages)
     if not record.measured and record.seconds["trace"]:  # it raised, or runs inside of another trace
         stages.insert(0, ("trace", record.started, record.seconds["trace"]))
-    defined = "" if history.defined is None else site_text(history.defined)
     site = site_text(record.site)
     for stage, begin, seconds in stages:
         yield Event(

@@ -49,8 +49,9 @@ def _compile(wrapper: Any, call: Any) -> None:
     args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
     with quiet(wrapper):
         prepared = _core.PreparedCall(wrapper, args, kwargs, True)
-        stored = prepared.stored
-        if stored is None:
-            prepared.run(lambda target, arguments: target.trace(*arguments).lower().compile())
-        else:
-            prepared.run(lambda _, arguments: stored.prepare(arguments))
+
+        def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
+            if prepared.stored is None or not prepared.stored.prepare(arguments):
+                target.trace(*arguments).lower().compile()
+
+        prepared.run(compile_or_load)

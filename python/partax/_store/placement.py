@@ -93,10 +93,9 @@ def numbers_of(program: Any) -> tuple[int, ...]:
     return tuple(device.id for device in program.runtime_executable().local_devices())
 
 
-def by_number(numbers: tuple[int, ...], leaves: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The devices with these numbers, among those that a call's arrays may be on."""
-    of_leaves = signature(leaves).devices
-    known = {device.id: device for device in (*jax.devices(of_leaves[0].platform), *of_leaves)}
+def by_number(numbers: tuple[int, ...], devices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The devices with these numbers, of the kind of those that a call's arrays are on."""
+    known = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
     return tuple(known[number] for number in numbers)
 
 

@@ -129,11 +129,9 @@ class Programs:
         if explaining():
             report_line(f"{site_text(call_site())} {self._name}: {what}")
 
-    def prepare(self, arguments: tuple[Any, ...]) -> None:
-        """Loads or compiles the program of the call under way, and does not run it."""
-        chosen = self._choose(arguments)
-        if chosen is self.target:
-            self.target.trace(*arguments).lower().compile()
+    def prepare(self, arguments: tuple[Any, ...]) -> bool:
+        """Loads or compiles the program of the call under way, and does not run it; tells whether it has one."""
+        return self._choose(arguments) is not self.target
 
     def _choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
@@ -147,7 +145,8 @@ class Programs:
             if known not in self._known:
                 key = self._key(signature)
                 is_on = switch.folder_of(self._options.store) is self._folder
-                found = self._load(record_of(self._folder, key.name), leaves) if is_on else None
+                record = record_of(self._folder, key.name) if is_on else None
+                found = None if record is None else self._load(record, leaves, signature.devices)
                 self._known[known] = found or self._make(key, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
@@ -168,8 +167,8 @@ class Programs:
         """That of the call under way, read now: what it depends on may have changed."""
         return key_of_call(self._options, signature, self._takes_tuple)
 
-    def _load(self, record: Record | None, leaves: tuple[Any, ...]) -> Any:
-        if record is None or record["donated"] != (self.donated or bytes(len(leaves))):
+    def _load(self, record: Record, leaves: tuple[Any, ...], devices: tuple[Any, ...]) -> Any:
+        if record["donated"] != (self.donated or bytes(len(leaves))):
             return None
         begun = time.perf_counter()
         count = record["outputs"]
@@ -183,7 +182,7 @@ class Programs:
             trees = jax.tree.structure((given, {})), jax.tree.structure(node)
             if trees[1].num_leaves != count:
                 return None
-            program = loaded(record["program"], *trees, placement.by_number(record["devices"], leaves))
+            program = loaded(record["program"], *trees, placement.by_number(record["devices"], devices))
         except MemoryError:
             raise
         except Exception:  # whatever a loader, or a class of the user's, raises

@@ -10,8 +10,6 @@ from partax._store.folder import Folder
 _MOST = 2 << 30  # bytes
 
 _folder: Folder | None = None
-
-
 _of_options: dict[str, Folder | None] = {}
 
 
@@ -24,8 +22,10 @@ def folder_of(store: str | Literal[False] | None) -> Folder | None:
     Returns:
       The folder; None where they are not stored.
     """
-    if store is None or store is False:
-        return _folder if store is None else None
+    if store is None:
+        return _folder
+    if store is False:
+        return None
     if _folder is not None and os.path.abspath(_folder.path) == store:
         return _folder
     if store not in _of_options:
