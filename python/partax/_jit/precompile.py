@@ -1,7 +1,7 @@
 """Compiling for many calls before the first of them, in threads."""
 
+import concurrent.futures  # which imports its threads once they are asked for
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from partax import _core
@@ -36,7 +36,7 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
                 f"found a `{type(call).__name__}` as call {i + 1}, expected a tuple of its arguments, or a dictionary "
                 f"of them by name"
             )
-    with ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
+    with concurrent.futures.ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
         works = [pool.submit(_compile, self, call) for call in calls]
     for i, work in enumerate(works):
         error = work.exception()
