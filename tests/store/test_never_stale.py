@@ -218,7 +218,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "ones(3, jnp.int32)",
     ),
     "weak type of an argument": (
-        "ARGUMENTS = (jnp.asarray(2.0),)\ndef f(x): return x + jnp.float16(1)\nmake = lambda: f",
+        "ARGUMENTS = (jnp.asarray(2.0),)\ndef f(x): return x + jnp.bfloat16(1)\nmake = lambda: f",
         "2.0)",
         "2.0, jnp.float32)",
     ),
