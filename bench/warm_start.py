@@ -182,6 +182,24 @@ def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
     return as_row(name, timings, budget, f"x {COLD}", measured=timings[STORING].over(timings[COLD]))
 
 
+def suite_of_tests(_: Effort, name: str, budget: float) -> Row:
+    """All of a suite's run by pytest where its programs are stored already, beside one that stores them."""
+
+    def timed(folder: str) -> float:
+        with tempfile.TemporaryDirectory() as empty:
+            suite = str(Path(__file__).with_name("suite_of_tests.py"))
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", suite]
+            begin = time.perf_counter()
+            variables = {**os.environ, "PARTAX_STORE": folder or empty}
+            subprocess.run(command, check=True, capture_output=True, env=variables)
+            return time.perf_counter() - begin
+
+    with tempfile.TemporaryDirectory() as folder:
+        timed(folder)  # fills it
+        timings = take_turns({STORING: partial(timed, ""), STORE: partial(timed, folder)}, 2)
+    return as_row(name, timings, budget, f"x {STORING}", measured=timings[STORE].over(timings[STORING]))
+
+
 def hits(effort: Effort, name: str, budget: float) -> Row:
     """A loaded program beside the same one compiled in this process."""
     _, (model, state, batch) = mlp()
@@ -215,6 +233,7 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("first call, the same in Flax nnx, in place", 0.35, partial(beside, "nnx")),
     ("first call, a solve of diffrax under accelerate(), errors off", 0.35, partial(beside, "ode")),
     ("first call that is stored, MLP of depth 24 with Adam", 1.05, partial(storing, "mlp")),
+    ("a suite of 300 tests that compile, by pytest", 0.5, suite_of_tests),
     ("hit, MLP of depth 24 with Adam", 1.02, hits),
 )
 

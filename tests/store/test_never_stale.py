@@ -9,9 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
-from user_modules import imported, run
+from user_modules import alike, imported, process, run
 
 import partax
 
@@ -20,6 +19,7 @@ from test_stale import PROGRAMS
 
 pytestmark = pytest.mark.compiled_anew
 
+UNRELATED = "\nUNRELATED = 3\ndef unrelated(): return 1\n"
 TOP = "import dataclasses, enum, functools\nimport jax, jax.numpy as jnp, equinox as eqx, numpy as np\n"
 
 # A module, and what is replaced in it by what before the next process: the value must be the new one.
@@ -270,32 +270,21 @@ CHANGES: dict[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_changed_module_gets_its_own_result(name: str, tmp_path: Path) -> None:
-    source, old, new = CHANGES[name]
-    assert source.count(old) >= 1
-    source = TOP + source
-    changed = source.replace(old, new, 1)
-    first = run(source, tmp_path, tmp_path / "store")
-    assert first.traces == 1
-    again = run(source, tmp_path, tmp_path / "store")
-    assert again.traces == 0, "the program of an unchanged module is loaded"
-    assert_alike(again.value, first.value)
-    found = run(changed, tmp_path, tmp_path / "store")
-    assert_alike(found.value, found.right)
-    assert not alike(found.value, first.value), "else the change would change nothing"
-
-
-def alike(found: Any, right: Any) -> bool:
-    if jax.tree.structure(found) != jax.tree.structure(right):
-        return False
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True)
-    return all(
-        a == b
-        if isinstance(b, str)
-        else jax.typeof(a) == jax.typeof(b) and np.allclose(a, b, rtol=1e-5, equal_nan=True)
-        for a, b in pairs
-    )
+def test_a_process_whose_modules_have_changed_gets_their_results(tmp_path: Path) -> None:
+    """Three processes: the modules as they are, once more with what changes nothing, and each with its change."""
+    sources = {name: TOP + source for name, (source, _, _) in CHANGES.items()}
+    assert all(source.count(old) >= 1 for source, old, _ in CHANGES.values())
+    first = process(sources, tmp_path)
+    again = process({name: "# Of lines.\n" + it + UNRELATED for name, it in sources.items()}, tmp_path)
+    changed = {name: it.replace(*CHANGES[name][1:], 1) for name, it in sources.items()}
+    found = process(changed, tmp_path)
+    assert [name for name, it in first.items() if it.traces != 1] == []
+    assert [name for name, it in again.items() if it.traces != 0] == [], "what has not changed is loaded"
+    assert {name: it.value for name, it in again.items()} == {name: it.value for name, it in first.items()}
+    wrong = {name: it for name, it in (first | again | found).items() if not it.is_right}
+    assert wrong == {}
+    unchanged = [name for name, it in found.items() if it.value == first[name].value]
+    assert unchanged == [], "else the change would change nothing"
 
 
 def assert_alike(found: Any, right: Any) -> None:
@@ -321,43 +310,6 @@ def test_what_changes_nothing_is_loaded(name: str, tmp_path: Path) -> None:
     found = run(SAME[name](source), tmp_path, tmp_path / "store")
     assert (first.traces, found.traces) == (1, 0)
     assert_alike(found.value, first.value)
-
-
-@pytest.mark.parametrize("setting", ["jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl"])
-def test_a_setting_of_jax_counts(setting: str, tmp_path: Path) -> None:
-    source = TOP + "def f(x): return x @ x\nmake = lambda: f\nARGUMENTS = (np.ones((2, 2), np.float32),)"
-    values = {"jax_enable_x64": True, "jax_default_matmul_precision": "highest", "jax_default_prng_impl": "rbg"}
-    assert run(source, tmp_path, tmp_path / "store").traces == 1
-    before = getattr(jax.config, setting)
-    jax.config.update(setting, values[setting])
-    try:
-        assert run(source, tmp_path, tmp_path / "store").traces == 1
-    finally:
-        jax.config.update(setting, before)
-    assert run(source, tmp_path, tmp_path / "store").traces == 0
-
-
-def test_a_flag_of_xla_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = TOP + "def f(x): return x * 2\nmake = lambda: f"
-    assert run(source, tmp_path, tmp_path / "store").traces == 1
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
-    assert run(source, tmp_path, tmp_path / "store").traces == 1
-
-
-def test_a_library_of_another_version_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.metadata as metadata
-
-    source = TOP + "import optax\ndef f(x): return optax.l2_loss(x)\nmake = lambda: f"
-    assert run(source, tmp_path, tmp_path / "store").traces == 1
-    assert run(source, tmp_path, tmp_path / "store").traces == 0
-    theirs = metadata.distribution
-
-    class Newer:
-        def __init__(self, found: metadata.Distribution) -> None:
-            self.metadata, self.read_text, self.version = found.metadata, found.read_text, found.version + ".1"
-
-    monkeypatch.setattr(metadata, "distribution", lambda name: Newer(theirs(name)) if name == "optax" else theirs(name))
-    assert run(source, tmp_path, tmp_path / "store").traces == 1
 
 
 # What they change outlives their module, or is undone once only.

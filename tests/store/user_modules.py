@@ -1,9 +1,15 @@
-"""Runs modules of a user's as processes do that come one after the other, with one folder of programs."""
+"""Runs modules of a user's as processes do that come one after the other, with one folder of programs.
+
+python user_modules.py FOLDER    what a process of its own does
+"""
 
 from __future__ import annotations
 
 import gc
 import itertools
+import os
+import pickle
+import subprocess
 import sys
 import threading
 import types
@@ -12,10 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 import partax
 
+PACKAGE = Path(partax.__file__).parents[1]
 NAME = "module_of_the_user"
 
 
@@ -73,3 +82,61 @@ def run(
     del step
     gc.collect()
     return Run(value, traces, right)
+
+
+def alike(found: Any, right: Any) -> bool:
+    """Whether two results are the same but for rounding."""
+    if jax.tree.structure(found) != jax.tree.structure(right):
+        return False
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True)
+    return all(
+        a == b
+        if isinstance(b, str)
+        else jax.typeof(a) == jax.typeof(b) and np.allclose(a, b, rtol=1e-5, equal_nan=True)
+        for a, b in pairs
+    )
+
+
+class Told(NamedTuple):
+    """What another process tells of a module."""
+
+    value: str
+    traces: int
+    is_right: bool
+
+
+def process(sources: dict[str, str], folder: Path, **environment: str) -> dict[str, Told]:
+    """Runs modules in a process of its own, in a folder that processes before it have run in."""
+    modules = folder / "modules"
+    modules.mkdir(exist_ok=True)
+    for name, source in sources.items():
+        (modules / f"{name.replace(' ', '_').replace('-', '_')}.py").write_text(source, encoding="utf-8")
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", __file__, str(folder)], env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    told = pickle.loads((folder / "told").read_bytes())
+    return {name: Told(*told[name.replace(" ", "_").replace("-", "_")]) for name in sources}
+
+
+def tell(folder: Path) -> None:
+    """What such a process does."""
+    sys.path.insert(0, str(folder / "modules"))
+    told: dict[str, tuple[str, int, bool]] = {}
+    with partax.store(folder / "store"):
+        for file in sorted(folder.glob("modules/*.py")):
+            module: Any = __import__(file.stem)
+            step = partax.filter_jit(module.make())
+            step.clear_cache()  # of an equal function of a module before
+            arguments = getattr(module, "ARGUMENTS", (jnp.arange(3.0),))
+            keywords = getattr(module, "KEYWORDS", {})
+            value = step(*arguments, **keywords)
+            right = module.make()(*arguments, **keywords)
+            text = f"{jax.tree.structure(value)} {[repr(it) for it in jax.tree.leaves(value)]}"
+            told[file.stem] = (text, step.cache_info().traces, alike(value, right))
+    (folder / "told").write_bytes(pickle.dumps(told))
+
+
+if __name__ == "__main__":
+    tell(Path(sys.argv[1]))

@@ -1,8 +1,6 @@
 """What guards look at, by content: a digest that another process finds again where a trace could not be another."""
 
 import hashlib
-import importlib.metadata
-import json
 import pickle
 import struct
 import sys
@@ -19,6 +17,7 @@ from partax._guards import guards
 from partax._guards.constants import PLAIN
 from partax._guards.installed import is_installed
 from partax._guards.type_traits import facts
+from partax._guards.versions import UnversionedError, versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 
@@ -111,9 +110,12 @@ class _Reader:
         self._hash((expected, token, parts, named, count))
 
     def add_versions(self) -> None:
-        """Adds the version of each library that something was of."""
+        """Adds the versions of each library that something was of, and of what it stands on."""
         for library in sorted(self._libraries):
-            self._hash((library, _version(library)))
+            try:
+                self._hash((library, versions(library)))
+            except UnversionedError as error:
+                raise _NoContentError(f"something of {error}") from error
 
     def _hash(self, token: Any) -> None:
         self.digests.append(hashlib.blake2b(repr(token).encode("utf-8", "surrogatepass"), digest_size=16).digest())
@@ -220,18 +222,3 @@ def _code_constant(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_code_constant, value))
     return type(value).__name__, repr(value)
-
-
-def _version(library: str) -> str:
-    """The version of an installed library, by its distribution."""
-    try:
-        found = importlib.metadata.distribution(library)
-    except importlib.metadata.PackageNotFoundError:
-        names = importlib.metadata.packages_distributions().get(library, ())
-        if not names:
-            raise _NoContentError(f"something of `{library}`, whose version nobody knows") from None
-        found = importlib.metadata.distribution(names[0])
-    origin = json.loads(found.read_text("direct_url.json") or "{}")
-    if origin.get("dir_info", {}).get("editable", False):
-        raise _NoContentError(f"something of `{library}`, which is installed in place and may change")
-    return f"{found.metadata['Name']} {found.version}"

@@ -9,6 +9,13 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+_UNFINISHED = ".tmp"
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether an entry of a folder is what a process that writes a file there has not finished."""
+    return name.startswith(".") and name.endswith(_UNFINISHED)
+
 
 def write_whole(path: str | Path, text: str) -> None:
     """Replaces a file by a text, at once or not at all.
@@ -40,7 +47,7 @@ def replace_file(target: str, write: Callable[[str], None]) -> None:
         raise FileExistsError(errno.EEXIST, "found something that is no regular file", target)
     folder, name = os.path.split(target)
     # A directory, as the library names temporary files of its own; these are in it too.
-    temporary = os.path.join(folder, f".{name[:50]}.{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(folder, f".{name[:50]}.{secrets.token_hex(8)}{_UNFINISHED}")
     os.mkdir(temporary, 0o700)
     try:
         fresh = os.path.join(temporary, "fresh")

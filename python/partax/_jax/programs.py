@@ -1,5 +1,6 @@
 """The only file that looks at programs while jax makes them, by names of jax's that are not public."""
 
+import copyreg
 import functools
 import threading
 import weakref
@@ -186,8 +187,17 @@ def has_callbacks(program: Any) -> bool:
     return False
 
 
+@functools.cache
+def _keep_one_of_each() -> None:
+    """Has what newer jax compares by identity, a part of the type of each array, pickled by its name."""
+    layout = _name("jax._src.layout.AutoLayout")
+    if layout is not None and not isinstance(layout, type):
+        copyreg.pickle(type(layout), lambda _: "AutoLayout")
+
+
 def serialized(program: Any) -> bytes | None:
     """A compiled program as bytes; None where this backend or this program has none."""
+    _keep_one_of_each()
     from jax.experimental import serialize_executable  # few programs are stored
 
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import shutil
 import stat
 import threading
 import time
@@ -10,11 +11,12 @@ import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-from partax._io.whole_file import replace_file
+from partax._io.whole_file import is_unfinished, replace_file
 
 _ENDING = ".partax"
 _MAGIC = b"partax store 1\n"
 _DIGEST = hashlib.sha256().digest_size
+_LONGEST_WRITE = 3600  # seconds
 
 
 class Stored(NamedTuple):
@@ -114,6 +116,7 @@ class Folder:
     def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
         """Drops what is too much, or was not used for so many seconds; gives the number of files."""
         size = dropped = 0
+        self._drop_what_was_left()
         for it in self.files():
             size += it.size
             if (max_bytes is not None and size > max_bytes) or (older is not None and time.time() - it.used > older):
@@ -121,6 +124,15 @@ class Folder:
                     it.path.unlink()
                     dropped += 1
         return dropped
+
+    def _drop_what_was_left(self) -> None:
+        """Drops what processes that were killed have not finished writing."""
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(self.path):
+                if is_unfinished(entry.name):
+                    with contextlib.suppress(OSError):
+                        if time.time() - entry.stat().st_mtime > _LONGEST_WRITE:
+                            shutil.rmtree(entry.path, ignore_errors=True)
 
     def tell(self, what: str) -> None:
         """Warns, once of each."""

@@ -106,6 +106,7 @@ class Programs:
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
         self._loaded: list[Any] = []  # those of them that came from the folder
+        self._read: dict[str, Record] = {}  # what `begin` has read, by its key
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way.
@@ -116,7 +117,7 @@ class Programs:
         key = self._key(placement.signature(leaves))
         record = record_of(self._folder, key.name)
         if record is not None:
-            self.donated = record["donated"]
+            self.donated, self._read = record["donated"], {key.name: record}
         elif explaining():
             alike = [it.key for it in self._folder.files() if it.key.startswith(key.group)][:_COMPARED]
             records = [record_of(self._folder, name) for name in alike]
@@ -145,7 +146,8 @@ class Programs:
             if known not in self._known:
                 key = self._key(signature)
                 is_on = switch.folder_of(self._options.store) is self._folder
-                record = record_of(self._folder, key.name) if is_on else None
+                read, self._read = self._read.get(key.name), {}
+                record = (read or record_of(self._folder, key.name)) if is_on else None
                 found = None if record is None else self._load(record, leaves, signature.devices)
                 self._known[known] = found or self._make(key, arguments, leaves)
             return self._known[known]

@@ -1,0 +1,193 @@
+"""Guards the promise that whatever becomes of the folder costs a trace at most: damage, full disks, kills, writers.
+
+`PARTAX_FAULTS=1000` damages so many files, and does of all else what takes minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from user_modules import PACKAGE, imported, run, written
+
+import partax
+from partax._store.folder import Folder
+
+pytestmark = pytest.mark.compiled_anew
+DAMAGES = int(os.environ.get("PARTAX_FAULTS", "30"))
+IS_SHORT = DAMAGES < 1000
+
+SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
+
+
+def assert_right(found: tuple[object, ...]) -> None:
+    assert np.allclose(found[0], [0, 2, 4]) and np.allclose(found[1], [0, 1, 2]) and found[2] == "a"  # type: ignore[call-overload]
+
+
+def test_a_damaged_file_is_traced_anew_and_written_anew(tmp_path: Path) -> None:
+    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
+    (file,) = (tmp_path / "store").iterdir()
+    whole, chance = file.read_bytes(), np.random.default_rng(0)
+    for at in range(DAMAGES):
+        data = bytearray(whole)
+        if at % 3 == 0:
+            del data[int(chance.integers(len(data))) :]
+        elif at % 3 == 1:
+            data[int(chance.integers(len(data)))] ^= 1 << int(chance.integers(8))
+        else:  # a part of it is zeros, as after a power cut
+            begin = int(chance.integers(len(data) - 1))
+            data[begin : begin + 512] = bytes(len(data[begin : begin + 512]))
+        if data == whole:
+            continue
+        file.write_bytes(data)
+        with pytest.warns(RuntimeWarning, match="damaged"):
+            found = run(SOURCE, tmp_path, tmp_path / "store")
+        assert found.traces == 1
+        assert_right(found.value)
+        assert Folder(tmp_path / "store", 1 << 30).read(file.stem) is not None, "it is whole again"
+    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
+
+
+WRITER = """
+import sys, jax, jax.numpy as jnp, partax
+count = int(sys.argv[1])
+def make(i):
+    def f(x): return x * i + jnp.float32(i)
+    return f
+for i in range(count):
+    step = partax.filter_jit(make(i))
+    assert float(step(jnp.float32(2))) == 3 * i
+    if i == 0: print("begun", flush=True)
+print("done", sum(it.cache_info().loads for it in [step]))
+"""
+
+
+def writer(folder: Path, count: int) -> subprocess.Popen[str]:
+    """A process that makes programs and stores them."""
+    if not (folder / "writer.py").exists():  # another process may be reading it
+        (folder / "writer.py").write_text(WRITER)
+    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "error", "writer.py", str(count)]
+    variables["PARTAX_STORE"] = str(folder / "store")
+    return subprocess.Popen(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def assert_whole(store: Path, at_most: int) -> int:
+    """That all that is stored can be read; gives how much."""
+    folder = Folder(store, 1 << 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(folder.read(it.key) is not None for it in folder.files())
+    assert len(folder.files()) <= at_most
+    return len(folder.files())
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(8, marks=[pytest.mark.nightly] * IS_SHORT)])
+def test_processes_that_write_the_same_at_once(processes: int, tmp_path: Path) -> None:
+    started = [writer(tmp_path, 12) for _ in range(processes)]
+    for it in started:
+        said = it.communicate()
+        assert it.returncode == 0 and said[0].startswith("begun\ndone"), said[1]
+    assert assert_whole(tmp_path / "store", 12) == 12
+    assert {it.suffix for it in (tmp_path / "store").iterdir()} == {".partax"}
+    assert writer(tmp_path, 12).communicate()[0] == "begun\ndone 1\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no kill")
+def test_processes_that_are_killed_leave_nothing_half_written(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    for _ in range(2 if IS_SHORT else 40):
+        started = writer(tmp_path, 200)
+        assert started.stdout is not None
+        assert started.stdout.readline() == "begun\n"
+        time.sleep(float(chance.uniform(0, 2)))
+        started.send_signal(signal.SIGKILL)
+        started.communicate()
+        assert_whole(tmp_path / "store", 200)
+    assert "done" in writer(tmp_path, 3).communicate()[0]
+
+
+def test_what_a_killed_process_has_left_goes(tmp_path: Path) -> None:
+    left, fresh, others = tmp_path / ".key.0123.tmp", tmp_path / ".key.4567.tmp", tmp_path / "notes"
+    for folder in (left, fresh, others):
+        folder.mkdir()
+        (folder / "fresh").write_bytes(bytes(100))
+    for folder in (left, others):
+        os.utime(folder, (1, 1))
+    Folder(tmp_path, 1 << 20).write("key", b"data")
+    assert not left.exists() and fresh.exists() and others.exists()
+
+
+@contextlib.contextmanager
+def small_disk(path: Path) -> Iterator[None]:
+    """A disk of 64 KiB, where this user may make one."""
+    path.mkdir(mode=0o700)
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(path)]
+    if sys.platform != "linux" or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def first_calls(folder: Path, store: Path) -> None:
+    for _ in range(3):
+        with imported(SOURCE, folder) as module, partax.store(store):
+            step = partax.filter_jit(module.make())
+            for size in (3, 4):
+                assert step(jnp.arange(float(size)))[2] == "a"
+            step.clear_cache()
+            written()
+
+
+def test_a_full_disk_costs_a_warning(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with small_disk(store):
+        (store / "other").write_bytes(bytes(60 << 10))
+        with pytest.warns(RuntimeWarning, match="nothing is stored in .*: No space left") as said:
+            first_calls(tmp_path, store)
+        assert len(said) == 3, "once for each switch"
+        assert [it.name for it in store.iterdir()] == ["other"]
+        (store / "other").unlink()
+        assert run(SOURCE, tmp_path, store).traces == 1
+        assert run(SOURCE, tmp_path, store).traces == 0
+
+
+def test_a_disk_that_may_only_be_read_is_read(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with small_disk(store):
+        assert run(SOURCE, tmp_path, store).traces == 1
+        subprocess.run(["mount", "-o", "remount,ro", str(store)], check=True)
+        assert run(SOURCE, tmp_path, store).traces == 0
+        with pytest.warns(RuntimeWarning, match="nothing is stored in"):
+            assert run(SOURCE.replace("2", "3"), tmp_path, store).traces == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no limit of a process")
+def test_a_file_that_may_not_be_so_large_costs_a_warning(tmp_path: Path) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.warns(RuntimeWarning, match="nothing is stored in .*: File too large"):
+            found = run(SOURCE, tmp_path, tmp_path / "store")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert_right(found.value)
+    assert list((tmp_path / "store").iterdir()) == []

@@ -1,0 +1,213 @@
+"""Guards the promise that a stored program is loaded in a process that differs in nothing that counts, and only there:
+libraries, settings, flags and files, each changed between two real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import partax
+
+PACKAGE = Path(partax.__file__).parents[1]
+
+MAIN = """
+import sys, jax, jax.numpy as jnp, equinox as eqx, partax, inplace, settings, helpers.scale
+from library import twice
+partax.pure("library")
+class Model(eqx.Module):
+    weight: jax.Array
+    def __call__(self, x): return self.weight @ x
+def f(model, x):
+    assert x.ndim == 1
+    key = jax.random.key(3)
+    noise = jax.random.uniform(key, x.shape)
+    return inplace.plus(twice(model(x))) * settings.RATE + helpers.scale.scale(jnp.sin(x)) + noise, x.astype(float)
+step = partax.filter_jit(f)
+arguments = Model(jnp.eye(3) * 1.5), jnp.arange(3.0)
+with partax.explain():
+    found = step(*arguments)
+right = f(*arguments)
+assert all(a.dtype == b.dtype and jnp.allclose(a, b, rtol=1e-3) for a, b in zip(found, right))
+print("traces", step.cache_info().traces)
+"""
+
+
+class World:
+    """The files of a user, their installed library, one that is installed in place, and one that it stands on."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environment = {"JAX_PLATFORMS": "cpu"}
+        self.options: list[str] = []
+        self.cwd = root
+        self.write("user/train.py", MAIN)
+        self.write("modules/settings.py", "RATE = 2.0\nOTHER = 3\n")
+        self.write("modules/helpers/__init__.py", "")
+        self.write("modules/helpers/scale.py", "def scale(x):\n    return x * 3\n")
+        self.write("source/inplace.py", "def plus(x):\n    return x + 1\n")
+        self.installed("inplace", "1.0", '{"dir_info": {"editable": true}, "url": "file:///source"}')
+        self.write("site-packages/library.py", "def twice(x):\n    return x * 2\n")
+        self.installed("library", "1.0")
+        self.installed("support", "4.0")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.root / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new, 1))
+
+    def installed(self, name: str, version: str, origin: str = "{}") -> None:
+        folder = f"site-packages/{name}-1.dist-info"
+        required = "Requires-Dist: support>=2\n" if name == "library" else ""
+        self.write(
+            f"{folder}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}\nText.\n"
+        )
+        self.write(f"{folder}/direct_url.json", origin)
+
+    def run(self) -> tuple[int, str]:
+        """How often a process traces, and what it says of it."""
+        paths = [*(self.root / it for it in ("first", "modules", "source", "site-packages")), PACKAGE]
+        variables = {**os.environ, **self.environment, "PARTAX_STORE": str(self.root / "store")}
+        variables |= {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, *self.options, str(self.root / "user" / "train.py")],
+            cwd=self.cwd,
+            env=variables,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return int(re.findall(r"traces (\d+)", done.stdout)[0]), done.stderr
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A world in which a process has stored its program."""
+    world = World(tmp_path_factory.mktemp("world") / "first")
+    assert world.run()[0] == 1
+    return world.root
+
+
+def again(stored: Path, tmp_path: Path, change: Callable[[World], object]) -> tuple[int, str]:
+    world = World(tmp_path / "second")
+    shutil.copytree(stored / "store", world.root / "store")
+    (world.root / "store").chmod(0o700)
+    change(world)
+    return world.run()
+
+
+def variable(name: str, value: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        before = os.environ.get(name, "") if name == "XLA_FLAGS" else ""
+        world.environment[name] = f"{before} {value}".strip()
+
+    return change
+
+
+class Kind(NamedTuple):
+    """A change, and what `explain` names where the program is traced for it."""
+
+    change: Callable[[World], object]
+    named: str
+
+
+TRACED: dict[str, Kind] = {
+    "the version of a library": Kind(lambda w: w.installed("library", "1.1"), "the version of a library"),
+    "the version of what it stands on": Kind(lambda w: w.installed("support", "4.1"), "the version of a library"),
+    "a library that becomes editable": Kind(
+        lambda w: w.installed("library", "1.0", '{"dir_info": {"editable": true}}'), "installed in place"
+    ),
+    "a library of no version": Kind(
+        lambda w: shutil.rmtree(w.root / "site-packages/library-1.dist-info"), "whose version nobody knows"
+    ),
+    "the file of an editable library": Kind(lambda w: w.edit("source/inplace.py", "x + 1", "x + 2"), "inplace.py"),
+    "a helper in a package": Kind(lambda w: w.edit("modules/helpers/scale.py", "x * 3", "x * 4"), "scale.py"),
+    "a value of another module": Kind(lambda w: w.edit("modules/settings.py", "2.0", "2.5"), "RATE"),
+    "another module that is found first": Kind(lambda w: w.write("first/settings.py", "RATE = 7.0"), "RATE"),
+    "another package that is found first": Kind(
+        lambda w: [w.write("first/helpers/__init__.py", ""), w.write("first/helpers/scale.py", "scale = lambda x: -x")],
+        "scale.py",
+    ),
+    "a function of jax that the user replaces": Kind(
+        lambda w: w.edit("modules/settings.py", "OTHER", "import jax.numpy as jnp\njnp.sin = jnp.cos\nOTHER"), "sin"
+    ),
+    "a function of a library that the user replaces": Kind(
+        lambda w: w.edit("modules/settings.py", "OTHER", "import library\nlibrary.twice = lambda x: x\nOTHER"), "twice"
+    ),
+    "a method of a class that the user replaces": Kind(
+        lambda w: w.edit("user/train.py", "step =", "Model.__call__ = lambda self, x: x - 1\nstep ="), ""
+    ),
+    "x64": Kind(variable("JAX_ENABLE_X64", "1"), ""),
+    "the precision of matrix products": Kind(
+        variable("JAX_DEFAULT_MATMUL_PRECISION", "highest"), "jax_default_matmul_precision"
+    ),
+    "the generator of random numbers": Kind(variable("JAX_DEFAULT_PRNG_IMPL", "rbg"), "jax_default_prng_impl"),
+    "how random bits are split": Kind(variable("JAX_THREEFRY_PARTITIONABLE", "0"), "jax_threefry_partitionable"),
+    "the promotion of types": Kind(variable("JAX_NUMPY_DTYPE_PROMOTION", "strict"), "jax_numpy_dtype_promotion"),
+    "the promotion of ranks": Kind(variable("JAX_NUMPY_RANK_PROMOTION", "warn"), "jax_numpy_rank_promotion"),
+    "what the compiler optimises": Kind(
+        variable("JAX_DISABLE_MOST_OPTIMIZATIONS", str(1 - int(os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")))),
+        "jax_disable_most_optimizations",
+    ),
+    "a flag of XLA": Kind(variable("XLA_FLAGS", "--xla_cpu_enable_fast_math=true"), "environment variable"),
+    "the number of devices": Kind(
+        variable("XLA_FLAGS", "--xla_force_host_platform_device_count=3"), "environment variable"
+    ),
+    "a switch of Equinox": Kind(variable("EQX_ON_ERROR", "nan"), "environment variable"),
+    "a setting in the program": Kind(
+        lambda w: w.edit("user/train.py", "step =", "jax.config.update('jax_random_seed_offset', 5)\nstep ="),
+        "jax_random_seed_offset",
+    ),
+    "a context of settings": Kind(
+        lambda w: w.edit("user/train.py", "with partax", "with jax.default_matmul_precision('float32'), partax"),
+        "matmul_precision",
+    ),
+    "no assertions": Kind(lambda w: w.options.append("-O"), "train.py"),
+}
+
+LOADED: dict[str, Callable[[World], object]] = {
+    "nothing": lambda w: None,
+    "another working directory": lambda w: setattr(w, "cwd", Path("/")),
+    "another seed of hashes": variable("PYTHONHASHSEED", "77"),
+    "comments and lines": lambda w: w.edit("modules/helpers/scale.py", "def", "# Why.\n\n\ndef"),
+    "a docstring of a module": lambda w: w.edit("modules/settings.py", "RATE", '"""Settings."""\nRATE'),
+    "an annotation": lambda w: w.edit("modules/helpers/scale.py", "(x)", "(x: object)"),
+    "another value in a module": lambda w: w.edit("modules/settings.py", "OTHER = 3", "OTHER = 4"),
+    "another function in a module": lambda w: w.edit("modules/settings.py", "OTHER", "def g(): return 1\nOTHER"),
+    "an unrelated module": lambda w: w.write("modules/unrelated.py", "X = 1"),
+    "an unrelated library": lambda w: w.installed("unrelated", "3.0"),
+    "an unrelated variable": variable("TERM", "dumb"),
+    "a variable of the user": variable("TRAIN_RATE", "3"),
+    "another time zone": variable("TZ", "Asia/Tokyo"),
+    "options of the interpreter": lambda w: w.options.extend(["-X", "dev"]),
+    "another import before": lambda w: w.edit("user/train.py", "import sys", "import statistics, csv, sys"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 3 > 0)) for i, it in enumerate(TRACED)]
+)
+def test_what_counts_is_traced_and_named(name: str, stored: Path, tmp_path: Path) -> None:
+    traces, said = again(stored, tmp_path, TRACED[name].change)
+    assert traces == 1
+    assert TRACED[name].named in said
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 4 > 0)) for i, it in enumerate(LOADED)]
+)
+def test_what_does_not_count_is_loaded(name: str, stored: Path, tmp_path: Path) -> None:
+    traces, said = again(stored, tmp_path, LOADED[name])
+    assert traces == 0 and "loaded from the store" in said
