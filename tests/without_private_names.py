@@ -514,6 +514,18 @@ def stored_programs() -> None:
         compilation_cache.reset_cache()
 
 
+def bound_arguments() -> None:
+    import partax
+
+    step, x = partax.filter_jit(lambda layer, x, by: (layer(x) * by, layer)), jnp.ones(3)
+    layer = Layer(jnp.arange(3.0), 2.0)
+    bound = step.bind(layer, by=3)
+    for _ in range(3):
+        same(bound(x), step(layer, x, 3))
+        same(jax.vmap(lambda x: bound(x)[0])(jnp.ones((2, 3))), jnp.stack([layer(x) * 3] * 2))
+    same(bound.rebind(layer=Layer(x, 2.0))(x), step(Layer(x, 2.0), x, 3))
+
+
 def transformations() -> None:
     import partax
 
@@ -566,6 +578,7 @@ SCENARIOS = (
     explanations,
     files,
     stored_programs,
+    bound_arguments,
     transformations,
     code_of_equinox,
     the_command_line,

@@ -201,6 +201,11 @@ class Name {
   PyObject* interned_ = nullptr;
 };
 
+// By identity, or else by `==`, which may run user code.
+inline bool are_equal(PyObject* left, PyObject* right) {
+  return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
+}
+
 // An attribute, or null where that raises. The name is interned, unlike with PyObject_GetAttrString: CPython's cache of
 // attributes would keep each other string, in the place of something useful.
 inline Ref maybe_attribute(PyObject* object, const char* name) {

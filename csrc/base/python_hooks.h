@@ -38,6 +38,7 @@ class PythonFunction {
 
 namespace python {
 
+inline PythonFunction trace_context{"partax._jax.programs", "trace_context"};
 inline PythonFunction note_form{"partax._jax.private", "note_form"};
 inline PythonFunction registered_functions{"partax._jax.private", "registered_functions"};
 inline PythonFunction unflatten_node{"partax._jax.private", "unflatten_node"};
@@ -65,6 +66,8 @@ inline PythonFunction structure_html{"partax._pytree.texts", "structure_html"};
 inline PythonFunction tree_text{"partax._pytree.texts", "tree_text"};
 inline PythonFunction unequal_statics{"partax._pytree.texts", "unequal_statics"};
 inline PythonFunction unlike_nodes{"partax._pytree.texts", "unlike_nodes"};
+inline PythonFunction direct_run{"partax._jit.bind", "direct_run"};
+inline PythonFunction refuse_donated{"partax._jit.bind", "refuse_donated"};
 inline PythonFunction function_to_trace{"partax._jit.build_target", "traced_function"};
 inline PythonFunction made_target{"partax._jit.build_target", "build_target"};
 inline PythonFunction explained_failure{"partax._jit.explain_failure", "explain_failure"};

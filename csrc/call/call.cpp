@@ -1,6 +1,7 @@
 #include "call/call.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/python_hooks.h"
 #include "call/build_target.h"
@@ -55,7 +56,8 @@ std::string difference_of(const CallFrame& frame, const TreeSpec& spec) {
 
 // ---- A hit, in order.
 
-Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names) {
+Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
+             const BoundArguments* bound) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallCache& cache = call.cache();
   CallFrame frame = call.frame();
@@ -66,12 +68,18 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
   bool is_new = false;
   EntryPtr entry;
   Ref returned;
+  std::shared_ptr<BoundProgram> program;  // of bound arguments
+  bool ran_directly = false;
   try {
-    entry = call.find(frame, is_new);
+    if (bound != nullptr) std::tie(entry, program) = call.find_bound(bound->programs());
+    if (!entry) entry = call.find(frame, is_new);
     frame.entry = entry.get();
+    if (bound != nullptr && !program && !cache.graph) refuse_donated(*entry, bound->are_bound(jit, cache.parameters));
     if (may_lose_forwarded(*entry, call.leaves())) refuse_lost_forwarded(*entry, call.leaves());
-    const Ref target = entry->value, program = entry->program;
-    returned = call.run(program ? program.get() : target.get(), *entry);
+    const Ref target = entry->value, stored = entry->program;
+    if (program) returned = program->run(call.leaves());
+    ran_directly = static_cast<bool>(returned);
+    if (!returned) returned = call.run(stored ? stored.get() : target.get(), *entry);
     frame.in_user_code = true;
     if (frame.holds_errors && !entry->blocks) entry->blocks = may_raise_at_run_time(target, *entry, call.leaves());
     if (entry->blocks) python::wait_for(returned);
@@ -88,10 +96,14 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     cache.table.erase(*entry);
     if (is_given_away(returned.get())) {  // to a call in another thread, which was the first at the same moment
       if (!entry->donated.empty()) refuse_shared_result();
-      return run_call(jit, args, num_args, keyword_names);
+      return run_call(jit, args, num_args, keyword_names, bound);
     }
   }
   Ref result = call.finish(returned, *entry, !frame.traced);
+  if (bound != nullptr && !ran_directly) {
+    bound->programs().learn(entry, bound->are_bound(jit, cache.parameters), call.leaves(),
+                            cache.graph ? &call.objects() : nullptr, program, returned);
+  }
   ++entry->calls;
   ++(frame.traced || frame.loaded || is_new ? cache.misses : cache.hits);
   return result;
@@ -109,6 +121,17 @@ EntryPtr Call::find(CallFrame& frame, bool& is_new) {
   return entry;
 }
 
+std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
+  EntryPtr entry;
+  auto program = programs.find([&](const BoundProgram& it) {
+    entry = it.entry();
+    return entry && entry->epoch == TypeTable::instance().epoch() && matches(*entry, &it);
+  });
+  if (!program) return {};
+  if (entry->in_table) cache_.table.touch(*entry);
+  return {entry, std::move(program)};
+}
+
 // The entry, if it is the last one or the one that followed that, which is known without hashing.
 EntryPtr Call::guess() {
   EntryTable& table = cache_.table;
@@ -123,11 +146,13 @@ EntryPtr Call::guess() {
   return entry;
 }
 
-bool Call::matches(Entry& entry) {
+bool Call::matches(Entry& entry, const BoundProgram* bound) {
   if (!(entry.shape == bound_.shape())) return false;
   const MadeAnew made_anew;
-  if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule)) return false;
-  if (!entry.objects_apart(leaves_) && is_for(entry, made_anew) &&
+  const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
+  if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
+  const bool is_read = bound == nullptr || bound->read(leaves_);
+  if (is_read && !entry.objects_apart(leaves_) && is_for(entry, made_anew) &&
       (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
     return true;
   }

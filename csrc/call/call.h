@@ -2,6 +2,7 @@
 // compiled program and one that is run step by step are all this.
 #pragma once
 
+#include "call/bound_arguments.h"
 #include "call/cache_object.h"
 #include "call/call_frame.h"
 #include "call/graph_objects.h"
@@ -35,11 +36,15 @@ class Call {
   CallFrame frame() const noexcept { return {jit_, cache_, bound_, abstract_}; }
   // Has Python read the objects that the function may change, if it may. The call must be under way.
   void read_objects();
-  // Whether an entry has the program of this call; then `leaves` are its arrays, else there are none.
-  bool matches(Entry& entry);
+  // Whether an entry has the program of this call; then `leaves` are its arrays, else there are none. What `bound` (may
+  // be null) knows of the arguments is not looked at.
+  bool matches(Entry& entry, const BoundProgram* bound = nullptr);
   // The entry that has it, of those used last or by its hash; a new one has its target made, which `is_new` tells. The
   // frame must be the innermost. Threads that miss at once get one entry, and one function for jax to trace.
   EntryPtr find(CallFrame& frame, bool& is_new);
+  // The entry that has it of those that some bound arguments have been called with, and what is known there; or
+  // nothing.
+  std::pair<EntryPtr, std::shared_ptr<BoundProgram>> find_bound(const BoundPrograms& programs);
   // Calls the entry's target, or the program that jax has compiled for it, which the caller must hold.
   Ref run(PyObject* program, const Entry& entry);
   // The user's result from what that returned. `were_there`: the forwarded arrays had been looked at before.
@@ -63,7 +68,8 @@ class Call {
 };
 
 // Calls the wrapper, which the caller must hold as it must the arguments. A hit runs no Python function of partax and
-// allocates nothing per leaf.
-Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names);
+// allocates nothing per leaf. `bound` (may be null) knows which of these arguments are bound.
+Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
+             const BoundArguments* bound = nullptr);
 
 }  // namespace partax

@@ -29,6 +29,13 @@ Ref bytes_of(const std::vector<std::uint8_t>& flags) {
 
 }  // namespace
 
+bool are_any_deleted(const LeafBuffer& leaves) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (is_deleted(leaves[i])) return true;
+  }
+  return false;
+}
+
 bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves) {
   if (entry.donated.empty() || entry.forwarded.empty()) return false;
   // The donated leaves, hashed by address.

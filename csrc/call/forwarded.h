@@ -7,6 +7,9 @@
 
 namespace partax {
 
+// Whether any of the leaves is an array of jax that has been deleted or given away.
+bool are_any_deleted(const LeafBuffer& leaves);
+
 // Before the program runs, where it donates: whether an array that the call may give back is deleted already, or is
 // donated as another argument.
 bool may_lose_forwarded(const Entry& entry, const LeafBuffer& leaves);

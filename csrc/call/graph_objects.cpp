@@ -102,10 +102,6 @@ bool have_each_once(std::vector<PyObject*> objects) {
   return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
 }
 
-bool are_equal(PyObject* left, PyObject* right) {
-  return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
-}
-
 // Gives variables new values.
 class NewValues {
  public:
@@ -225,9 +221,11 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   if (!PyTuple_Check(outcome.get()) || PyTuple_GET_SIZE(outcome.get()) < kNumFields) return outcome;
   PyObject* const* const fields = reinterpret_cast<PyTupleObject*>(outcome.get())->ob_item;
   if (fields[kIsPlain] == Py_True && !has_read()) {
-    if (PyTuple_GET_SIZE(fields[kValues]) == 0) return Ref::borrow(fields[kResult]);
+    is_plain_ = PyTuple_GET_SIZE(fields[kValues]) == 0;
+    if (is_plain_) return Ref::borrow(fields[kResult]);
     NewValues values(*entry.objects);
-    if (values.are_for(fields[kTargets], leaves)) {
+    is_plain_ = values.are_for(fields[kTargets], leaves);
+    if (is_plain_) {
       values.set(fields[kValues]);
       return Ref::borrow(fields[kResult]);
     }
@@ -237,6 +235,27 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
     objects_ = list_of(found);
   }
   return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
+}
+
+PyObject* HeldVariable::now() const noexcept {
+  PyObject** const place = slots.value.place(owner.get());
+  return place == nullptr ? nullptr : *place;
+}
+
+std::vector<HeldVariable> GraphObjects::variables(const Entry& entry, const LeafBuffer& leaves) const {
+  std::vector<HeldVariable> found;
+  const std::vector<Node>& nodes = entry.key.nodes;
+  std::size_t next = 0, leaf = 0, hint = 0;
+  for (const std::uint32_t node : entry.objects->nodes) {
+    for (; next < node; ++next) leaf += nodes[next].kind == Kind::kDynamicLeaf ? 1 : 0;
+    PyObject* owner = leaves.node(node, hint);
+    if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner))) continue;
+    const auto is_leaf = [](const Node& it) { return it.kind == Kind::kDynamicLeaf; };
+    const auto begin = nodes.begin() + node;
+    if (std::count_if(begin, begin + nodes[node].extent, is_leaf) != 1) continue;
+    found.push_back({Ref::borrow(owner), Ref::borrow(leaves[leaf]), leaf});
+  }
+  return found;
 }
 
 void note_objects(Entry& entry) {

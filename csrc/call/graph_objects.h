@@ -9,6 +9,14 @@
 
 namespace partax {
 
+// A variable of a call: where its array is, and which leaf of the call it was.
+struct HeldVariable {
+  Ref owner, value;
+  std::size_t leaf;
+  // What it holds now, borrowed; null where there is nothing.
+  PyObject* now() const noexcept;
+};
+
 // Of one call of a cache with the option `graph`.
 class GraphObjects {
  public:
@@ -24,12 +32,17 @@ class GraphObjects {
   void learn(const Entry& entry, const LeafBuffer& leaves) const;
   // Does what is in the outcome of a trace to the objects, all or nothing, and gives the result of the function.
   Ref apply(const Ref& outcome, const Entry& entry, const LeafBuffer& leaves);
+  // After it: whether the function has done nothing but given variables other values, and Python was not needed.
+  bool may_be_bound() const noexcept { return is_plain_; }
+  // The variables with an array among the leaves of a match.
+  std::vector<HeldVariable> variables(const Entry& entry, const LeafBuffer& leaves) const;
   // All objects, a list, if Python has read them.
   const Ref& objects() const noexcept { return objects_; }
 
  private:
   BoundCall& call_;
   Ref objects_;
+  bool is_plain_ = false;
 };
 
 // Has the nodes of a new key kept in a match that are such objects.

@@ -1,6 +1,7 @@
 #include "call/register_call.h"
 
 #include "base/binding.h"
+#include "call/bound_function.h"
 #include "call/build_target.h"
 #include "call/cache_object.h"
 #include "call/call_frame.h"
@@ -97,6 +98,14 @@ void register_wrapper(py::module_& module) {
         return give(make_jit_function(function.ptr(), options.ptr()));
       },
       py::arg("function"), py::arg("options"));
+  module.attr("BoundFunction") = give(register_bound_function_type());
+  module.def(
+      "make_bound_function",
+      [](const py::object& jit, const py::tuple& args, const py::dict& kwargs) {
+        if (!is_jit_function(jit.ptr())) throw py::type_error("expected a filter_jit wrapper");
+        return give(make_bound_function(jit.ptr(), args.ptr(), kwargs.ptr()));
+      },
+      py::arg("jit"), py::arg("args"), py::arg("kwargs"));
 }
 
 void register_output(py::module_& module) {

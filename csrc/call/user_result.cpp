@@ -233,6 +233,8 @@ std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
 
 Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode>(node)->handle, std::move(children)); }
 
+Ref results_of(PyObject* node) { return Ref::borrow(as<OutputNode>(node)->results); }
+
 void set_stored_result(PyObject* node, Ref stored) {
   const std::shared_ptr<OutputSlot>* slot = as<Handle>(as<OutputNode>(node)->handle)->slot;
   if (slot != nullptr) std::swap((*slot)->stored, stored);

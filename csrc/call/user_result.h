@@ -16,8 +16,10 @@ Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
 bool is_output_node(PyObject* object) noexcept;
 // Raises if the entry of the trace is gone.
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
-// A node of the same structure with other children, for jax.jit's out_shardings.
+// A node of the same structure with other children.
 Ref with_children(PyObject* node, Ref children);
+// Its children, a tuple.
+Ref results_of(PyObject* node);
 
 // The trace's result as it is stored, which the node's trace keeps: bytes, or None.
 void set_stored_result(PyObject* node, Ref stored);

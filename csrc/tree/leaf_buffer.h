@@ -60,6 +60,21 @@ class LeafBuffer {
     own_statics_ = other.own_statics_;
     is_own_ = other.is_own_;
   }
+  // Some leaves of another one, for which there is room.
+  void append(const LeafBuffer& other, std::size_t first, std::size_t count) noexcept {
+    std::copy_n(other.data_ + 1 + first, count, end());
+    take(count);
+  }
+  // Its static values and nodes, from and to these indices in the key.
+  void append_beside(const LeafBuffer& other, std::size_t first_node, std::size_t end_node, std::size_t first_static,
+                     std::size_t end_static) {
+    for (const auto& [index, value] : other.own_statics_) {
+      if (index >= first_static && index < end_static) add_own_static(index, value.get());
+    }
+    for (const auto& [index, node] : other.nodes_) {
+      if (index >= first_node && index < end_node) keep_node(index, node.get());
+    }
+  }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
   bool has_own_static(std::size_t index) const noexcept { return index < is_own_.size() && is_own_[index]; }
   // Null where it is the key's.
@@ -94,6 +109,7 @@ class LeafBuffer {
   // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
   PyObject** arguments() noexcept { return data_ + 1; }
   Ref tuple() const { return tuple_of(data_ + 1, size_); }
+  void replace(std::size_t i, PyObject* leaf) { Ref::steal(std::exchange(data_[i + 1], Py_NewRef(leaf))); }
   int traverse(visitproc visit, void* arg) const {
     for (std::size_t i = 1; i <= size_; ++i) Py_VISIT(data_[i]);
     for (const auto& [index, value] : own_statics_) Py_VISIT(value.get());

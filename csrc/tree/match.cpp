@@ -17,7 +17,8 @@ namespace {
 // user code does to its parent meanwhile.
 class Matcher {
  public:
-  Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const DynamicRule* rule)
+  Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const DynamicRule* rule,
+          const KeptValues* kept = nullptr)
       : spec_(spec),
         nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
@@ -25,12 +26,14 @@ class Matcher {
         reader_(spec, leaves),
         unchanged_(spec, leaves, abstract),
         abstract_(abstract),
-        rule_(rule) {}
+        rule_(rule),
+        kept_(kept) {}
 
   bool call(PyObject* const* values, std::size_t count) {
     if (nodes_[0].arity != count) return false;
     ++at_;
-    return sequence(FixedItems{const_cast<PyObject**>(values)}, count);
+    const FixedItems items{const_cast<PyObject**>(values)};
+    return kept_ == nullptr ? sequence(items, count) : beside_kept(items, count);
   }
 
   bool walk(PyObject* object) {
@@ -144,6 +147,22 @@ class Matcher {
         }
       }
       i += count;
+    }
+    return true;
+  }
+
+  // The values of a call, of which some are known.
+  bool beside_kept(const FixedItems& values, std::size_t count) {
+    for (std::size_t i = 0; i < count;) {
+      const Node& next = nodes_[at_];
+      if (next.kind != Kind::kStaticRun && kept_->has(i)) {
+        kept_->give(i++, leaves_);
+        at_ += next.extent;
+        continue;
+      }
+      const std::size_t together = next.kind == Kind::kStaticRun ? next.arity : 1;
+      if (!sequence(FixedItems{values.block(i, together)}, together)) return false;
+      i += together;
     }
     return true;
   }
@@ -305,6 +324,7 @@ class Matcher {
   UnchangedReader unchanged_;
   bool abstract_;
   const DynamicRule* rule_;
+  const KeptValues* kept_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;
   std::size_t taken_ = 0;                  // the nodes before this one have been taken
@@ -333,10 +353,10 @@ bool matched(LeafBuffer& leaves, Body&& body) {
 }  // namespace
 
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
-                const DynamicRule* rule) {
+                const DynamicRule* rule, const KeptValues* kept) {
   leaves.reserve(leaves.size() + spec.num_dynamic);
   leaves.reserve_nodes(spec.num_passthroughs);
-  return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule).call(values, count); });
+  return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule, kept).call(values, count); });
 }
 
 bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves) {

@@ -107,6 +107,7 @@ JIT_METHODS: Rows = {
 
 JIT_METHODS_OF_OURS: dict[str, str] = {
     "precompile": "compiles for some calls before the first of them, in threads",
+    "bind": "reads, checks and keeps some arguments once, for calls that pass the others",
     "cache_info": "how many static parts, traces, hits and misses",
     "report": "what each trace has cost, and why it was made",
     "doctor": "why a call is slow to compile, or needs much memory",

@@ -13,10 +13,11 @@ import pytest
 from public_names import methods_of, properties_of, public_objects
 
 from flax_trees import HAS_FLAX
-from partax._core import JitFunction
+from partax._core import BoundFunction, JitFunction
 
 REFERENCE = pathlib.Path(__file__).parents[2] / "docs" / "reference"
-WRAPPER = "partax._core.JitFunction"  # what filter_jit returns, which has no public name
+# What filter_jit and its `bind` return, which have no public names.
+WRAPPER, BOUND = "partax._core.JitFunction", "partax._core.BoundFunction"
 DIRECTIVE = re.compile(r"^ *\.\. auto(\w+):: +(\S+)$", re.MULTILINE)
 BLOCK = re.compile(r"^```\{eval-rst\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KINDS = {"function", "class", "exception", "method", "property", "attribute"}
@@ -35,6 +36,7 @@ def on_pages() -> list[tuple[str, str]]:
 def expected() -> set[str]:
     """All public names, and the members of all public classes."""
     names = {name for name, _ in methods_of(WRAPPER, JitFunction)}
+    names.update(name for name, _ in methods_of(BOUND, BoundFunction))
     for name, value in public_objects():
         names.add(name)
         if isinstance(value, type):

@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from partax._jax.private import attribute_of as _attribute
-from partax._jax.private import concrete_array_type, is_jaxpr
+from partax._jax.private import concrete_array_type, is_jaxpr, runs_without_jit, under_trace
 from partax._jax.private import name_of as _name
 
 _context = _name("jax._src.core.trace_ctx")
@@ -164,6 +165,59 @@ def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int
         return None
 
 
+trace_context: Callable[[], tuple[Any, ...]] = _name("jax._src.config.trace_context") or tuple
+"""All of jax's configuration that a trace depends on."""
+
+# What else a run by jax's dispatch depends on: a hook after it, as that of `jax_debug_nans`, and how it is compiled.
+_settings = (
+    _name("jax._src.api._post_hook_state"),
+    _name("jax._src.config.device_context"),
+    _name("jax._src.config.optimization_level"),
+    _name("jax._src.config.memory_fitting_level"),
+)
+
+
+def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
+    """What runs a compiled program past jax's dispatch.
+
+    Args:
+      program: a `jax.stages.Compiled`.
+      leaves: the arrays of a call.
+      free: which of them other calls have anew, of the same types in the same places.
+
+    Returns:
+      ((jax's configuration, settings), what runs it on a list of arrays, the handlers of what that gives, the list with
+      None for what is free, the place there of each that is free, or -1). None where jax's dispatch does more, or this
+      jax has it otherwise.
+    """
+    hook = _settings[0]
+    if trace_context is tuple or hook is None or hook.value is not None:
+        return None
+    try:
+        executable: Any = _attribute(program, "_executable")
+        call = executable.unsafe_call
+        does_more = call.has_unordered_effects or call.ordered_effects or call.has_host_callbacks or executable._mut
+        does_more = does_more or call.pgle_profiler or _attribute(program, "_params").const_args
+        if does_more or not isinstance(call, _replicated):  # pyright: ignore[reportArgumentType]
+            return None
+        arguments: list[Any] = []
+        places = dict.fromkeys(free, -1)
+        shardings, layouts = executable._in_shardings, executable._dispatch_in_layouts
+        for place, i in enumerate(sorted(executable._kept_var_idx)):
+            if i not in places:
+                arguments.append(_shard_arg(leaves[i], shardings[place], layouts[place]))
+            elif layouts[place] is None and leaves[i].sharding == shardings[place]:
+                places[i] = place
+                arguments.append(None)
+            else:
+                return None
+        run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
+        settings = (trace_context(), tuple(it for it in _settings if it is not None))
+        return settings, run, handlers, arguments, tuple(places.values())
+    except (AttributeError, TypeError):
+        return None
+
+
 def _physical(aval: Any, sharding: Any) -> Any:
     """How the data of an array of keys is sharded, where it is one."""
     if not jnp.issubdtype(aval.dtype, jax.dtypes.extended):
@@ -171,6 +225,11 @@ def _physical(aval: Any, sharding: Any) -> Any:
     if _of_keys is None:
         raise AttributeError
     return _of_keys(aval, sharding)
+
+
+def runs_compiled(leaves: Sequence[Any]) -> bool:
+    """Whether a call runs a program now: no trace or transformation is under way, and jit is not turned off."""
+    return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
 
 
 def has_callbacks(program: Any) -> bool:

@@ -13,7 +13,7 @@ import jax
 from partax import _core
 from partax._core import JitFunction
 from partax._guards.shown import shown_by
-from partax._jit import trace_calls
+from partax._jit import bind, trace_calls
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_store, check_trace
 from partax._jit.parameters import argument_names, is_argument_name
@@ -328,11 +328,15 @@ def install() -> None:
         ("trace", trace_calls.trace),
         ("eval_shape", trace_calls.eval_shape),
         ("precompile", precompile),
+        ("bind", bind.bind),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
         ("__repr__", _text),
     ):
         setattr(JitFunction, name, method)
+    for name, method in (("rebind", bind.rebind), ("__repr__", bind.text)):
+        setattr(_core.BoundFunction, name, method)
+    copyreg.pickle(_core.BoundFunction, bind.reduced)
     for cls in (JitFunction, _core.BoundJitFunction):
         shown_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
         shown_by(Options, operator.attrgetter("key"), ())

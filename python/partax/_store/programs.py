@@ -12,11 +12,10 @@ from typing import Any, TypedDict
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from partax import _core
-from partax._jax.private import configuration, runs_without_jit, under_trace
-from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, serialized
+from partax._jax.private import configuration
+from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, runs_compiled, serialized
 from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
 from partax._report.call_site import call_site, site_text
@@ -76,7 +75,7 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
       The programs; None where the call has none that could be stored.
     """
     folder = switch.folder_of(options.store)
-    if folder is None or not _runs_compiled(leaves):
+    if folder is None or not runs_compiled(leaves):
         return None
     programs = Programs(folder, options, traced)
     try:
@@ -101,7 +100,7 @@ class Programs:
         self.donated: bytes | None = None
         self._options = options
         self._name = traced.function.__name__
-        self.program = dispatched(self._name, self._choose, self._instead)
+        self.program = dispatched(self._name, self.choose, self._instead)
         self._folder = folder
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
@@ -132,13 +131,13 @@ class Programs:
 
     def prepare(self, arguments: tuple[Any, ...]) -> bool:
         """Loads or compiles the program of the call under way, and does not run it; tells whether it has one."""
-        return self._choose(arguments) is not self.target
+        return self.choose(arguments) is not self.target
 
-    def _choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    def choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
         is_checked = any(getattr(jax.config, name) for name in ("jax_debug_nans", "jax_debug_infs"))
-        if is_checked or not _runs_compiled(leaves):
+        if is_checked or not runs_compiled(leaves):
             return self.target
         try:
             signature = placement.signature(leaves)
@@ -244,8 +243,3 @@ class Programs:
         except Exception as error:  # whatever a compiler raises
             with contextlib.suppress(RuntimeWarning):
                 self._folder.tell(f"a program of `{self._name}` is not stored: {error}")
-
-
-def _runs_compiled(leaves: tuple[Any, ...]) -> bool:
-    """Whether a call runs a program now: no trace or transformation is under way, and jit is not turned off."""
-    return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))

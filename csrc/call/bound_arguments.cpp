@@ -1,0 +1,50 @@
+#include "call/bound_arguments.h"
+
+#include "base/python_hooks.h"
+
+namespace partax {
+
+BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::size_t num_args, PyObject* keyword_names)
+    : bindings_(bindings), num_positional_(bindings.positional.size() + num_args) {
+  const std::size_t num_named =
+      keyword_names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(keyword_names));
+  all_.reserve(num_positional_ + bindings.named.size() + num_named);
+  for (const Ref& it : bindings.positional) all_.push_back(it.get());
+  all_.insert(all_.end(), args, args + num_args);
+  for (const Ref& it : bindings.named) all_.push_back(it.get());
+  all_.insert(all_.end(), args + num_args, args + num_args + num_named);
+  names_ = bindings.names ? bindings.names : Ref::borrow(keyword_names);
+  if (!bindings.names || num_named == 0) return;
+  for (std::size_t i = 0; i < num_named; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(keyword_names, static_cast<Py_ssize_t>(i));
+    if (checked_int(PySequence_Contains(bindings.names.get(), name)) == 0) continue;
+    PyErr_Format(PyExc_TypeError, "got multiple values for argument '%U', which is bound; rebind it", name);
+    throw PythonError{};
+  }
+  names_ = Ref::checked(PySequence_Concat(bindings.names.get(), keyword_names));
+}
+
+IsBound BoundArguments::are_bound(const JitFunction& jit, const Parameters& parameters) const {
+  const Ref free = Ref::checked(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
+  const std::size_t num_bound = bindings_.positional.size(), num_named = bindings_.named.size();
+  std::vector<PyObject*> marked = all_;
+  for (std::size_t i = 0; i < marked.size(); ++i) {
+    const bool is_bound = i < num_bound || (i >= num_positional_ && i < num_positional_ + num_named);
+    if (!is_bound) marked[i] = free.get();
+  }
+  const BoundCall call(parameters, jit.callable_is_tree ? jit.function : nullptr, jit.self, marked.data(),
+                       num_positional_, names_.get());
+  IsBound found;
+  for (std::size_t i = 0; i < call.size(); ++i) found.push_back(call.values()[i] != free.get());
+  return found;
+}
+
+int Bindings::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(jit.get());
+  Py_VISIT(names.get());
+  for (const Ref& it : positional) Py_VISIT(it.get());
+  for (const Ref& it : named) Py_VISIT(it.get());
+  return programs.traverse(visit, arg);
+}
+
+}  // namespace partax

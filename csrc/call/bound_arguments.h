@@ -1,0 +1,40 @@
+// The arguments that are bound to a wrapper, together with those of a call.
+#pragma once
+
+#include "call/bound_programs.h"
+#include "call/jit_function.h"
+
+namespace partax {
+
+// What `bind` was given, and what calls have found.
+struct Bindings {
+  Ref jit;
+  std::vector<Ref> positional;
+  Ref names;  // of the keywords, a tuple; null where there are none
+  std::vector<Ref> named;
+  BoundPrograms programs;
+
+  int traverse(visitproc visit, void* arg) const;
+};
+
+// All arguments of one call, in the order of a vectorcall: first what is bound.
+class BoundArguments {
+ public:
+  // The caller must hold what it passes.
+  BoundArguments(Bindings& bindings, PyObject* const* args, std::size_t num_args, PyObject* keyword_names);
+
+  PyObject* const* data() const noexcept { return all_.data(); }
+  std::size_t num_positional() const noexcept { return num_positional_; }
+  PyObject* names() const noexcept { return names_.get(); }
+  BoundPrograms& programs() const noexcept { return bindings_.programs; }
+  // For each value of the call whether it is bound, also the callable itself.
+  IsBound are_bound(const JitFunction& jit, const Parameters& parameters) const;
+
+ private:
+  Bindings& bindings_;
+  std::vector<PyObject*> all_;
+  std::size_t num_positional_;
+  Ref names_;
+};
+
+}  // namespace partax

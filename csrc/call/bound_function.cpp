@@ -1,0 +1,132 @@
+#include "call/bound_function.h"
+
+#include <structmember.h>
+
+#include "base/dealloc_in_turn.h"
+#include "call/call.h"
+
+namespace partax {
+namespace {
+
+PyTypeObject* binding_type = nullptr;
+
+struct BoundFunction {
+  PyObject_HEAD
+  PyObject* weakrefs;  // first, as of NestableHead
+  vectorcallfunc vectorcall;
+  Bindings* bindings;  // null while it is made, and once the garbage collector has cleared it
+};
+
+BoundFunction& as_bound(PyObject* object) noexcept { return *reinterpret_cast<BoundFunction*>(object); }
+
+Bindings& bindings_of(PyObject* self) {
+  if (as_bound(self).bindings != nullptr) return *as_bound(self).bindings;
+  set_released();
+  throw PythonError{};
+}
+
+PyObject* bound_vectorcall(PyObject* self, PyObject* const* args, std::size_t nargsf,
+                           PyObject* keyword_names) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Ref keep = Ref::borrow(self);
+    Bindings& bindings = bindings_of(self);
+    const BoundArguments all(bindings, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), keyword_names);
+    return run_call(as_jit(bindings.jit.get()), all.data(), all.num_positional(), all.names(), &all).release();
+  });
+}
+
+int bound_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  return as_bound(self).bindings == nullptr ? 0 : as_bound(self).bindings->traverse(visit, arg);
+}
+
+int bound_clear(PyObject* self) noexcept {
+  const std::unique_ptr<Bindings> dropped(std::exchange(as_bound(self).bindings, nullptr));
+  return 0;
+}
+
+void bound_dealloc(PyObject* self) noexcept {
+  static_assert(offsetof(BoundFunction, weakrefs) == offsetof(NestableHead, weakrefs));
+  dealloc_in_turn(self, [](PyObject* dying) noexcept { bound_clear(dying); });
+}
+
+PyObject* get_func(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return Ref(bindings_of(self).jit).release(); });
+}
+
+PyObject* get_args(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return tuple_of(bindings_of(self).positional).release(); });
+}
+
+PyObject* get_keywords(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] {
+    const Bindings& bindings = bindings_of(self);
+    Ref keywords = Ref::checked(PyDict_New());
+    for (std::size_t i = 0; i < bindings.named.size(); ++i) {
+      PyObject* name = PyTuple_GET_ITEM(bindings.names.get(), static_cast<Py_ssize_t>(i));
+      checked_int(PyDict_SetItem(keywords.get(), name, bindings.named[i].get()));
+    }
+    return keywords.release();
+  });
+}
+
+PyGetSetDef binding_getset[] = {
+    {"func", get_func, nullptr, "The wrapper.", nullptr},
+    {"args", get_args, nullptr, "The leading arguments that are bound, a tuple.", nullptr},
+    {"keywords", get_keywords, nullptr, "The keywords that are bound, a dictionary.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef binding_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
+                                 {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef binding_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(BoundFunction, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(BoundFunction, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+constexpr char kBoundDoc[] =
+    "A compiled function with arguments that are read, checked and kept once: what `bind` returns.";
+
+PyType_Slot binding_slots[] = {{Py_tp_doc, const_cast<char*>(kBoundDoc)},
+                               {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                               {Py_tp_traverse, reinterpret_cast<void*>(bound_traverse)},
+                               {Py_tp_clear, reinterpret_cast<void*>(bound_clear)},
+                               {Py_tp_dealloc, reinterpret_cast<void*>(bound_dealloc)},
+                               {Py_tp_methods, binding_methods},
+                               {Py_tp_getset, binding_getset},
+                               {Py_tp_members, binding_members},
+                               {0, nullptr}};
+
+PyType_Spec binding_spec = {
+    "partax._core.BoundFunction", sizeof(BoundFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    binding_slots};
+
+}  // namespace
+
+Ref register_bound_function_type() {
+  Ref type = Ref::checked(PyType_FromSpec(&binding_spec));
+  binding_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));
+  return type;
+}
+
+Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs) {
+  auto bindings = std::make_unique<Bindings>();
+  bindings->jit = Ref::borrow(jit);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    bindings->positional.push_back(Ref::borrow(PyTuple_GET_ITEM(args, i)));
+  }
+  std::vector<Ref> names;
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &name, &value) != 0;) {
+    names.push_back(Ref::borrow(name));
+    bindings->named.push_back(Ref::borrow(value));
+  }
+  if (!names.empty()) bindings->names = tuple_of(std::move(names));
+  Ref object = Ref::checked(binding_type->tp_alloc(binding_type, 0));
+  as_bound(object.get()).vectorcall = bound_vectorcall;
+  as_bound(object.get()).bindings = bindings.release();
+  return object;
+}
+
+}  // namespace partax

@@ -1,0 +1,139 @@
+#include "call/bound_programs.h"
+
+#include <algorithm>
+
+#include "base/python_hooks.h"
+#include "call/forwarded.h"
+
+namespace partax {
+namespace {
+
+constexpr std::size_t kMostPrograms = 16;
+constexpr std::size_t kMostRuns = 16;
+
+}  // namespace
+
+BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+                           const std::vector<HeldVariable>& variables)
+    : entry_(entry), kept_(entry->key, values, &leaves) {
+  std::vector<bool> is_kept = kept_.is_kept();
+  for (const HeldVariable& it : variables) {
+    if (!is_kept[it.leaf]) continue;
+    const bool changes = it.now() != it.value.get();
+    (changes ? changing_ : fixed_).push_back(it);
+    if (!changes) continue;
+    is_kept[it.leaf] = false;
+    kept_.let_go(it.leaf);
+    changing_.back().value.reset();
+  }
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!is_kept[i]) free_.push_back(static_cast<std::uint32_t>(i));
+  }
+}
+
+EntryPtr BoundProgram::entry() const noexcept {
+  EntryPtr entry = entry_.lock();
+  return entry && entry->in_table ? entry : EntryPtr();
+}
+
+bool BoundProgram::read(LeafBuffer& leaves) const {
+  for (const HeldVariable& it : fixed_) {
+    if (it.now() != it.value.get()) return false;
+  }
+  for (const HeldVariable& it : changing_) {
+    PyObject* value = it.now();
+    if (value == nullptr || !hooks().jax_array_type.is(Py_TYPE(value))) return false;
+    leaves.replace(it.leaf, value);
+  }
+  return true;
+}
+
+Ref BoundProgram::run(const LeafBuffer& leaves) {
+  for (std::size_t i = 0; i < runs_.size();) {
+    const std::shared_ptr<DirectRun> direct = runs_[i++];
+    if (!direct->is_for(leaves, free_)) continue;
+    try {
+      return direct->run(leaves, free_);
+    } catch (const PythonError&) {
+      // Of arrays that are gone, the target says which.
+      Ref error = take_exception();
+      if (are_any_deleted(leaves)) return {};
+      restore_exception(std::move(error));
+      throw;
+    }
+  }
+  return {};
+}
+
+void BoundProgram::learn(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
+  if (attempts_ >= kMostRuns) return;
+  ++attempts_;
+  const Ref target = entry.value, stored = entry.stored ? entry.stored : Ref::borrow(Py_None);
+  if (auto made = DirectRun::make(target, stored, entry.takes_tuple, leaves, free_, returned)) {
+    runs_.insert(runs_.begin(), std::move(made));
+  }
+}
+
+int BoundProgram::traverse(visitproc visit, void* arg) const {
+  for (const auto* some : {&fixed_, &changing_}) {
+    for (const HeldVariable& it : *some) {
+      Py_VISIT(it.owner.get());
+      Py_VISIT(it.value.get());
+    }
+  }
+  for (const auto& it : runs_) {
+    if (const int status = it->traverse(visit, arg)) return status;
+  }
+  return kept_.traverse(visit, arg);
+}
+
+void BoundPrograms::learn(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+                          const GraphObjects* graph, const std::shared_ptr<BoundProgram>& known, const Ref& returned) {
+  if (!entry->in_table || entry->is_of_one_call || entry->blocks) return;
+  std::shared_ptr<BoundProgram> program = known;
+  if (!program) {
+    std::vector<HeldVariable> variables;
+    if (graph != nullptr) {
+      variables = graph->variables(*entry, leaves);
+      // Where others change what is bound between two calls, each is an ordinary one until it stays as it is.
+      const bool has_settled = have_stayed(variables);
+      if (!graph->may_be_bound() || !has_settled) return;
+    }
+    program = std::make_shared<BoundProgram>(entry, values, leaves, variables);
+    std::vector<std::shared_ptr<BoundProgram>> others{program};  // let go of where nothing is changed
+    for (const auto& it : programs_) {
+      const EntryPtr its = it->entry();
+      if (its && its != entry && others.size() < kMostPrograms) others.push_back(it);
+    }
+    programs_.swap(others);
+  }
+  program->learn(*entry, leaves, returned);
+}
+
+bool BoundPrograms::have_stayed(const std::vector<HeldVariable>& variables) {
+  std::vector<PyObject*> before, after;
+  for (const HeldVariable& it : variables) {
+    before.push_back(it.value.get());
+    after.push_back(it.now());
+  }
+  const bool same = before == last_;
+  last_ = std::move(after);
+  return same;
+}
+
+int BoundPrograms::traverse(visitproc visit, void* arg) const {
+  for (const auto& it : programs_) {
+    if (const int status = it->traverse(visit, arg)) return status;
+  }
+  return 0;
+}
+
+void refuse_donated(const Entry& entry, const IsBound& values) {
+  if (entry.donated.empty()) return;
+  const KeptValues bound(entry.key, values, nullptr);
+  for (std::size_t i = 0; i < entry.donated.size(); ++i) {
+    if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(Ref::checked(PyLong_FromSize_t(i)));
+  }
+}
+
+}  // namespace partax

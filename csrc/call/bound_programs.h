@@ -1,0 +1,74 @@
+// The programs of a wrapper some of whose arguments are bound: each knows what these give to a call.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "call/direct_run.h"
+#include "call/entry_table.h"
+#include "call/graph_objects.h"
+#include "tree/kept_values.h"
+
+namespace partax {
+
+// For each value of a call whether it is bound.
+using IsBound = std::vector<bool>;
+
+// Of one entry.
+class BoundProgram {
+ public:
+  // After a call of the entry with these leaves. `variables` are those among what is bound; the arrays of these that
+  // the call has changed are looked at in each call, and so is whether the others are as they were.
+  BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+               const std::vector<HeldVariable>& variables);
+
+  // Null once it is gone from the table, as by `clear_cache`.
+  EntryPtr entry() const noexcept;
+  // What need not be looked at in a match.
+  const KeptValues& kept() const noexcept { return kept_; }
+  // Completes the leaves of a match by what has been changed in place; false where that is more than by the function.
+  bool read(LeafBuffer& leaves) const;
+  // What the entry's target would return; null where it has to be called.
+  Ref run(const LeafBuffer& leaves);
+  // After it has been called: so that `run` can do it next time, if it may.
+  void learn(const Entry& entry, const LeafBuffer& leaves, const Ref& returned);
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  std::weak_ptr<Entry> entry_;
+  KeptValues kept_;
+  std::vector<HeldVariable> fixed_, changing_;
+  std::vector<std::uint32_t> free_;  // the leaves that another call may have anew
+  std::vector<std::shared_ptr<DirectRun>> runs_;
+  std::size_t attempts_ = 0;
+};
+
+// Of one bound wrapper, the latest first.
+class BoundPrograms {
+ public:
+  // The one that `matches`, which may run user code; null if none does.
+  template <typename Matches>
+  std::shared_ptr<BoundProgram> find(Matches&& matches) const {
+    for (std::size_t i = 0; i < programs_.size();) {  // others may be put there meanwhile
+      std::shared_ptr<BoundProgram> program = programs_[i++];
+      if (matches(*program)) return program;
+    }
+    return {};
+  }
+  // After a call of an entry's target, by the program `known` if it had one: goes further by itself next time. `graph`
+  // is null but for a function that may change what is bound.
+  void learn(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves, const GraphObjects* graph,
+             const std::shared_ptr<BoundProgram>& known, const Ref& returned);
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  bool have_stayed(const std::vector<HeldVariable>& variables);
+
+  std::vector<std::shared_ptr<BoundProgram>> programs_;
+  std::vector<PyObject*> last_;  // the addresses of what the variables held after the last call that was learnt from
+};
+
+// Before a call: raises if it would give away an array that is bound.
+void refuse_donated(const Entry& entry, const IsBound& values);
+
+}  // namespace partax

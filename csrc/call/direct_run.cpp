@@ -1,0 +1,154 @@
+#include "call/direct_run.h"
+
+#include <algorithm>
+
+#include "base/python_hooks.h"
+#include "call/user_result.h"
+#include "classes/type_table.h"
+
+namespace partax {
+namespace {
+
+// Most often of the very same items.
+bool are_equal_tuples(PyObject* left, PyObject* right) {
+  const auto* items = reinterpret_cast<PyTupleObject*>(left)->ob_item;
+  const auto* others = reinterpret_cast<PyTupleObject*>(right)->ob_item;
+  const Py_ssize_t size = PyTuple_GET_SIZE(left);
+  return (PyTuple_GET_SIZE(right) == size && std::equal(items, items + size, others)) || are_equal(left, right);
+}
+
+bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
+
+Ref get(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
+
+struct ArrayNames {
+  Name aval{"aval"}, sharding{"sharding"}, committed{"_committed"};
+};
+
+ArrayNames& array_names() {
+  static ArrayNames names;
+  return names;
+}
+
+}  // namespace
+
+DirectRun::Signature::Signature(PyObject* array)
+    : aval(get(array, array_names().aval)),
+      sharding(get(array, array_names().sharding)),
+      committed(get(array, array_names().committed)) {}
+
+// What was compared and is equal is known by identity from then on: arrays of one program have it in common.
+bool DirectRun::Signature::is_of(PyObject* array) {
+  ArrayNames& names = array_names();
+  if (!is_array(array) || get(array, names.committed).get() != committed.get()) return false;
+  Ref other_aval = get(array, names.aval), other_sharding = get(array, names.sharding);
+  if (!are_equal(other_aval.get(), aval.get()) || !are_equal(other_sharding.get(), sharding.get())) return false;
+  aval.swap(other_aval);
+  sharding.swap(other_sharding);
+  return true;
+}
+
+std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored, bool takes_tuple,
+                                           const LeafBuffer& leaves, const std::vector<std::uint32_t>& free,
+                                           const Ref& returned) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!is_array(leaves[i])) return {};
+  }
+  auto made = std::make_shared<DirectRun>();
+  std::vector<Ref> which;
+  for (const std::uint32_t i : free) {
+    made->free_.emplace_back(leaves[i]);
+    which.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
+  }
+  const Ref found =
+      python::direct_run(target, stored, takes_tuple ? Py_True : Py_False, leaves.tuple(), tuple_of(std::move(which)));
+  if (found.get() == Py_None) return {};
+  PyObject *context = nullptr, *settings = nullptr, *execute = nullptr, *handlers = nullptr, *arguments = nullptr,
+           *places = nullptr;
+  if (!PyArg_ParseTuple(found.get(), "(OO!)OOO!O!", &context, &PyTuple_Type, &settings, &execute, &handlers,
+                        &PyList_Type, &arguments, &PyTuple_Type, &places)) {
+    throw PythonError{};
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(places); ++i) {
+    made->places_.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i)));
+  }
+  made->context_ = Ref::borrow(context);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(settings); ++i) {
+    PyObject* setting = PyTuple_GET_ITEM(settings, i);
+    made->settings_.emplace_back(Ref::borrow(setting), attribute(setting, "value"));
+  }
+  made->execute_ = Ref::borrow(execute);
+  made->handlers_ = Ref::borrow(handlers);
+  made->arguments_ = Ref::borrow(arguments);
+  made->node_ = is_output_node(returned.get()) ? returned : Ref::borrow(Py_None);
+  const Ref results =
+      made->node_.get() == Py_None ? Ref::checked(PyTuple_Pack(1, returned.get())) : results_of(returned.get());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results.get()); ++i) {
+    if (!is_array(PyTuple_GET_ITEM(results.get(), i))) return {};
+    made->expected_.emplace_back(PyTuple_GET_ITEM(results.get(), i));
+  }
+  return made;
+}
+
+bool DirectRun::is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free) {
+  static Name value("value");
+  for (std::size_t i = 0; i < free.size(); ++i) {
+    if (!free_[i].is_of(leaves[free[i]])) return false;
+  }
+  for (const auto& [setting, expected] : settings_) {
+    if (get(setting.get(), value).get() != expected.get()) return false;
+  }
+  return are_equal_tuples(python::trace_context().get(), context_.get());
+}
+
+bool DirectRun::are_expected(const Ref& arrays) {
+  if (expected_.empty()) return true;
+  std::vector<Signature> expected;
+  expected.swap(expected_);
+  if (PyTuple_GET_SIZE(arrays.get()) != static_cast<Py_ssize_t>(expected.size())) return false;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (!expected[i].is_of(PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(i)))) return false;
+  }
+  return true;
+}
+
+Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free) {
+  static Name consume("consume_with_handlers");
+  Ref list = std::move(arguments_);
+  if (!list || is_other_) return {};  // another thread runs it
+  struct Emptied {
+    DirectRun& of;
+    Ref& list;
+    ~Emptied() {
+      for (const Py_ssize_t place : of.places_) {
+        if (place >= 0) PyList_SetItem(list.get(), place, Py_NewRef(Py_None));
+      }
+      of.arguments_ = std::move(list);
+    }
+  } const emptied{*this, list};
+  for (std::size_t i = 0; i < free.size(); ++i) {
+    if (places_[i] >= 0) PyList_SetItem(list.get(), places_[i], Py_NewRef(leaves[free[i]]));
+  }
+  const Ref given = Ref::checked(PyObject_CallOneArg(execute_.get(), list.get()));
+  const Ref results = Ref::checked(PyObject_CallMethodOneArg(given.get(), consume.get(), handlers_.get()));
+  Ref arrays = Ref::checked(PySequence_Tuple(results.get()));
+  is_other_ = !are_expected(arrays);
+  if (is_other_) return {};
+  if (node_.get() == Py_None) return Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));
+  return with_children(node_.get(), std::move(arrays));
+}
+
+int DirectRun::traverse(visitproc visit, void* arg) const {
+  for (const Signature& it : free_) {
+    Py_VISIT(it.aval.get());
+    Py_VISIT(it.sharding.get());
+  }
+  for (const auto& [setting, expected] : settings_) {
+    Py_VISIT(setting.get());
+    Py_VISIT(expected.get());
+  }
+  for (const Ref* it : {&context_, &execute_, &handlers_, &arguments_, &node_}) Py_VISIT(it->get());
+  return 0;
+}
+
+}  // namespace partax

@@ -1,0 +1,47 @@
+// A compiled program that runs on a list of arrays, most of which are the same in each run: past jax's dispatch, where
+// all is as it was when that was looked at.
+#pragma once
+
+#include <memory>
+
+#include "base/python_api.h"
+#include "tree/leaf_buffer.h"
+
+namespace partax {
+
+class DirectRun {
+ public:
+  // Of an entry's target with these leaves; `free` are those that other runs have anew. Null where jax's dispatch has
+  // to look at each run.
+  static std::shared_ptr<DirectRun> make(const Ref& target, const Ref& stored, bool takes_tuple,
+                                         const LeafBuffer& leaves, const std::vector<std::uint32_t>& free,
+                                         const Ref& returned);
+
+  // Whether the free leaves are such, and what jax is set to is what it was.
+  bool is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);
+  // What the target would return; null where another thread is at it.
+  Ref run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  // What jax tells programs apart by.
+  struct Signature {
+    explicit Signature(PyObject* array);
+    bool is_of(PyObject* array);
+    Ref aval, sharding, committed;
+  };
+
+  bool are_expected(const Ref& arrays);
+
+  std::vector<Signature> free_;
+  std::vector<Py_ssize_t> places_;             // of each free leaf in the list; -1 where the program does not need it
+  Ref context_;                                // jax's, that a trace depends on
+  std::vector<std::pair<Ref, Ref>> settings_;  // what else a run depends on, and the value that it had
+  Ref execute_, handlers_;
+  Ref arguments_;                    // the list, with None for what is free; null while a run has it
+  Ref node_;                         // what the target has returned, or None for one array alone
+  std::vector<Signature> expected_;  // of its arrays, until the first run has given such
+  bool is_other_ = false;            // it has not: this jax has what it takes otherwise
+};
+
+}  // namespace partax

@@ -1,0 +1,47 @@
+#include "tree/kept_values.h"
+
+namespace partax {
+
+KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, const LeafBuffer* leaves) {
+  parts_.resize(is_kept.size());
+  for (std::size_t i = 0, at = 1; i < is_kept.size();) {
+    const Node& node = spec.nodes[at];
+    if (node.kind == Kind::kStaticRun) {  // which is compared as a whole
+      i += node.arity;
+      ++at;
+      continue;
+    }
+    Part& part = parts_[i];
+    part.is_kept = is_kept[i++];
+    part.first_leaf = is_kept_.size();
+    part.first_node = at;
+    part.first_static = node.first_static;
+    for (part.end_node = at + node.extent; at < part.end_node; ++at) {
+      if (spec.nodes[at].kind == Kind::kDynamicLeaf) is_kept_.push_back(part.is_kept);
+    }
+    part.num_leaves = is_kept_.size() - part.first_leaf;
+    part.end_static = at < spec.nodes.size() ? spec.nodes[at].first_static : spec.statics.size();
+  }
+  for (Part& part : parts_) {
+    if (!part.is_kept || leaves == nullptr) continue;
+    part.own_leaf = leaves_.size();
+    leaves_.reserve(leaves_.size() + part.num_leaves);
+    leaves_.append(*leaves, part.first_leaf, part.num_leaves);
+    leaves_.append_beside(*leaves, part.first_node, part.end_node, part.first_static, part.end_static);
+  }
+}
+
+void KeptValues::let_go(std::size_t leaf) {
+  for (const Part& part : parts_) {
+    if (!part.is_kept || leaf < part.first_leaf || leaf >= part.first_leaf + part.num_leaves) continue;
+    leaves_.replace(part.own_leaf + leaf - part.first_leaf, Py_None);
+  }
+}
+
+void KeptValues::give(std::size_t value, LeafBuffer& to) const {
+  const Part& part = parts_[value];
+  to.append(leaves_, part.own_leaf, part.num_leaves);
+  to.append_beside(leaves_, part.first_node, part.end_node, part.first_static, part.end_static);
+}
+
+}  // namespace partax

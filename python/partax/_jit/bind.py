@@ -1,0 +1,138 @@
+"""A wrapper with arguments that are read, checked and kept once."""
+
+import contextlib
+import inspect
+from typing import Any, NoReturn
+
+from partax import _core
+from partax._core import BoundFunction, JitFunction
+from partax._jax import programs
+from partax._pytree.paths import leaf_paths
+from partax._pytree.short_text import short_text
+
+
+def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
+    """Reads, checks and keeps some arguments once, for calls that pass the others.
+
+    Example:
+      >>> @partax.filter_jit
+      ... def predict(model, x):
+      ...     return model["weight"] * x
+      >>> serve = predict.bind({"weight": jnp.full(2, 3.0)})
+      >>> serve(jnp.ones(2))
+      Array([3., 3.], dtype=float32)
+
+    A call looks at the arguments that are free alone. What is bound counts as it was when it was bound: an object that
+    is changed later does not, but for the objects of Flax that `partax.nnx.jit` changes in place, whose changes by the
+    function or by others count. A call whose arguments jax traces, and one with settings of jax that make its dispatch
+    do more, is an ordinary one. It can be pickled.
+
+    Args:
+      args: the leading arguments.
+      kwargs: others by their names.
+
+    Returns:
+      What is called with the remaining arguments. Its `rebind` puts others in the place of what is bound.
+
+    Raises:
+      TypeError: the function does not take them. When called: an argument is given that is bound.
+      ValueError: when called, the call would give away an array that is bound, as `donate` says.
+      RuntimeError: when called, an array that is bound has been deleted.
+    """
+    _check(self, args, kwargs)
+    return _core.make_bound_function(self, args, kwargs)
+
+
+def _check(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with contextlib.suppress(ValueError):  # of some functions that are written in C nobody knows the parameters
+        signature = inspect.signature(wrapper.__wrapped__)
+        try:
+            signature.bind_partial(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
+
+
+def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
+    """The same with other values in the place of some that are bound.
+
+    Example:
+      >>> scale = partax.filter_jit(lambda by, x: by * x).bind(jnp.ones(2))
+      >>> scale.rebind(by=jnp.full(2, 4.0))(jnp.ones(2))
+      Array([4., 4.], dtype=float32)
+
+    It does not trace where the static part is the same.
+
+    Args:
+      args: in the place of the leading ones.
+      kwargs: by name, whether they were bound by name or by position.
+
+    Returns:
+      Another function; this one stays as it is.
+
+    Raises:
+      TypeError: what is named is not bound.
+    """
+    bound, keywords = list(self.args), self.keywords
+    if len(args) > len(bound):
+        raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
+    bound[: len(args)] = args
+    names = _names(self.func)[: len(bound)]
+    for name, value in kwargs.items():
+        if name in keywords:
+            keywords[name] = value
+        elif name in names:
+            bound[names.index(name)] = value
+        else:
+            known = ", ".join(f"`{it}`" for it in (*names, *keywords)) or "none"
+            raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {known}")
+    return _core.make_bound_function(self.func, tuple(bound), keywords)
+
+
+def _names(wrapper: JitFunction[..., Any]) -> list[str]:
+    """Of the parameters that take an argument by its position."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = inspect.signature(wrapper.__wrapped__).parameters.values()
+    except ValueError:
+        return []
+    return [it.name for it in parameters if it.kind in kinds]
+
+
+def text(self: BoundFunction[Any]) -> str:
+    """As `repr` shows it."""
+    given = [short_text(it) for it in self.args] + [f"{name}={short_text(it)}" for name, it in self.keywords.items()]
+    return f"{self.func!r}.bind({', '.join(given)})"
+
+
+def reduced(self: BoundFunction[Any]) -> Any:
+    """As it is pickled."""
+    return _core.make_bound_function, (self.func, self.args, self.keywords)
+
+
+def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
+    """What `programs.direct_run` gives of the program that a call has run. Called by the native wrapper after it.
+
+    Args:
+      target: the call's.
+      stored: the `Programs` of its key, or None.
+      takes_tuple: whether the target takes the leaves as one tuple.
+      leaves: of the call; what it has donated is gone.
+      free: the leaves that are not bound.
+
+    Returns:
+      The same; None where there is none.
+    """
+    if not programs.runs_compiled(leaves):
+        return None
+    arguments = (leaves,) if takes_tuple else leaves
+    program = target.trace(*arguments).lower().compile() if stored is None else stored.choose(arguments)
+    return programs.direct_run(program, leaves, free)
+
+
+def refuse_donated(index: int) -> NoReturn:
+    """Raises for a call that would give away a bound array, by its index. Called by the native wrapper before it."""
+    described, _ = _core.describe_call()
+    raise ValueError(
+        f"`{leaf_paths(described)[index]}`: found an array that is bound and that the call would give away, expected "
+        f"options that donate what is free alone; name it in `donate`"
+    )

@@ -1,0 +1,502 @@
+"""Guards the promise that a call with bound arguments gives what the call with all of them gives, whatever changes."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import partax
+from partax._jax import programs
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["its own run", "jax's dispatch"])
+def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Where jax has what it takes to run a list of arrays, and where it has not; tells which programs are run so."""
+    theirs, own = programs.direct_run, list[bool]()
+    if not request.param:
+        monkeypatch.setattr(programs, "_settings", (None,))
+
+    def direct_run(*args: Any) -> Any:
+        found = theirs(*args)
+        own.append(found is not None)
+        return found
+
+    monkeypatch.setattr(programs, "direct_run", direct_run)
+    yield own
+    assert request.param or not any(own)
+
+
+def test_programs_are_run_past_the_dispatch_of_jax(runs: list[bool], request: pytest.FixtureRequest) -> None:
+    bound = partax.filter_jit(lambda w, x: (w * x, w)).bind(jnp.ones(3))
+    for _ in range(3):
+        bound(jnp.ones(3))
+    assert runs[:1] == [True] or "dispatch" in request.node.name
+
+
+class Linear(eqx.Module):
+    weight: jax.Array
+    bias: jax.Array
+    act: Any = eqx.field(static=True, default=jnp.tanh)
+
+    def __call__(self, x: Any) -> Any:
+        return self.act(self.weight * x + self.bias)
+
+    @partax.filter_jit
+    def step(self, x: Any, by: Any = 1) -> Any:
+        return self(x) * by, self
+
+
+def model(value: float = 2.0, act: Any = jnp.tanh) -> Linear:
+    return Linear(jnp.full(3, value, "float32"), jnp.arange(3.0), act)
+
+
+def same(found: Any, right: Any) -> bool:
+    """Bit for bit, also the objects that are no arrays."""
+    assert jax.tree.structure(found) == jax.tree.structure(right)
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True)
+    return all(
+        (jax.typeof(a) == jax.typeof(b) and np.array_equal(a, b, equal_nan=True))
+        if isinstance(b, (jax.Array, np.ndarray))
+        else a is b or a == b
+        for a, b in pairs
+    )
+
+
+def apply(model: Any, x: Any, by: Any = 1, *rest: Any, flag: str = "a", **more: Any) -> Any:
+    return model(x) * by + sum(rest) + more.get("shift", 0), (flag, model.weight, x)
+
+
+# The arguments of a call, those that are bound of them, and those that are given.
+SPLITS: dict[str, tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[str, Any]]] = {
+    "leading": ((model(),), {}, (jnp.ones(3),), {}),
+    "two": ((model(), jnp.ones(3)), {}, (3,), {}),
+    "all": ((model(), jnp.ones(3)), {}, (), {}),
+    "none": ((), {}, (model(), jnp.ones(3)), {}),
+    "the first by name": ((), {"model": model()}, (), {"x": jnp.ones(3)}),
+    "a later one by name": ((), {"by": jnp.full(3, 2.0)}, (model(), jnp.ones(3)), {}),
+    "the first and the third": ((model(),), {"by": jnp.full(3, 2.0)}, (jnp.ones(3),), {}),
+    "a static one": ((model(),), {"flag": "b"}, (jnp.ones(3),), {"by": 3}),
+    "keywords of **more": ((model(),), {"shift": jnp.ones(3)}, (jnp.ones(3),), {"scale": 3}),
+    "more of **more": ((model(),), {"shift": jnp.ones(3)}, (jnp.ones(3), 2, jnp.ones(3)), {"after": jnp.ones(1)}),
+    "values of *rest": ((model(), jnp.ones(3), 2, jnp.ones(3)), {}, (jnp.ones(3), 4), {}),
+    "NumPy": ((model(),), {"by": np.arange(3.0, dtype="f4")}, (np.ones(3, "f4"),), {}),
+    "a number that is an array": ((model(),), {}, (jnp.float32(2),), {"by": jnp.int32(2)}),
+}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_each_way_to_split_the_arguments(name: str) -> None:
+    args, keywords, free, given_names = SPLITS[name]
+    step = partax.filter_jit(apply)
+    step.clear_cache()
+    right = step(*args, *free, **keywords, **given_names)
+    bound = step.bind(*args, **keywords)
+    for _ in range(4):
+        assert same(bound(*free, **given_names), right)
+    assert step.cache_info().traces == 1
+    assert step.cache_info().hits == 4
+
+
+def test_other_free_arguments_after_the_first_calls() -> None:
+    step = partax.filter_jit(apply)
+    step.clear_cache()
+    held = model()
+    bound = step.bind(held)
+    device = jax.devices()[0]
+    calls: list[tuple[Any, ...]] = [
+        (jnp.ones(3),),
+        (jnp.full(3, 3.0),),
+        (jnp.ones((2, 3)),),
+        (jnp.ones(3, jnp.bfloat16),),
+        (jnp.ones(3, int),),
+        (jax.device_put(jnp.ones(3), device),),
+        (np.ones(3, "f4"),),
+        (jnp.ones(3), 2),
+        (jnp.ones(3), 2.0),
+        (jnp.ones(3), jnp.float32(2)),
+        (jnp.ones(3), jnp.asarray(2.0)),
+    ]
+    right = [step(held, *call) for call in calls]
+    traces = step.cache_info().traces
+    for _ in range(3):
+        for call, expected in zip(calls, right, strict=True):
+            assert same(bound(*call), expected)
+    assert step.cache_info().traces == traces
+
+
+def test_arrays_and_modules_come_back_themselves() -> None:
+    held = model()
+    whole = partax.filter_jit(lambda model, x: (model, x, x + 1)).bind(held)
+    parts = partax.filter_jit(lambda model, x: (x, [model.bias], model.act)).bind(held)
+    for _ in range(4):
+        x = jnp.ones(3)
+        found, back, _ = whole(x)
+        assert found is held and back is x
+        back, (bias,), act = parts(x)
+        assert back is x and bias is held.bias and act is held.act
+
+
+def test_methods_and_callable_trees() -> None:
+    held = model()
+    method, tree = held.step.bind(by=2), partax.filter_jit(held).bind()
+    x = jnp.ones(3)
+    right = held.step(x, 2), partax.filter_jit(held)(x)
+    for _ in range(3):
+        assert same(method(x), right[0]) and same(tree(x), right[1])
+        assert method(x)[1] is held
+
+
+def test_what_is_bound_counts_as_it_was() -> None:
+    weights = {"w": jnp.ones(3)}
+    bound = partax.filter_jit(lambda weights, x: weights["w"] * x).bind(weights)
+    for _ in range(3):
+        assert bound(jnp.ones(3))[0] == 1
+    weights["w"] = jnp.full(3, 5.0)
+    assert bound(jnp.ones(3))[0] == 1
+
+
+def test_rebinding_traces_where_the_static_part_is_another() -> None:
+    step = partax.filter_jit(apply)
+    step.clear_cache()
+    bound = step.bind(model(), flag="a")
+    x = jnp.ones(3)
+    bound(x)
+    assert same(bound.rebind(model=model(3.0))(x), apply(model(3.0), x)) and step.cache_info().traces == 1
+    assert same(bound.rebind(model(3.0))(x), apply(model(3.0), x)) and step.cache_info().traces == 1
+    other = bound.rebind(model=model(3.0, jnp.sin), flag="b")
+    for _ in range(3):
+        assert np.allclose(other(x)[0], jnp.sin(3.0 * x + jnp.arange(3.0))) and other(x)[1][0] == "b"
+    assert step.cache_info().traces == 2
+    assert bound(x)[1][0] == "a" and step.cache_info().traces == 2
+
+
+def double(weights: Any, x: Any) -> Any:
+    return weights * x, 2
+
+
+def test_under_transformations() -> None:
+    bound = partax.filter_jit(double).bind(jnp.arange(3.0))
+    x = jnp.full(3, 2.0)
+    for _ in range(3):
+        bound(x)
+        assert np.allclose(jax.jit(lambda x: bound(x)[0] + 1)(x), [1, 3, 5])
+        assert np.allclose(jax.grad(lambda x: bound(x)[0].sum())(x), [0, 1, 2])
+        assert np.allclose(jax.vmap(lambda x: bound(x)[0])(jnp.ones((2, 3))), [[0, 1, 2]] * 2)
+        assert np.allclose(jax.jvp(lambda x: bound(x)[0], (x,), (x,))[1], [0, 2, 4])
+        with jax.disable_jit():
+            assert np.allclose(bound(x)[0], [0, 2, 4])
+        assert np.allclose(jax.jit(lambda y: bound(x)[0] + y)(1.0), [1, 3, 5])
+
+    @jax.jit
+    def inside(weights: Any, x: Any) -> Any:
+        return partax.filter_jit(double).bind(weights)(x)[0]
+
+    assert np.allclose(inside(jnp.arange(3.0), x), [0, 2, 4])
+    assert partax.filter_jit(partax.filter_vmap(lambda w, x: w * x)).bind(jnp.ones(3))(x).shape == (3,)
+
+
+def test_settings_of_jax_count_between_two_calls() -> None:
+    bound = partax.filter_jit(lambda w, x: (w * x, jnp.zeros(2, int))).bind(jnp.ones(3))
+    x = jnp.ones(3)
+    for _ in range(3):
+        assert bound(x)[1].dtype == "int32"
+    with jax.enable_x64(True):
+        assert bound(x)[1].dtype == "int64"
+    assert bound(x)[1].dtype == "int32"
+    divide = partax.filter_jit(lambda w, x: w / x).bind(jnp.zeros(3))
+    for _ in range(3):
+        divide(jnp.ones(3))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        divide(jnp.zeros(3))
+    assert np.isnan(divide(jnp.zeros(3))).all()
+    with jax.transfer_guard("disallow"), pytest.raises(Exception, match="isallowed"):
+        divide(np.ones(3, "f4"))
+
+
+def test_donation_of_what_is_free() -> None:
+    step = partax.filter_jit(lambda w, state: (w.sum(), state + w), donate=("state",))
+    held = jnp.ones(3)
+    bound, state = step.bind(held), jnp.zeros(3)
+    for count in range(1, 5):
+        before = state
+        total, state = bound(state)
+        assert before.is_deleted() and float(total) == 3 and float(state[0]) == count
+    assert not held.is_deleted()
+
+
+def test_donation_of_what_is_bound_is_refused_before_the_call() -> None:
+    held, x = model(), jnp.ones(3)
+    bound = partax.filter_jit(lambda model, x: model.weight * x, donate="all").bind(held)
+    with pytest.raises(ValueError, match=r"`model.weight`: found an array that is bound.*donate"):
+        bound(x)
+    assert not held.weight.is_deleted() and not x.is_deleted()
+    returned = partax.filter_jit(lambda model, x: (model, x * 2), donate="all").bind(held)
+    assert returned(jnp.ones(3))[0] is held  # what comes back as it came is not given away
+
+
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_a_bound_array_that_is_gone_is_named(calls: int) -> None:
+    held = model()
+    bound = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)
+    for _ in range(calls):
+        bound(jnp.ones(3))
+    held.bias.delete()
+    with pytest.raises(RuntimeError, match="deleted") as error:
+        bound(jnp.ones(3))
+    assert "model.bias" in str(error.value) + "".join(getattr(error.value, "__notes__", []))
+    assert np.allclose(bound.rebind(model())(jnp.ones(3)), model()(jnp.ones(3)) * 2)
+
+
+def test_clear_cache_traces_again() -> None:
+    step = partax.filter_jit(apply)
+    step.clear_cache()
+    bound = step.bind(model())
+    for _ in range(3):
+        bound(jnp.ones(3))
+    assert step.cache_info().traces == 1
+    step.clear_cache()
+    assert step.cache_info().traces == 0
+    for _ in range(3):
+        bound(jnp.ones(3))
+    assert step.cache_info().traces == 1
+
+
+def test_pickled_as_the_wrapper_and_what_is_bound() -> None:
+    bound = partax.filter_jit(double).bind(jnp.arange(3.0))
+    bound(jnp.ones(3))
+    again = pickle.loads(pickle.dumps(bound))
+    assert np.allclose(again(jnp.ones(3))[0], [0, 1, 2]) and again.func.__wrapped__ is double
+    assert "double" in repr(again) and "float32[3]" in repr(again)
+
+
+def test_threads_on_one_bound_function() -> None:
+    bound = partax.filter_jit(lambda w, x: (w * x).sum()).bind(jnp.ones(100))
+    wrong: list[Any] = []
+
+    def work(i: int) -> None:
+        x = jnp.full(100, float(i))
+        for _ in range(200):
+            found = float(bound(x))
+            if found != 100 * i:
+                wrong.append((i, found))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for it in threads:
+        it.start()
+    for it in threads:
+        it.join()
+    assert wrong == []
+
+
+def test_nothing_outlives_the_bound_function() -> None:
+    class Owner:
+        pass
+
+    owner = Owner()
+    held, x = model(), jnp.ones(3)
+    owner.serve = partax.filter_jit(lambda model, x: model(x) * 2).bind(held)  # type: ignore[attr-defined]
+    for _ in range(3):
+        owner.serve(x)  # type: ignore[attr-defined]
+    dead = [weakref.ref(it) for it in (owner, held.weight, x)]
+    del owner, held, x
+    gc.collect()
+    assert [it() for it in dead] == [None] * 3
+    owner = Owner()
+    owner.serve = partax.filter_jit(lambda owner, x: x * 2).bind(owner)  # type: ignore[attr-defined]
+    owner.serve(jnp.ones(3))  # type: ignore[attr-defined]
+    cycle = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert cycle() is None
+
+
+def test_a_free_argument_is_not_kept() -> None:
+    bound = partax.filter_jit(lambda w, x: w * x).bind(jnp.ones(3))
+    for _ in range(3):
+        x = jnp.ones(3)
+        bound(x)
+    dead = weakref.ref(x)
+    del x
+    assert dead() is None
+
+
+def test_arrays_over_several_devices_and_keys() -> None:
+    mesh = Mesh(np.array(jax.devices()[:4]), ("data",))
+    spread = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("data")))
+    step = partax.filter_jit(lambda w, x, key: (w * x, jax.random.normal(key, (2,))))
+    bound, x, key = step.bind(spread), jax.device_put(jnp.ones(8), spread.sharding), jax.random.key(1)
+    right = step(spread, x, key)
+    for _ in range(4):
+        assert same(bound(x, key), right)
+    by_key = partax.filter_jit(lambda key, x: jax.random.normal(key, (2,)) * x).bind(key)
+    for _ in range(3):
+        assert np.allclose(by_key(jnp.ones(2)), right[1])
+
+
+def test_a_program_with_callbacks_runs_them_in_each_call() -> None:
+    seen: list[float] = []
+
+    def tell(w: Any, x: Any) -> Any:
+        jax.debug.callback(lambda it: seen.append(float(it)), w * x)
+        return w + x
+
+    bound = partax.filter_jit(tell).bind(jnp.float32(2))
+    for _ in range(4):
+        bound(jnp.float32(3))
+    jax.effects_barrier()
+    assert seen == [6.0] * 4
+
+
+def test_with_the_store(tmp_path: Any) -> None:
+    def scale(w: Any, x: Any) -> Any:
+        return w * x, "a"
+
+    step = partax.filter_jit(scale)
+    for _ in range(2):
+        with partax.store(tmp_path):
+            step.clear_cache()
+            bound = step.bind(jnp.arange(3.0))
+            for _ in range(3):
+                assert np.allclose(bound(jnp.ones(3))[0], [0, 1, 2])
+            for thread in threading.enumerate():
+                if thread.name == "partax store":
+                    thread.join(30)
+    assert step.cache_info().traces == 0 and step.cache_info().loads == 1
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+
+WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "too many": (lambda: partax.filter_jit(double).bind(1, 2, 3), TypeError, "too many positional"),
+    "an unknown name": (lambda: partax.filter_jit(double).bind(weight=1), TypeError, "'weight'"),
+    "a name twice": (lambda: partax.filter_jit(double).bind(1, weights=1), TypeError, "'weights'"),
+    "a bound name again": (
+        lambda: partax.filter_jit(double).bind(weights=jnp.ones(3))(weights=jnp.ones(3), x=1),
+        TypeError,
+        "'weights', which is bound",
+    ),
+    "a bound position again": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3))(weights=jnp.ones(3), x=1),
+        TypeError,
+        "multiple values for argument 'weights'",
+    ),
+    "too many in a call": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3))(1, 2),
+        TypeError,
+        "takes 2 positional arguments but 3",
+    ),
+    "too few in a call": (lambda: partax.filter_jit(double).bind(jnp.ones(3))(), TypeError, "'x'"),
+    "an unknown name in a call": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3))(y=1),
+        TypeError,
+        "unexpected keyword argument 'y'",
+    ),
+    "rebinding what is free": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3)).rebind(x=1),
+        TypeError,
+        "found 'x', expected .*: `weights`",
+    ),
+    "rebinding too many": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3)).rebind(1, 2),
+        TypeError,
+        "found 2 arguments, expected at most 1",
+    ),
+    "an unhashable static": (
+        lambda: partax.filter_jit(double).bind(Unhashable())(jnp.ones(3)),
+        TypeError,
+        "weights",
+    ),
+    "an unhashable free one": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3))(Unhashable()),
+        TypeError,
+        "x",
+    ),
+    "texts of NumPy": (
+        lambda: partax.filter_jit(double).bind(jnp.ones(3))(np.array(["a"])),
+        TypeError,
+        "`x`: found a NumPy array of dtype",
+    ),
+    "a wrapper that is none": (
+        lambda: partax._core.make_bound_function(double, (), {}),  # type: ignore[arg-type]
+        TypeError,
+        "filter_jit wrapper",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_uses_are_named(name: str) -> None:
+    use, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        use()
+
+
+leaves = st.sampled_from([1, 2.5, "a", None, True])
+arrays = st.builds(
+    lambda shape, dtype: jnp.asarray(np.arange(np.prod(shape)).reshape(shape), dtype),
+    st.sampled_from([(), (3,), (2, 3), (1,)]),
+    st.sampled_from(["float32", "int32", "bool"]),
+)
+trees = st.recursive(
+    st.one_of(leaves, arrays),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.builds(lambda a, b: Linear(a, b, "s"), inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+def shown(*args: Any, **keywords: Any) -> Any:
+    """Arrays that have been worked on, in the structure they came in, and as they came."""
+    worked = jax.tree.map(lambda it: it + it if isinstance(it, jax.Array) else it, (args, keywords))
+    return worked, args
+
+
+names = ["a", "b", "c"]
+
+
+@given(
+    args=st.lists(trees, max_size=3),
+    keywords=st.dictionaries(st.sampled_from(names), trees, max_size=3),
+    count=st.integers(0, 3),
+    bound_names=st.sets(st.sampled_from(names)),
+    others=st.lists(trees, max_size=2),
+    donate=st.booleans(),
+)
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_bound_and_free_calls_give_the_same(
+    args: list[Any],
+    keywords: dict[str, Any],
+    count: int,
+    bound_names: set[str],
+    others: list[Any],
+    donate: bool,
+) -> None:
+    step = partax.filter_jit(shown, keep_unused=donate)
+    names_of = {name: it for name, it in keywords.items() if name in bound_names}
+    rest = {name: it for name, it in keywords.items() if name not in bound_names}
+    bound = step.bind(*args[:count], **names_of)
+    for free in (args[count:], args[count:], others, args[count:]):
+        assert same(bound(*free, **rest), step(*args[:count], *free, **names_of, **rest))
+    step.clear_cache()

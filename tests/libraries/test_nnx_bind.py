@@ -1,0 +1,158 @@
+"""Guards the promise that objects of Flax which are bound are changed in place, and seen when others change them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import partax.nnx
+
+
+class Counter(nnx.Variable[Any]):
+    """What a call adds to."""
+
+
+class Model(nnx.Module):
+    def __init__(self, width: int = 4) -> None:
+        rngs = nnx.Rngs(0)
+        self.first, self.second = nnx.Linear(width, width, rngs=rngs), nnx.Linear(width, 1, rngs=rngs)
+        self.calls = Counter(jnp.zeros((), int))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.second(jnp.tanh(self.first(x)))
+
+
+def predict(model: Model, x: jax.Array) -> jax.Array:
+    return model(x)
+
+
+def counting(model: Model, x: jax.Array) -> jax.Array:
+    model.calls[...] += 1
+    return model(x) + model.calls[...]
+
+
+def train(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
+    loss, gradient = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+    optimizer.update(model, gradient)
+    return loss
+
+
+X = jnp.ones((2, 4))
+
+
+def close(found: Any, right: Any) -> bool:
+    return bool(np.allclose(found, right, rtol=1e-5, atol=1e-6))
+
+
+def test_what_others_change_is_seen() -> None:
+    model = Model()
+    bound = partax.nnx.jit(predict).bind(model)
+    for _ in range(4):
+        assert close(bound(X), model(X))
+    for value in (1.0, 2.0, 3.0):
+        model.first.kernel[...] = jnp.full((4, 4), value)
+        for _ in range(4):
+            assert close(bound(X), model(X))
+    nnx.update(model, jax.tree.map(lambda it: it * 2, nnx.state(model)))
+    for _ in range(4):
+        assert close(bound(X), model(X))
+
+
+def test_what_the_function_changes_is_changed_in_place() -> None:
+    model, other = Model(), Model()
+    bound, free = partax.nnx.jit(counting).bind(model), nnx.jit(counting)
+    for count in range(1, 8):
+        assert close(bound(X), free(other, X))
+        assert int(model.calls[...]) == count
+    model.calls[...] = jnp.zeros((), int)
+    other.calls[...] = jnp.zeros((), int)
+    for count in range(1, 5):
+        assert close(bound(X), free(other, X))
+        assert int(model.calls[...]) == count
+    assert bound.func.cache_info().traces == 1
+
+
+@pytest.mark.parametrize("donated", [(), ("model", "optimizer")])
+def test_a_train_step_on_bound_objects(donated: tuple[str, ...]) -> None:
+    pairs = []
+    for _ in range(2):
+        model = Model()
+        pairs.append((model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)))
+    bound = partax.nnx.jit(train, donate_argnames=donated or None).bind(*pairs[0])
+    free = nnx.jit(train)
+    serve = partax.nnx.jit(predict).bind(pairs[0][0])
+    for _ in range(6):
+        assert close(bound(X), free(*pairs[1], X))
+        assert close(serve(X), pairs[1][0](X))
+    states = [jax.tree.leaves(nnx.state(pair)) for pair in pairs]
+    assert all(close(a, b) for a, b in zip(*states, strict=True))
+
+
+def switching(model: Model, x: jax.Array, both: bool) -> jax.Array:
+    model.calls[...] += 1
+    if both:
+        model.second.bias[...] += 1
+    return model(x)
+
+
+def test_calls_that_change_now_this_now_that() -> None:
+    model, other = Model(), Model()
+    bound, free = (
+        partax.nnx.jit(switching, static_argnames="both").bind(model),
+        nnx.jit(switching, static_argnames="both"),
+    )
+    for both in (False, False, False, True, True, True, True, False, True, False, False, False, False):
+        assert close(bound(X, both=both), free(other, X, both=both))
+        assert int(model.calls[...]) == int(other.calls[...])
+
+
+def growing(model: Model, x: jax.Array) -> jax.Array:
+    model.depth = getattr(model, "depth", 0) + 1
+    return x * model.depth
+
+
+def test_a_function_that_changes_more_than_values() -> None:
+    model = Model()
+    bound = partax.nnx.jit(growing).bind(model)
+    for depth in range(1, 6):
+        assert close(bound(X), X * depth) and model.depth == depth
+
+
+def test_shared_variables_and_aliases() -> None:
+    class Tied(nnx.Module):
+        def __init__(self) -> None:
+            self.a = nnx.Param(jnp.ones(3))
+            self.b = self.a
+            self.c = nnx.Param(self.a[...])  # the same array in another Variable
+
+    def step(model: Tied, x: jax.Array) -> jax.Array:
+        model.b[...] += x
+        return model.a[...] + model.c[...]
+
+    model, other = Tied(), Tied()
+    bound, free = partax.nnx.jit(step).bind(model), nnx.jit(step)
+    for _ in range(5):
+        assert close(bound(jnp.ones(3)), free(other, jnp.ones(3)))
+        assert model.a is model.b and close(model.c[...], 1)
+
+
+def test_nothing_of_the_objects_outlives_the_bound_function() -> None:
+    model = Model()
+    bound = partax.nnx.jit(counting).bind(model)
+    for _ in range(4):
+        bound(X)
+    before = weakref.ref(model.calls[...])
+    bound(X)
+    assert before() is None, "what is changed is not kept"
+    dead = [weakref.ref(model), weakref.ref(model.first.kernel[...])]
+    del model, bound
+    gc.collect()
+    assert [it() for it in dead] == [None, None]
