@@ -29,6 +29,7 @@ PACKAGES = [
     "_transforms",
     "_libraries",
     "_report",
+    "_steps",
     "_io",
     "_store",
     "_doctor",

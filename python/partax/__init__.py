@@ -45,6 +45,7 @@ if _TYPE_CHECKING:
     from partax._report.function_reports import report
     from partax._report.report import FunctionReport, KeyReport, LoadReport, Report, SlowNode, TraceReport
     from partax._report.summary import Summary, SummaryRow, summary
+    from partax._steps.steps import steps
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
@@ -135,6 +136,7 @@ __all__ = [
     "report",
     "save",
     "stack",
+    "steps",
     "store",
     "summary",
     "unstack",
@@ -161,6 +163,7 @@ _LATER = {
     **dict.fromkeys(("stack", "unstack"), "partax._transforms.stack"),
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._io.save_and_load"),
     "pure": "partax._guards.pure",
+    "steps": "partax._steps.steps",
     "store": "partax._store.switch",
     "report": "partax._report.function_reports",
     **dict.fromkeys(

@@ -1,0 +1,1 @@
+"""Several steps of a compiled function in one call."""

@@ -1,0 +1,88 @@
+"""Guards the promise that steps which change objects of Flax in place give in one call what they give one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import partax
+import partax.nnx
+
+
+class Model(nnx.Module):
+    def __init__(self) -> None:
+        rngs = nnx.Rngs(0, dropout=1)
+        self.first, self.second = nnx.Linear(4, 8, rngs=rngs), nnx.Linear(8, 1, rngs=rngs)
+        self.norm, self.dropout = nnx.BatchNorm(8, rngs=rngs), nnx.Dropout(0.2, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.second(self.dropout(jnp.tanh(self.norm(self.first(x)))))
+
+
+def train(model: Model, optimizer: Any, x: Any, y: Any) -> Any:
+    value, gradient = nnx.value_and_grad(lambda model: ((model(x) - y) ** 2).mean())(model)
+    optimizer.update(model, gradient)
+    return {"loss": value, "name": "train"}
+
+
+def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
+    return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
+
+
+def objects() -> tuple[Any, Any]:
+    model = Model()
+    return model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
+
+
+def batches(count: int) -> list[Any]:
+    chance = np.random.default_rng(0)
+    return [(chance.normal(size=(6, 4)).astype("f4"), chance.normal(size=(6, 1)).astype("f4")) for _ in range(count)]
+
+
+def states(pair: tuple[Any, Any]) -> list[Any]:
+    found = [it for it in jax.tree.leaves(nnx.state(pair)) if not jnp.issubdtype(it.dtype, jax.dtypes.prng_key)]
+    return [np.asarray(it) for it in found]
+
+
+def all_close(found: list[Any], right: list[Any]) -> bool:
+    return all(np.allclose(a, b, rtol=2e-3, atol=2e-4) for a, b in zip(found, right, strict=True))
+
+
+@pytest.mark.parametrize("donated", [None, ("model", "optimizer")])
+@pytest.mark.parametrize("count", [3, 8, 10])
+def test_a_train_step(count: int, donated: Any) -> None:
+    pair, other = objects(), objects()
+    model, kernel = pair[0], pair[0].first.kernel
+    run = partax.steps(partax.nnx.jit(train, donate_argnames=donated), 4)
+    found = [value for result in run(*pair, over=batches(count)) for value in result["loss"].tolist()]
+    one = nnx.jit(lambda model, optimizer, x, y: train(model, optimizer, x, y)["loss"])
+    right = [float(one(*other, *batch)) for batch in batches(count)]
+    assert np.allclose(found, right, rtol=2e-3, atol=2e-4)
+    assert all_close(states(pair), states(other))
+    assert pair[0] is model and model.first.kernel is kernel
+
+
+def test_what_is_returned_is_carried_beside_the_objects() -> None:
+    pair = objects()
+    run = partax.steps(partax.nnx.jit(train_and_count), 4)
+    counts = [int(count["count"]) for _, count in run(*pair, {"count": jnp.zeros((), int)}, over=batches(10))]
+    assert counts == [4, 8, 10]
+
+
+def growing(model: Model, x: Any) -> Any:
+    model.depth = getattr(model, "depth", 0) + 1
+    return model(x)
+
+
+def test_a_step_that_changes_more_than_values_is_refused() -> None:
+    model = Model()
+    run = partax.steps(partax.nnx.jit(growing), 2)
+    with pytest.raises(TypeError, match="changes more of `model` than the values of Variables"):
+        list(run(model, over=[it[0] for it in batches(4)]))
+    assert not hasattr(model, "depth")

@@ -1,0 +1,424 @@
+"""Guards the promise that steps which run in one call give what they give one by one, whatever a step returns."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partax
+from trees import assert_close
+
+optimizer = optax.adam(1e-2)
+
+
+def close(found: Any, right: Any) -> None:
+    """Equal but for rounding, in the same structure."""
+    assert jax.tree.structure(found) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(right), strict=True):
+        if not isinstance(b, jax.Array):
+            assert a == b
+        elif jax.dtypes.issubdtype(b.dtype, jax.dtypes.prng_key):
+            assert (jax.random.key_data(a) == jax.random.key_data(b)).all()
+        elif not jnp.issubdtype(b.dtype, jnp.inexact):
+            assert (a == b).all()
+        else:
+            assert_close(a, b, terms=2000)
+
+
+class State(NamedTuple):
+    params: Any
+    opt: Any
+
+
+def loss(model: Any, x: Any, y: Any) -> Any:
+    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+
+def update(model: Any, opt: Any, x: Any, y: Any) -> Any:
+    value, gradient = partax.filter_value_and_grad(loss)(model, x, y)
+    updates, opt = optimizer.update(gradient, opt)
+    return value, partax.apply_updates(model, updates), opt
+
+
+def by_position(model: Any, opt: Any, x: Any, y: Any) -> Any:
+    return update(model, opt, x, y)
+
+
+def carry_first(model: Any, opt: Any, batch: Any) -> Any:
+    value, model, opt = update(model, opt, *batch)
+    return model, opt, value
+
+
+def one_state(state: State, batch: Any) -> Any:
+    value, params, opt = update(*state, *batch)
+    return State(params, opt), {"loss": value, "name": "a"}
+
+
+def only_state(batch: Any, state: State) -> Any:
+    return State(*update(*state, *batch)[1:])
+
+
+def by_name(opt: Any, *, x: Any, y: Any, model: Any) -> Any:
+    value, model, opt = update(model, opt, x, y)
+    return {"opt": opt, "metrics": (value, [value * 2]), "model": model}
+
+
+def with_key(model: Any, opt: Any, key: Any, batch: Any) -> Any:
+    key, own = jax.random.split(key)
+    x, y = batch
+    value, model, opt = update(model, opt, x + jax.random.normal(own, x.shape), y)
+    return model, opt, key, value
+
+
+def model() -> Any:
+    return eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0))
+
+
+def state() -> State:
+    return State(model(), optimizer.init(eqx.filter(model(), eqx.is_array)))
+
+
+def batches(count: int, on_device: bool = False) -> list[Any]:
+    chance = np.random.default_rng(0)
+    made = [(chance.normal(size=(5, 3)).astype("f4"), chance.normal(size=(5, 2)).astype("f4")) for _ in range(count)]
+    return [tuple(map(jnp.asarray, it)) for it in made] if on_device else made
+
+
+def rest_of(result: Any) -> Any:
+    return result
+
+
+# A step, the arguments of its first call without the batch, and how the state goes from its result to the next call.
+Next = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
+STEPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[tuple[Any, ...], dict[str, Any]]], Next, bool]] = {
+    "by position": (by_position, lambda: (tuple(state()), {}), lambda it: (tuple(it[1:]), {}), False),
+    "carry first": (carry_first, lambda: (tuple(state()), {}), lambda it: (tuple(it[:2]), {}), True),
+    "one state": (one_state, lambda: ((state(),), {}), lambda it: ((it[0],), {}), True),
+    "only the state": (only_state, lambda: ((), {"state": state()}), lambda it: ((), {"state": it}), True),
+    "by name": (
+        by_name,
+        lambda: ((state().opt,), {"model": state().params}),
+        lambda it: ((it["opt"],), {"model": it["model"]}),
+        False,
+    ),
+    "with a key": (
+        with_key,
+        lambda: ((*state(), jax.random.key(3)), {}),
+        lambda it: (tuple(it[:3]), {}),
+        True,
+    ),
+}
+
+
+def one_by_one(name: str, count: int, on_device: bool = False) -> list[Any]:
+    step, begin, go_on, is_one = STEPS[name]
+    args, keywords = begin()
+    jitted, found = partax.filter_jit(step), []
+    for x, y in batches(count, on_device):
+        if name == "only the state":
+            result = jitted((x, y), *args, **keywords)
+        elif is_one:
+            result = jitted(*args, (x, y), **keywords)
+        else:
+            result = jitted(*args, x=x, y=y, **keywords)
+        args, keywords = go_on(result)
+        found.append(result)
+    return found
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(("count", "on_device"), [(8, False), (11, True), (3, False)])
+def test_each_way_to_write_a_step(name: str, count: int, on_device: bool) -> None:
+    step, begin, go_on, _ = STEPS[name]
+    args, keywords = begin()
+    jitted = partax.filter_jit(step)
+    run = partax.steps(jitted, 4)
+    right = one_by_one(name, count, on_device)
+    chunks = run(*args, over=batches(count, on_device), **keywords)
+    assert len(chunks) == -(-count // 4)
+    done = 0
+    for result in chunks:
+        length = min(4, count - done)
+        part = right[done : done + length]
+        done += length
+        assert jax.tree.structure(result) == jax.tree.structure(part[-1])
+        close(go_on(result), go_on(part[-1]))
+        for found, *expected in zip(jax.tree.leaves(result), *map(jax.tree.leaves, part), strict=True):
+            if isinstance(found, jax.Array) and found.ndim > np.ndim(expected[-1]):
+                close(found, jnp.stack(expected))
+            elif not isinstance(found, jax.Array):
+                assert found == expected[-1]
+    assert done == count
+
+
+def test_one_trace_finds_what_is_carried_and_no_chunk_traces_again() -> None:
+    traces: list[int] = []
+
+    def step(weight: Any, x: Any) -> Any:
+        traces.append(1)
+        return {"w": weight["w"] - 0.1 * x}, x.sum()
+
+    run = partax.steps(partax.filter_jit(step), 4)
+    for _ in range(2):
+        for _ in run({"w": jnp.ones(3)}, over=[np.ones(3, "f4")] * 12):
+            pass
+    assert len(traces) == 2  # of single steps, and of the loop
+
+
+def test_an_iterator_that_raises_loses_nothing() -> None:
+    def some(count: int) -> Iterator[Any]:
+        yield from batches(count)
+        raise OSError("the disk is gone")
+
+    for count in (0, 3, 4, 6, 8):
+        values = loop(partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=some(count)))
+        losses: list[Any] = []
+        with pytest.raises(OSError, match="the disk is gone"):
+            losses.extend(values)
+        right = [float(it[2]) for it in one_by_one("carry first", count)]
+        close(jnp.asarray(losses, "f4"), jnp.asarray(right, "f4"))
+
+
+def loop(chunks: Any) -> Iterator[float]:
+    for _, _, values in chunks:
+        yield from values.tolist()
+
+
+def test_no_batches_give_nothing() -> None:
+    assert list(partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=[])) == []
+    with pytest.raises(TypeError):
+        len(partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=iter([])))
+
+
+def test_a_chunk_is_taken_while_the_one_before_runs() -> None:
+    order: list[str] = []
+
+    def watched() -> Iterator[Any]:
+        for i, batch in enumerate(batches(8)):
+            order.append(f"batch {i}")
+            yield batch
+
+    for _ in partax.steps(partax.filter_jit(carry_first), 4)(*state(), over=watched()):
+        order.append("chunk")
+    assert order == [*(f"batch {i}" for i in range(8)), "chunk", "chunk"]
+
+
+@pytest.mark.parametrize("donate", ["none", "all-except-first", ("state",)])
+def test_donation_goes_on(donate: Any) -> None:
+    def step(fixed: Any, state: Any, batch: Any) -> Any:
+        return {"w": state["w"] + fixed * batch}, (state["w"] * batch).sum()
+
+    first, fixed = {"w": jnp.zeros(3)}, jnp.ones(3)
+    run = partax.steps(partax.filter_jit(step, donate=donate), 4)
+    before = first
+    for state, _ in run(fixed, first, over=[np.ones(3, "f4")] * 10):
+        assert before["w"].is_deleted() == (donate != "none")
+        before = state
+    assert not fixed.is_deleted() and before["w"].tolist() == [10, 10, 10]
+
+
+def test_what_is_carried_may_be_said() -> None:
+    def step(params: Any, teacher: Any, rate: Any, x: Any) -> Any:
+        gradient = {"w": params["w"] - teacher["w"]}
+        return {"w": params["w"] - rate * gradient["w"]}, gradient, rate * 0.5
+
+    args = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}, jnp.float32(0.5)
+    jitted, over = partax.filter_jit(step), [np.ones(1, "f4")] * 4
+    with pytest.raises(ValueError, match=r"`result\[0\]` and `result\[1\]`|`rate`, which is an array alone"):
+        list(partax.steps(jitted, 2)(*args, over=over))
+    run = partax.steps(jitted, 2, carry={"params": 0, "rate": 2})
+    (first, gradients, rate), (second, _, last) = run(*args, over=over)
+    close((first["w"], gradients["w"].shape, rate), (jnp.full(2, 0.375), (2, 2), jnp.float32(0.125)))
+    assert float(last) == 0.03125 and second["w"][0] < first["w"][0]
+
+
+def test_numbers_of_a_carry_settle() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return {"step": state["step"] + 1, "total": state["total"] + x.sum()}, x
+
+    found = list(partax.steps(partax.filter_jit(step), 3)({"step": 0, "total": 0.0}, over=[np.ones(2, "f4")] * 6))
+    assert [int(it[0]["step"]) for it in found] == [3, 6] and float(found[-1][0]["total"]) == 12
+
+
+def add(state: Any, batch: Any) -> Any:
+    return {"w": state["w"] + batch}, batch
+
+
+W = {"w": np.zeros(2, "f4")}
+B = [np.ones(2, "f4")] * 4
+WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "no wrapper": (lambda: partax.steps(add, 2), TypeError, "`step`: found a `function`"),  # type: ignore[arg-type]
+    "no size": (lambda: partax.steps(partax.filter_jit(add), 0), ValueError, "`size`: found 0"),
+    "a float": (lambda: partax.steps(partax.filter_jit(add), 2.0), ValueError, "`size`: found 2.0"),  # type: ignore[arg-type]
+    "shardings": (
+        lambda: partax.steps(
+            partax.filter_jit(add, out_shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0])), 2
+        ),
+        ValueError,
+        "filter_shard",
+    ),
+    "an unknown name in carry": (
+        lambda: list(partax.steps(partax.filter_jit(add), 2, carry="model")(W, over=B)),
+        ValueError,
+        "found 'model' in carry, expected names .*`state`",
+    ),
+    "a place that is not there": (
+        lambda: list(partax.steps(partax.filter_jit(add), 2, carry={"state": 3})(W, over=B)),
+        ValueError,
+        r"no `result\[3\]`",
+    ),
+    "a place of another structure": (
+        lambda: list(partax.steps(partax.filter_jit(add), 2, carry={"state": 1})(W, over=B)),
+        TypeError,
+        "`state`",
+    ),
+    "nothing comes back": (
+        lambda: list(partax.steps(partax.filter_jit(lambda state, batch: batch), 2)(W, over=B)),
+        ValueError,
+        "found nothing in the result",
+    ),
+    "another dtype comes back": (
+        lambda: list(
+            partax.steps(partax.filter_jit(lambda s, batch: ({"w": s["w"].astype("bfloat16"), "v": s["v"]}, 1)), 2)(
+                {"w": jnp.ones(2), "v": jnp.ones(2)}, over=B
+            )
+        ),
+        TypeError,
+        r"`s\['w'\]`: float32\[2\] before a step, bfloat16\[2\] after",
+    ),
+    "a named one that does not come back": (
+        lambda: list(partax.steps(partax.filter_jit(lambda s, b: ({"v": s["w"]}, 1)), 2, carry="s")(W, over=B)),
+        ValueError,
+        "structure of `s`, which is in carry",
+    ),
+    "an array alone": (
+        lambda: list(partax.steps(partax.filter_jit(lambda s, b: (s + b, 1)), 2)(jnp.ones(2), over=B)),
+        ValueError,
+        "`s`, which is an array alone",
+    ),
+    "two places": (
+        lambda: list(partax.steps(partax.filter_jit(lambda s, b: (s, {"w": s["w"] * 2})), 2)(W, over=B)),
+        ValueError,
+        r"`result\[0\]` and `result\[1\]` of the structure of `s`",
+    ),
+    "no parameter for the batch": (
+        lambda: partax.steps(partax.filter_jit(add), 2)(W, B[0], over=B),
+        TypeError,
+        "expected one left for the batch",
+    ),
+    "an unknown argument": (
+        lambda: partax.steps(partax.filter_jit(add), 2)(W, over=B, extra=1),
+        TypeError,
+        "'extra'",
+    ),
+    "values of *args": (
+        lambda: partax.steps(partax.filter_jit(lambda s, *more: s), 2)(W, 1, over=B),
+        TypeError,
+        r"`\*more`",
+    ),
+    "no iterable": (lambda: list(partax.steps(partax.filter_jit(add), 2)(W, over=3)), TypeError, "not iterable"),
+    "a batch of another shape": (
+        lambda: list(partax.steps(partax.filter_jit(add), 2)(W, over=[B[0], np.ones((1, 2), "f4")])),
+        ValueError,
+        r"batch 1: `batch\['batch'\]`: found float32\[1,2\], expected float32\[2\]",
+    ),
+    "a batch of another dtype": (
+        lambda: list(partax.steps(partax.filter_jit(add), 2)(W, over=[B[0], np.ones(2, "f8")])),
+        ValueError,
+        "batch 1: .*float64",
+    ),
+    "a batch of another structure": (
+        lambda: list(partax.steps(partax.filter_jit(add), 2)(W, over=[B[0], (B[0], 1)])),
+        TypeError,
+        r"batch 1: `batch\['batch'\]`: found a `tuple`",
+    ),
+    "a batch that is no tuple": (
+        lambda: list(partax.steps(partax.filter_jit(by_position), 2)(*state(), over=B)),
+        TypeError,
+        "batch 0: found a `ndarray`, expected a tuple of 2: the step takes `x` and `y`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_uses_are_named(name: str) -> None:
+    use, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        use()
+
+
+def test_explain_tells_what_a_chunk_saves(caplog: pytest.LogCaptureFixture) -> None:
+    run = partax.steps(partax.filter_jit(carry_first), 4)
+    right = one_by_one("carry first", 12)
+    with partax.explain(), caplog.at_level("WARNING", "partax"):
+        found = [it for _, _, value in run(*state(), over=batches(12)) for it in value.tolist()]
+    close(jnp.asarray(found), jnp.stack([it[2] for it in right]))
+    assert caplog.text.count("µs a step in chunks of 4, ") == 1
+
+
+def test_nothing_is_kept_of_a_run() -> None:
+    run = partax.steps(partax.filter_jit(carry_first), 4)
+    begun = state()
+    dead = weakref.ref(begun.params.layers[0].weight)
+    for model, *_ in run(*begun, over=batches(8)):
+        last = weakref.ref(model.layers[0].weight)
+    del begun, model, _
+    gc.collect()
+    assert dead() is None and last() is None
+
+
+leaves = st.sampled_from([1.5, 2, "a", None])
+arrays = st.builds(lambda shape: jnp.asarray(np.ones(shape, "f4")), st.sampled_from([(), (3,), (2, 3)]))
+trees = st.recursive(
+    st.one_of(arrays, leaves),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.sampled_from("ab"), inner, min_size=1),
+    ),
+    max_leaves=5,
+)
+
+
+@given(
+    carried=trees,
+    fixed=trees,
+    batch=st.sampled_from([(), (2,), (1, 2)]),
+    size=st.integers(1, 4),
+    count=st.integers(0, 7),
+    first=st.booleans(),
+)
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_random_states(carried: Any, fixed: Any, batch: tuple[int, ...], size: int, count: int, first: bool) -> None:
+    def step(state: Any, fixed: Any, x: Any) -> Any:
+        moved = jax.tree.map(lambda it: it * 0.5 + x.sum() if isinstance(it, jax.Array) else it, state)
+        seen = {"x": x * 2, "fixed": fixed, "mark": "a"}
+        return (moved, seen) if first else (seen, moved)
+
+    state = {"state": [carried, jnp.zeros(2)]}
+    over = [np.full(batch, float(i), "f4") for i in range(count)]
+    jitted = partax.filter_jit(step)
+    right, at = [], state
+    for x in over:
+        result = jitted(at, fixed, x)
+        at = result[0 if first else 1]
+        right.append(result)
+    run = partax.steps(jitted, size, carry={"state": 0 if first else 1})
+    chunks = list(run(state, fixed, over=over))
+    assert len(chunks) == -(-count // size)
+    for i, chunk in enumerate(chunks):
+        part = right[i * size : (i + 1) * size]
+        close(chunk[0 if first else 1], part[-1][0 if first else 1])
+        close(chunk[1 if first else 0]["x"], jnp.stack([it[1 if first else 0]["x"] for it in part]))
+        assert chunk[1 if first else 0]["mark"] == "a"
