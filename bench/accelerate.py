@@ -17,6 +17,7 @@ from typing import Any
 
 try:
     import diffrax
+    import equinox as eqx
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -65,6 +66,54 @@ def find_a_root() -> Step:
     return step
 
 
+class Layer(eqx.Module):
+    """Holds a compiled function of its own."""
+
+    scale: jax.Array
+    compiled: Any
+
+    def __call__(self, y: jax.Array) -> jax.Array:
+        return self.compiled(self.scale, y)
+
+
+def scaled(scale: jax.Array, y: jax.Array) -> jax.Array:
+    return scale * y
+
+
+def a_kept_module() -> Step:
+    """A call of a compiled function in a module that stays."""
+    return Layer(jnp.array([0.9, 1.0, 1.1]), eqx.filter_jit(scaled))
+
+
+def a_rebuilt_module() -> Step:
+    """The same where each step makes the module anew, as `apply_updates` and `tree_at` do."""
+    layer: Any = a_kept_module()
+
+    def step(y: jax.Array) -> Any:
+        nonlocal layer
+        layer = eqx.tree_at(lambda it: it.scale, layer, layer.scale)
+        return layer(y)
+
+    return step
+
+
+def a_compiled_term() -> Step:
+    """An ODETerm of a compiled function, which each solve has in a module made anew."""
+    solver, rate = diffrax.Euler(), jnp.array([0.1, 0.2, 0.3])
+    compiled = eqx.filter_jit(decay)
+
+    def step(y: jax.Array) -> Any:
+        return diffrax.diffeqsolve(diffrax.ODETerm(compiled), solver, 0.0, 1.0, 0.125, y, rate).ys
+
+    return step
+
+
+def a_bound_partial() -> Step:
+    """A compiled function with its first argument bound, bound anew in each step."""
+    compiled, scale = eqx.filter_jit(scaled), jnp.array([0.9, 1.0, 1.1])
+    return lambda y: eqx.Partial(compiled, scale)(y)
+
+
 def beside(make: Callable[[], Step], effort: Effort, name: str, budget: float) -> Row:
     step = make()
     start = jnp.array([0.5, 0.6, 0.7])
@@ -100,6 +149,10 @@ def beside(make: Callable[[], Step], effort: Effort, name: str, budget: float) -
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("diffrax.diffeqsolve", 0.5, partial(beside, solve_an_ode)),
     ("optimistix.root_find", 0.5, partial(beside, find_a_root)),
+    ("a function in a module that is kept", 0.5, partial(beside, a_kept_module)),
+    ("a function in a module that is rebuilt", 0.5, partial(beside, a_rebuilt_module)),
+    ("diffrax.diffeqsolve of ODETerm(eqx.filter_jit(f))", 0.5, partial(beside, a_compiled_term)),
+    ("eqx.Partial of a function, bound anew", 0.5, partial(beside, a_bound_partial)),
 )
 
 

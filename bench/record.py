@@ -30,9 +30,9 @@ PLOTS = BENCH.parent / "docs" / "plots.py"
 
 BENCHMARKS = (
     *("dispatch", "families", "nnx", "partition", "trees", "tracing", "recompile", "accelerate", "threads"),
-    *("distributed", "doctor", "layers"),
+    *("distributed", "doctor", "layers", "bound", "steps", "warm_start"),
 )
-SWEEPS = ("arrays", "nodes", "work", "leaves", "retraces", "devices", "nnx")
+SWEEPS = ("arrays", "nodes", "work", "leaves", "retraces", "devices", "nnx", "bound", "steps")
 COMMANDS = {name: [f"{name}.py"] for name in BENCHMARKS} | {
     f"sweep_{name}": ["sweeps.py", "--only", name] for name in SWEEPS
 }

@@ -32,7 +32,9 @@ except ImportError as error:
 
 STEPS = "partax.steps"
 FORMS = (FLOOR, PARTAX, STEPS)
-SIZE = 32
+SIZE = 64
+"""Steps of a loop."""
+IN_A_CALL = 32
 optimizer = optax.adam(1e-3)
 Batch = tuple[np.ndarray, np.ndarray]
 Loss = Callable[[Any, Any, Any], jax.Array]
@@ -51,8 +53,8 @@ def step_of(loss: Loss) -> Callable[..., Any]:
     return step
 
 
-def loops(model: Any, loss: Loss, batches: list[Batch]) -> dict[str, Loop]:
-    """Each makes as many calls, or chunks, as it is asked for; `batches` make one chunk."""
+def loops(model: Any, loss: Loss, batches: list[Batch], size: int) -> dict[str, Loop]:
+    """Each goes through the batches as often as it is asked for; the last one with so many steps in a call."""
     step = step_of(loss)
     begun = (model, optimizer.init(eqx.filter(model, eqx.is_inexact_array)))
     arrays, static = eqx.partition(begun, eqx.is_array)
@@ -79,7 +81,7 @@ def loops(model: Any, loss: Loss, batches: list[Batch]) -> dict[str, Loop]:
                 *carried, value = jitted(*carried, x, y)
         jax.block_until_ready((arrays_of(carried), value))
 
-    chunks = partax.steps(jitted, SIZE)
+    chunks = partax.steps(jitted, size)
 
     def by_steps(count: int) -> None:
         for model, state, values in chunks(*begun, over=batches * count):  # noqa: B007
@@ -94,16 +96,16 @@ def measured(make: Callable[[], dict[str, Loop]], effort: Effort, name: str, bud
     return as_row(name, timings, budget, f"x {FLOOR}", "a step", measured=timings[STEPS].over(timings[FLOOR]))
 
 
-def deep() -> dict[str, Loop]:
+def deep(size: int = IN_A_CALL) -> dict[str, Loop]:
     model = eqx.nn.MLP(16, 16, 16, 64, key=jax.random.key(0))
-    return loops(model, squared, [(np.ones((8, 16), np.float32), np.ones((8, 16), np.float32))] * SIZE)
+    return loops(model, squared, [(np.ones((8, 16), np.float32), np.ones((8, 16), np.float32))] * SIZE, size)
 
 
-def digits() -> dict[str, Loop]:
+def digits(size: int = IN_A_CALL) -> dict[str, Loop]:
     data = load(0)
     model = eqx.nn.MLP(64, 10, 64, 2, key=jax.random.key(0))
-    chosen = [slice(32 * i, 32 * i + 32) for i in range(SIZE)]
-    return loops(model, cross_entropy, [(data.train_x[it], data.train_y[it]) for it in chosen])
+    chosen = [slice(20 * i, 20 * i + 20) for i in range(SIZE)]
+    return loops(model, cross_entropy, [(data.train_x[it], data.train_y[it]) for it in chosen], size)
 
 
 class Mlp(nnx.Module):
@@ -131,7 +133,7 @@ def in_place() -> dict[str, Loop]:
     objects = model, nnx.Optimizer(model, optimizer, wrt=nnx.Param)
     batches: list[Batch] = [(np.ones((8, 16), np.float32), np.ones((8, 16), np.float32))] * SIZE
     jitted = partax.nnx.jit(train)
-    chunks = partax.steps(jitted, SIZE)
+    chunks = partax.steps(jitted, IN_A_CALL)
 
     def by_partax(count: int) -> None:
         for _ in range(count):

@@ -38,6 +38,8 @@ SWEEPS = {
     "retraces": ("sweep_retraces", "RETRACES"),
     "devices": ("sweep_devices", "DEVICES"),
     "nnx": ("sweep_nnx", "NNX"),
+    "bound": ("sweep_below", "BOUND"),
+    "steps": ("sweep_below", "STEPS"),
 }
 """By name, where each is: they are imported only where they are asked for, as each needs other libraries."""
 

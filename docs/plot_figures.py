@@ -33,6 +33,12 @@ NNX = {
     "jit_partial": ("nnx.jit_partial", 6),
     PARTAX: ("partax.nnx.jit", 0),
 }
+BOUND = {
+    FLOOR: ("jax.jit, flat tuple", 1),
+    "all arguments": ("partax, all arguments", 2),
+    "bound": ("partax, bound", 0),
+}
+STEPS = {FLOOR: ("jax.jit, one by one", 1), "partax.steps": ("partax.steps", 0)}
 FAMILIES = {
     "dict": ("dict", 1),
     "NamedTuple": ("NamedTuple", 2),
@@ -282,6 +288,39 @@ def read_nnx(results: Results) -> str:
     return f"With {at:.0f} layers, {'; '.join(parts)}."
 
 
+def bound(results: Results, theme: Theme, title: str) -> str:
+    panel = Panel("", lines(results, "a call with bound arrays", "seconds", BOUND), "bound arrays", "time of a call")
+    return lines_chart([panel], theme, title)
+
+
+def read_bound(results: Results) -> str:
+    at = places(results)[-1]
+    over = medians(results, "a call with bound arrays", "ratio", at)
+    return (
+        f"With {at:,.0f} arrays a call takes {times(over['bound'])} the floor where they are bound, and "
+        f"{times(over['all arguments'])} where they are passed."
+    )
+
+
+def steps(results: Results, theme: Theme, title: str) -> str:
+    panels = [
+        Panel(panel, lines(results, panel, "seconds", STEPS), "steps in a call", "time of a step")
+        for panel in ("Adam, 64 layers", "Adam, digits")
+    ]
+    return lines_chart(panels, theme, title)
+
+
+def read_steps(results: Results) -> str:
+    at = places(results)[-1]
+    deep, digits = (
+        times(medians(results, panel, "ratio", at)["partax.steps"]) for panel in ("Adam, 64 layers", "Adam, digits")
+    )
+    return (
+        f"With {at:,.0f} steps in a call, a step of the model of 64 layers takes {deep} the floor, and one of the "
+        f"digits {digits}."
+    )
+
+
 FIGURES = {
     "arrays": Figure("sweep_arrays", "Time of a call against the number of arrays", arrays, read_arrays),
     "nodes": Figure("sweep_nodes", "Time of a call over the floor against the number of nodes", nodes, read_nodes),
@@ -290,4 +329,6 @@ FIGURES = {
     "retraces": Figure("sweep_retraces", "Time of a call that may trace again", retraces, read_retraces),
     "devices": Figure("sweep_devices", "Time of a train step against the number of devices", devices, read_devices),
     "nnx": Figure("sweep_nnx", "Time of a call that updates nnx objects, against layers", nnx, read_nnx),
+    "bound": Figure("sweep_bound", "Time of a call against the number of bound arrays", bound, read_bound),
+    "steps": Figure("sweep_steps", "Time of a step against the steps in one call", steps, read_steps),
 }

@@ -12,9 +12,11 @@ from typing import Any
 
 BENCHMARKS = (
     *("dispatch", "families", "nnx", "partition", "trees", "tracing", "recompile", "accelerate", "threads"),
-    *("distributed", "doctor", "layers"),
+    *("distributed", "doctor", "layers", "bound", "steps", "warm_start"),
 )
-SWEEPS = tuple(f"sweep_{name}" for name in ("arrays", "nodes", "work", "leaves", "retraces", "devices", "nnx"))
+SWEEPS = tuple(
+    f"sweep_{name}" for name in ("arrays", "nodes", "work", "leaves", "retraces", "devices", "nnx", "bound", "steps")
+)
 
 SPELT = {"python": "Python", "equinox": "Equinox", "flax": "Flax", "inox": "Inox", "dm-haiku": "Haiku"}
 NOT_NAMED = ("jaxlib",)

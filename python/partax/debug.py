@@ -149,7 +149,7 @@ class _Limited:
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if under_trace():
             return self._traced_call(args, kwargs)
         if isinstance(self._fun, _core.JitFunction):

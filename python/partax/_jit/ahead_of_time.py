@@ -139,7 +139,7 @@ class Lowered:
     def __repr__(self) -> str:
         return self._program.text_of("Lowered")
 
-    def as_text(self, *args: Any, **kwargs: Any) -> str:
+    def as_text(self, /, *args: Any, **kwargs: Any) -> str:
         """The program as text.
 
         Example:
@@ -155,7 +155,7 @@ class Lowered:
         """
         return self._lowered.as_text(*args, **kwargs)
 
-    def compiler_ir(self, *args: Any, **kwargs: Any) -> Any:
+    def compiler_ir(self, /, *args: Any, **kwargs: Any) -> Any:
         """The program as an object of the compiler.
 
         Example:
@@ -276,7 +276,7 @@ class Compiled:
         shardings, _ = self._compiled.input_shardings
         return dict(zip(self._program.paths, shardings, strict=True))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the program.
 
         Args:

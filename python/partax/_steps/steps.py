@@ -96,7 +96,7 @@ class Steps:
     def __repr__(self) -> str:
         return f"<partax.steps of {self._size} of {self._step!r}>"
 
-    def __call__(self, *args: Any, over: Any, **kwargs: Any) -> "Run":
+    def __call__(self, /, *args: Any, over: Any, **kwargs: Any) -> "Run":
         """Begins.
 
         Args:

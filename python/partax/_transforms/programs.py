@@ -131,7 +131,7 @@ class ClosureConverted(Generic[_P, _R]):
     def __repr__(self) -> str:
         return wrapper_text("filter_closure_convert", self)
 
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         arrays, rest = split((args, kwargs))
         _check_arguments(self.__name__, self._known.value[1], (structs_of(arrays), rest))
         return self._run(arrays, args, kwargs)

@@ -48,7 +48,7 @@ class Transformed(Generic[_P, _R_co]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
 
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
+    def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         return self._call(args, kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,5 +1,6 @@
 """Has libraries that import Equinox use partax, without a change of theirs, and reversibly."""
 
+import functools
 import sys
 import threading
 import types
@@ -149,8 +150,18 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     return made
 
 
+_given: "weakref.WeakKeyDictionary[Any, dict[str, Any] | None]" = weakref.WeakKeyDictionary()
+"""What `_given_options` has found, by what is jitted: the wrappers of a module that is made anew have it in common."""
+
+
 def _given_options(jitted: Any) -> dict[str, Any] | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
+    if jitted not in _given:
+        _given[jitted] = _read_options(jitted)
+    return _given[jitted]
+
+
+def _read_options(jitted: Any) -> dict[str, Any] | None:
     given, usual = options_of(jitted), options_of(_usual())
     if given is None or usual is None:
         return {}
@@ -160,6 +171,7 @@ def _given_options(jitted: Any) -> dict[str, Any] | None:
     return options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
 
 
+@functools.cache
 def _usual() -> Any:
     found = jit_options(equinox.filter_jit(_nothing))
     return None if found is None else found[1]

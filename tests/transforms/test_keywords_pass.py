@@ -1,0 +1,93 @@
+"""Guards the promise that every wrapper passes on every keyword, also one that is called as a parameter of our own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import partax
+import partax.debug
+
+PACKAGE = Path(partax.__file__).parent
+# Every name of a signature of ours that takes others' keywords, and some that one might have.
+NAMES = sorted(
+    {
+        argument.arg
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)) and node.args.kwarg is not None
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    }
+    | {"self", "cls", "fun", "f", "args", "kwargs", "name", "options", "over", "function", "instance", "leaves"}
+)
+X = jnp.ones(2)
+
+
+def custom_vjp(fun: Any) -> Any:
+    made = partax.filter_custom_vjp(fun)
+    made.def_fwd(lambda perturbed, x, **more: (fun(x, **more), None))
+    made.def_bwd(lambda residuals, g, perturbed, x, **more: g * jnp.ones(2))
+    return made
+
+
+def custom_jvp(fun: Any) -> Any:
+    made = partax.filter_custom_jvp(fun)
+    made.def_jvp(lambda primals, tangents, **more: (fun(*primals, **more), jnp.float32(0)))
+    return made
+
+
+# What makes a wrapper; and what its call takes beside the function's own keywords.
+ENTRIES: dict[str, Callable[[Any], Any]] = {
+    "filter_jit": partax.filter_jit,
+    "filter_grad": partax.filter_grad,
+    "filter_value_and_grad": partax.filter_value_and_grad,
+    "filter_jacfwd": partax.filter_jacfwd,
+    "filter_jacrev": partax.filter_jacrev,
+    "filter_hessian": partax.filter_hessian,
+    "filter_checkpoint": partax.filter_checkpoint,
+    "filter_custom_vjp": custom_vjp,
+    "filter_custom_jvp": custom_jvp,
+    "filter_vmap": lambda fun: partax.filter_vmap(fun, in_axes=None, axis_size=2),
+    "filter_make_jaxpr": partax.filter_make_jaxpr,
+    "assert_max_traces": lambda fun: partax.debug.assert_max_traces(fun, max_traces=100_000),
+    "trace": lambda fun: partax.filter_jit(fun).trace,
+    "eval_shape": lambda fun: partax.filter_jit(fun).eval_shape,
+    "a method": lambda fun: type("C", (), {"m": partax.filter_jit(lambda owner, x, /, **more: fun(x, **more))})().m,
+    "a bound function": lambda fun: partax.filter_jit(fun).bind(X),
+}
+TAKES_NOTHING = ("a bound function",)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_keyword_reaches_the_function(entry: str) -> None:
+    received: list[list[str]] = []
+
+    def fun(x: Any, /, **more: Any) -> Any:
+        received.append(sorted(more))
+        return (x**2).sum()
+
+    wrapped = ENTRIES[entry](fun)
+    given = () if entry in TAKES_NOTHING else (X,)
+    for name in NAMES:
+        received.clear()
+        wrapped(*given, **{name: entry})  # a value that no other entry has had traced
+        assert [name] in received, name
+
+
+def test_a_compiled_program_takes_every_keyword() -> None:
+    def fun(x: Any, /, **more: Any) -> Any:
+        return x, sorted(more)
+
+    for name in ("self", "args", "kwargs", "x", "fun", "leaves"):
+        compiled = partax.filter_jit(fun).lower(X, **{name: "a"}).compile()
+        assert compiled(X, **{name: "a"})[1] == [name]
+
+
+def test_a_closure_that_is_converted_takes_every_keyword() -> None:
+    closed = partax.filter_closure_convert(lambda x, **more: x * 2, X, self="a")
+    assert closed(X, self="a")[0] == 2
