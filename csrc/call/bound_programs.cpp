@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kMostPrograms = 16;
 constexpr std::size_t kMostRuns = 16;
+constexpr std::size_t kMostFailures = 2;  // of one program: each looks at all of its arrays
 
 }  // namespace
 
@@ -66,11 +67,12 @@ Ref BoundProgram::run(const LeafBuffer& leaves) {
 }
 
 void BoundProgram::learn(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
-  if (attempts_ >= kMostRuns) return;
-  ++attempts_;
+  if (runs_.size() >= kMostRuns || failures_ >= kMostFailures) return;
+  ++failures_;
   const Ref target = entry.value, stored = entry.stored ? entry.stored : Ref::borrow(Py_None);
   if (auto made = DirectRun::make(target, stored, entry.takes_tuple, leaves, free_, returned)) {
     runs_.insert(runs_.begin(), std::move(made));
+    --failures_;
   }
 }
 

@@ -40,7 +40,7 @@ class BoundProgram {
   std::vector<HeldVariable> fixed_, changing_;
   std::vector<std::uint32_t> free_;  // the leaves that another call may have anew
   std::vector<std::shared_ptr<DirectRun>> runs_;
-  std::size_t attempts_ = 0;
+  std::size_t failures_ = 0;  // to make one of these
 };
 
 // Of one bound wrapper, the latest first.
