@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #if defined(_WIN32)
+#define NOMINMAX  // or `std::min` is a macro
 #include <windows.h>
 #else
 #include <pthread.h>

@@ -645,3 +645,26 @@ def test_names_beyond_the_64th_parameter(number: int) -> None:
     arrays = [array(2) for _ in names]
     f(*arrays)
     assert [x.is_deleted() for x in arrays] == [True, *[False] * (number - 2), True]
+
+
+# --- what is called otherwise
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        ({"donate_argnums": 0}, "donate_argnums=0, expected donate="),
+        ({"donate_argnames": "x"}, "donate_argnames='x', expected donate="),
+        ({"static_argnums": (0, 1)}, "static_argnums=.*is static already"),
+        ({"static_argnames": "x"}, "static_argnames='x', expected nothing in its place"),
+        ({"donated": "x"}, "donated='x', which is no option"),
+    ],
+)
+def test_an_option_of_jax_is_an_error_that_names_ours(option: dict[str, Any], named: str) -> None:
+    with pytest.raises(TypeError, match=f"filter_jit: found {named}"):
+        partax.filter_jit(lambda x: x, **option)
+
+
+def test_one_name_is_to_be_in_a_tuple() -> None:
+    with pytest.raises(ValueError, match=r"donate=\('x',\)"):
+        partax.filter_jit(lambda x: x, donate="x")  # type: ignore[call-overload]

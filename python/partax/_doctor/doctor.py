@@ -15,6 +15,7 @@ from partax._doctor import (
     repeats,
     retraces,
     slow_operations,
+    state,
     unused,
 )
 from partax._doctor.diagnosis import Diagnosis
@@ -29,6 +30,7 @@ _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
     repeats.find,
     constants.find,
     retraces.find,
+    state.find,
     memory.find,
     checkpoint.find,
     donation.find,

@@ -162,6 +162,18 @@ class JitOptions(TypedDict, total=False):
     store: str | os.PathLike[str] | Literal[False] | None
 
 
+_STATIC = "expected nothing in its place: what is no array is static already, wherever it stands"
+_DONATE = "expected donate=('state',), the names of the arguments, or donate='all'"
+_OF_JAX = {
+    "static_argnums": _STATIC,
+    "static_argnames": _STATIC,
+    "donate_argnums": _DONATE,
+    "donate_argnames": _DONATE,
+    "abstracted_axes": "which partax has not",
+}
+"""Options of jax.jit, and what stands for them here."""
+
+
 @overload
 def filter_jit(fun: Callable[_P, _R], **options: Unpack[JitOptions]) -> JitFunction[_P, _R]: ...
 @overload
@@ -184,6 +196,7 @@ def filter_jit(
     device: Any = None,
     backend: str | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
+    **of_jax: Any,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 
@@ -226,6 +239,7 @@ def filter_jit(
       backend: where to compute, on the first device of that kind; deprecated likewise.
       store: the folder in which compiled programs are stored and looked for, as of `partax.store`; False for none, None
         for what `partax.store` says.
+      of_jax: none; an option of `jax.jit` that is another one here is an error which names that.
 
     Returns:
       A wrapper that is called as `fun` is. It returns as soon as the work is dispatched. Results that are not arrays
@@ -239,10 +253,12 @@ def filter_jit(
       RetraceError: when called, it would be traced more than `max_traces` times; the message says what is new.
       RuntimeError: when called, an array that is returned as it came is deleted already; a
         `jax.errors.JaxRuntimeError` if this call would donate it as another argument.
-      TypeError: `fun` is not callable, or `store` is no folder. When called: a static value cannot be hashed or
-        compared; the message has its path.
+      TypeError: `fun` is not callable, `store` is no folder, or an option is unknown. When called: a static value
+        cannot be hashed or compared; the message has its path.
       RecursionError: when called, an argument is nested too deeply or contains itself.
     """
+    for name, value in of_jax.items():
+        raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, 'which is no option')}")
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
     wrap = wrapping(

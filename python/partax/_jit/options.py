@@ -108,7 +108,8 @@ def check_donate(donate: Any) -> str | tuple[str, ...]:
     if isinstance(donate, str):
         if donate not in _MODES:
             raise ValueError(
-                f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))} or a tuple of argument names"
+                f"found donate={donate!r}, expected one of {', '.join(map(repr, _MODES))}, or names of arguments: "
+                f"donate=({donate!r},)"
             )
         return donate
     names = tuple(donate) if isinstance(donate, (tuple, list, set, frozenset)) else (donate,)

@@ -38,7 +38,7 @@ class Node(NamedTuple):
 Skeleton = Carried | Rest | Node
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     flat: Flat
     avals: list[Any]
     is_array: bool
@@ -64,12 +64,12 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Skeleton:
         if name not in values:
             known = ", ".join(f"`{it}`" for it in values)
             raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {known}")
-    arguments = {name: _shape(values[name], name) for name in (values if asked is None else asked)}
+    arguments = {name: shape_of(values[name], name) for name in (values if asked is None else asked)}
     parts: list[tuple[tuple[Any, ...], Any]] = []
     if isinstance(carry, Mapping):
         found = {_path(place): name for name, place in carry.items()}
         for path, name in found.items():
-            _check(arguments[name], _shape(_at(result, path), name), name, path)
+            _check(arguments[name], shape_of(_at(result, path), name), name, path)
     else:
         _collect(result, (), arguments, asked is not None, parts)
         found = _paired(parts, arguments, asked is not None)
@@ -97,7 +97,7 @@ def taken_apart(skeleton: Skeleton, result: Any) -> tuple[dict[str, Any], list[A
         elif isinstance(part, Rest):
             rest.append((part.number, value))
         else:
-            children = _children(value)
+            children = parts_of(value)
             if type(value) is not part.cls or children is None or set(children) != set(part.keys):
                 raise TypeError("found a result of another structure than that of the step before")
             waiting += [(child, children[key]) for key, child in zip(part.keys, part.children, strict=True)]
@@ -123,7 +123,7 @@ def names_in(skeleton: Skeleton) -> list[str]:
     return [skeleton.name] if isinstance(skeleton, Carried) else []
 
 
-def _children(value: Any) -> dict[Any, Any] | None:
+def parts_of(value: Any) -> dict[Any, Any] | None:
     """Those of a plain container, by key."""
     if type(value) in (tuple, list):
         return dict(enumerate(value))
@@ -132,7 +132,7 @@ def _children(value: Any) -> dict[Any, Any] | None:
     return dict(value) if type(value) is dict else None
 
 
-def _shape(tree: Any, root: str) -> _Shape:
+def shape_of(tree: Any, root: str) -> Shape:
     structs: dict[int, Any] = {}
 
     def stand_in(leaf: Any) -> Any:
@@ -146,14 +146,14 @@ def _shape(tree: Any, root: str) -> _Shape:
     arrays = [structs.get(id(leaf), leaf) for leaf in leaves]
     types = [it if isinstance(it, jax.ShapeDtypeStruct) else jax.typeof(it) for it in arrays]
     avals = [(it.shape, it.dtype) for it in types]
-    return _Shape(Flat(spec, types), avals, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
+    return Shape(Flat(spec, types), avals, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
 
 
-def _is_key(shape: _Shape) -> bool:
+def _is_key(shape: Shape) -> bool:
     return shape.is_array and all(jnp.issubdtype(dtype, jax.dtypes.prng_key) for _, dtype in shape.avals)
 
 
-def _match(argument: _Shape, part: _Shape, name: str) -> bool:
+def _match(argument: Shape, part: Shape, name: str) -> bool:
     """Whether a part of a result may be an argument of the next step: a Python number may be an array there."""
     if not part.avals:
         return False
@@ -162,7 +162,7 @@ def _match(argument: _Shape, part: _Shape, name: str) -> bool:
     return first_difference(argument.flat, part.flat, name, numbers_settle=True) is None
 
 
-def _check(argument: _Shape, part: _Shape, name: str, path: tuple[Any, ...]) -> None:
+def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> None:
     difference = first_difference(argument.flat, part.flat, name, numbers_settle=True)
     if difference is not None:
         raise TypeError(
@@ -181,11 +181,11 @@ def _check(argument: _Shape, part: _Shape, name: str, path: tuple[Any, ...]) -> 
             )
 
 
-def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, _Shape], named: bool, parts: list[Any]) -> None:
+def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool, parts: list[Any]) -> None:
     """Adds the largest parts of a result that may be an argument, with the names of those."""
-    shape = _shape(value, "result")
+    shape = shape_of(value, "result")
     names = [name for name, argument in arguments.items() if _match(argument, shape, name)]
-    children = _children(value)
+    children = parts_of(value)
     if names:
         parts.append((path, names))
         return
@@ -197,7 +197,7 @@ def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, _Shape],
 
 
 def _paired(
-    parts: list[tuple[tuple[Any, ...], list[str]]], arguments: Mapping[str, _Shape], named: bool
+    parts: list[tuple[tuple[Any, ...], list[str]]], arguments: Mapping[str, Shape], named: bool
 ) -> dict[tuple[Any, ...], str]:
     found: dict[tuple[Any, ...], str] = {}
     for path, names in parts:
@@ -226,7 +226,7 @@ def _paired(
 def _skeleton(value: Any, path: tuple[Any, ...], found: Mapping[tuple[Any, ...], str], count: list[int]) -> Skeleton:
     if path in found:
         return Carried(found[path])
-    children = _children(value)
+    children = parts_of(value)
     if children is None or not any(it[: len(path)] == path for it in found):
         count[0] += 1
         return Rest(count[0] - 1)
@@ -242,7 +242,7 @@ def _path(place: Place) -> tuple[Any, ...]:
 def _at(result: Any, path: tuple[Any, ...]) -> Any:
     value = result
     for i, key in enumerate(path):
-        children = _children(value)
+        children = parts_of(value)
         if children is None or key not in children:
             raise ValueError(f"found no `{_text(path[: i + 1])}` in the result of a step, which carry asks for")
         value = children[key]

@@ -118,6 +118,37 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
     return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
 
 
+def numbers_that_differ(first: Flat, second: Flat, root: str) -> list[Difference]:
+    """Where two trees differ that are the same but for Python numbers and None.
+
+    Args:
+      first, second: the trees.
+      root: what the paths begin with.
+
+    Returns:
+      Each number in the one that is another number, or an array, in the other; and each None in the place of one.
+      Nothing where they differ in more.
+    """
+    one, other = dict(_entries(first, root)), dict(_entries(second, root))
+    found: list[Difference] = []
+    for path in [*one, *other]:
+        entry, beside = one.get(path), other.get(path)
+        if any(path.startswith((f"{it.path}.", f"{it.path}[")) for it in found if "None" in (it.first, it.second)):
+            continue
+        if entry is None or beside is None:
+            return []
+        if "None" in (entry.text, beside.text) and entry.text != beside.text:
+            value = beside if entry.text == "None" else entry
+            if value.kind not in (ARRAY, NODE) and not value.settles:
+                return []
+            found.append(Difference(path, entry.text, beside.text))
+        elif not entry.same(beside, numbers_settle=True):
+            return []
+        elif not entry.same(beside, numbers_settle=False):
+            found.append(Difference(path, entry.text, beside.text))
+    return list(dict.fromkeys(found))
+
+
 def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
     """The first field below a path that only one of two objects of a class has."""
     for below in [*one, *other]:

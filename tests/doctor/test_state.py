@@ -1,0 +1,131 @@
+"""Guards the promise that state which comes back with another Python number is found, by path, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from ordinary_steps import STEPS, examined
+
+import partax
+from partax._doctor.finding import Finding
+from partax._doctor.state import find
+
+
+class Train(eqx.Module):
+    weight: jax.Array
+    step: Any
+    rate: Any = eqx.field(static=True, default=0.5)
+
+
+def counted(state: Any, x: Any) -> Any:
+    return {**state, "step": state["step"] + 1, "w": state["w"] + x}, x
+
+
+def in_a_pair(pair: Any, x: Any) -> Any:
+    return x * 2, (pair[0] + 0.1, pair[1] + x)
+
+
+def in_a_module(train: Train, x: Any) -> Any:
+    return eqx.tree_at(lambda it: (it.weight, it.step), train, (train.weight + x, train.step + 1))
+
+
+def a_part(state: Any, x: Any) -> Any:
+    return x, {"w": state["opt"]["w"] + x, "count": state["opt"]["count"] + 1}
+
+
+def to_an_array(state: Any, x: Any) -> Any:
+    return {"w": state["w"] + x, "step": jnp.asarray(state["step"]) + 1}
+
+
+def to_a_number(state: Any, x: Any) -> Any:
+    return {"w": state["w"] + x, "step": 7}
+
+
+def from_none(state: Any, x: Any) -> Any:
+    return {"w": state["w"] + x, "momentum": x if state["momentum"] is None else state["momentum"] + x}
+
+
+W, X = jnp.ones(3), jnp.ones(3)
+# A step, its state, how the state goes on, and the path, both values and the severity.
+FOUND: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any], tuple[str, str, str, str]]] = {
+    "a dictionary": (counted, {"step": 0, "w": W}, lambda it: it[0], ("state['step']", "0", "1", "high")),
+    "a pair": (in_a_pair, (0.0, W), lambda it: it[1], ("pair[0]", "0.0", "0.1", "high")),
+    "a module": (in_a_module, Train(W, 3), lambda it: it, ("train.step", "3", "4", "high")),
+    "a part": (
+        a_part,
+        {"opt": {"w": W, "count": 0}, "name": "a"},
+        lambda it: {"opt": it[1], "name": "a"},
+        ("state['opt']['count']", "0", "1", "high"),
+    ),
+    "a number that becomes an array": (
+        to_an_array,
+        {"w": W, "step": 0},
+        lambda it: it,
+        ("state['step']", "0", "int32[]", "medium"),
+    ),
+    "an array that becomes a number": (
+        to_a_number,
+        {"w": W, "step": jnp.int32(0)},
+        lambda it: it,
+        ("state['step']", "int32[]", "7", "medium"),
+    ),
+    "None that becomes an array": (
+        from_none,
+        {"w": W, "momentum": None},
+        lambda it: it,
+        ("state['momentum']", "None", "float32[3]", "medium"),
+    ),
+}
+
+
+def found(function: Any, *args: Any) -> list[Finding]:
+    return list(find(examined(function, *args)))
+
+
+@pytest.mark.parametrize(
+    "jit",
+    [partax.filter_jit, eqx.filter_jit, partax.nnx.jit, nnx.jit],
+    ids=["partax", "Equinox", "nnx of partax", "nnx"],
+)
+@pytest.mark.parametrize("name", FOUND)
+def test_each_kind_of_state_is_found(name: str, jit: Any) -> None:
+    function, state, _, (path, before, after, severity) = FOUND[name]
+    if jit is nnx.jit and name != "a dictionary":
+        pytest.skip("its state is traced")
+    [finding] = found(jit(function), state, X)
+    assert (finding.kind, finding.path, finding.severity) == ("retrace", path, severity)
+    assert (finding.figures["before"], finding.figures["after"]) == (before, after)
+    assert finding.advice.startswith("Begin with")
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_found_does_trace_again(name: str) -> None:
+    function, state, go_on, (_, _, _, severity) = FOUND[name]
+    step = partax.filter_jit(function)
+    step.clear_cache()
+    for _ in range(4):
+        state = go_on(step(state, X))
+    assert step.cache_info().traces == (4 if severity == "high" else 2)
+
+
+def healthy(state: Any, x: Any) -> Any:
+    return {"w": state["w"] + x, "step": state["step"], "name": "a"}, {"loss": x.sum(), "k": 3}
+
+
+def test_state_that_stays_and_other_results_are_silent() -> None:
+    state = {"w": W, "step": 3, "name": "a"}
+    assert found(partax.filter_jit(healthy), state, X) == []
+    assert found(partax.filter_jit(lambda config, x: (x * config["rate"], {"rate": 7})), {"rate": 2.0}, X) == []
+    assert found(jax.jit(counted), {"step": 0, "w": W}, X) == []
+
+
+@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
+def test_nothing_is_found_in_a_training_step(make: Any) -> None:
+    function, args = make()
+    assert found(function, *args) == []
