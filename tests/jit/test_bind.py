@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import pickle
 import threading
@@ -166,6 +167,32 @@ def test_what_is_bound_counts_as_it_was() -> None:
         assert bound(jnp.ones(3))[0] == 1
     weights["w"] = jnp.full(3, 5.0)
     assert bound(jnp.ones(3))[0] == 1
+    assert bound(jnp.ones((2, 3)))[0, 0] == 1, "also in a call that traces"
+
+
+@dataclasses.dataclass
+class Changeable:
+    weight: Any
+    names: list[str]
+
+
+jax.tree_util.register_dataclass(Changeable, data_fields=["weight"], meta_fields=["names"])
+
+
+def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
+    inner, shared = model(), {"b": [jnp.ones(3)]}
+    given = {"changeable": Changeable(jnp.ones(3), ["a"]), "models": [inner], "shared": shared, "none": None}
+    bound = partax.filter_jit(lambda tree, x: (tree["models"][0], tree["changeable"].weight * x, tree)).bind(given)
+    first = bound(jnp.ones(3))
+    given["changeable"].weight = jnp.full(3, 7.0)  # type: ignore[union-attr]
+    shared["b"].append(jnp.ones(3))
+    given["more"] = [jnp.ones(2)]
+    for x in (jnp.ones(3), jnp.ones((2, 3))):
+        for _ in range(3):
+            found, product, tree = bound(x)
+            assert found is inner and float(product.ravel()[0]) == 1
+            assert jax.tree.structure(tree) == jax.tree.structure(first[2])
+    assert list(bound.args[0]) == ["changeable", "models", "shared", "none"]
 
 
 def test_rebinding_traces_where_the_static_part_is_another() -> None:

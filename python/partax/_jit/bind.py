@@ -2,11 +2,14 @@
 
 import contextlib
 import inspect
+import operator
 from typing import Any, NoReturn
 
 from partax import _core
 from partax._core import BoundFunction, JitFunction
+from partax._families.describe import is_frozen
 from partax._jax import programs
+from partax._jax.private import flatten_one_level, one_level
 from partax._pytree.paths import leaf_paths
 from partax._pytree.short_text import short_text
 
@@ -22,10 +25,11 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)
 
-    A call looks at the arguments that are free alone. What is bound counts as it was when it was bound: an object that
-    is changed later does not, but for the objects of Flax that `partax.nnx.jit` changes in place, whose changes by the
-    function or by others count. A call whose arguments jax traces, and one with settings of jax that make its dispatch
-    do more, is an ordinary one. It can be pickled.
+    A call looks at the arguments that are free alone. What is bound counts as it was when it was bound: what is changed
+    later does not. Of the objects of Flax that `partax.nnx.jit` changes in place, the Variables count as they are: new
+    values by the function and by others; attributes that others set, as `model.eval()` does, do not. A call whose
+    arguments jax traces, and one with settings of jax that make its dispatch do more, is an ordinary one. It can be
+    pickled.
 
     Args:
       args: the leading arguments.
@@ -40,7 +44,29 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       RuntimeError: when called, an array that is bound has been deleted.
     """
     _check(self, args, kwargs)
-    return _core.make_bound_function(self, args, kwargs)
+    return _bound(self, args, kwargs)
+
+
+def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
+    if wrapper._options.graph is None:
+        args, kwargs = tuple(map(_as_now, args)), {name: _as_now(value) for name, value in kwargs.items()}
+    return _core.make_bound_function(wrapper, args, kwargs)
+
+
+def _as_now(value: Any) -> Any:
+    """A tree with containers and objects of its own where these may be changed; what cannot be is the very same."""
+    if type(value) is dict:
+        return {key: _as_now(child) for key, child in value.items()}
+    if type(value) is list:
+        return [_as_now(child) for child in value]
+    level = flatten_one_level(value)
+    if level is None:
+        return value
+    children = list(map(_as_now, level[0]))
+    is_same = all(map(operator.is_, children, level[0]))
+    if is_same and (value is None or is_frozen(type(value))):
+        return value
+    return one_level(value).unflatten(children)
 
 
 def _check(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -85,7 +111,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         else:
             known = ", ".join(f"`{it}`" for it in (*names, *keywords)) or "none"
             raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {known}")
-    return _core.make_bound_function(self.func, tuple(bound), keywords)
+    return _bound(self.func, tuple(bound), keywords)
 
 
 def _names(wrapper: JitFunction[..., Any]) -> list[str]:
@@ -106,7 +132,7 @@ def text(self: BoundFunction[Any]) -> str:
 
 def reduced(self: BoundFunction[Any]) -> Any:
     """As it is pickled."""
-    return _core.make_bound_function, (self.func, self.args, self.keywords)
+    return _bound, (self.func, self.args, self.keywords)
 
 
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
