@@ -149,7 +149,7 @@ _filter_jit.install()
 _explain_install.install()
 _doctor_install.install()
 if _environ.get("PARTAX_STORE"):
-    _import_module("partax._store.switch").store_as_told()
+    _import_module("partax._store.programs").store_as_told()
 if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
@@ -164,7 +164,7 @@ _LATER = {
     **dict.fromkeys(("Mismatch", "load", "save"), "partax._io.save_and_load"),
     "pure": "partax._guards.pure",
     "steps": "partax._steps.steps",
-    "store": "partax._store.switch",
+    "store": "partax._store.programs",  # all that the first call needs is imported when it is switched on
     "report": "partax._report.function_reports",
     **dict.fromkeys(
         ("FunctionReport", "KeyReport", "LoadReport", "LoadReport", "Report", "SlowNode", "TraceReport"),

@@ -1,6 +1,5 @@
 """What a compiled program depends on beside the call: versions, configuration, devices, the processor."""
 
-import functools
 import glob
 import hashlib
 import importlib.metadata
@@ -31,7 +30,7 @@ def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
     kinds = tuple((it.platform, it.device_kind, it.id, it.process_index) for it in every)
     client = getattr(devices[0], "client", None)
     return {
-        **_build(),
+        **_BUILD,
         "the version of NumPy": np.__version__,
         "an environment variable of XLA or of a library": variables,
         "a device": (kinds, getattr(client, "platform_version", "")),
@@ -53,7 +52,6 @@ def _settings_of_flax() -> str:
     return repr((values, [it and it.current_value() for it in of_thread]))
 
 
-@functools.cache
 def _build() -> dict[str, Any]:
     """What does not change in a process."""
     files = [_core.__file__]  # also tells builds of one version apart
@@ -81,3 +79,6 @@ def _processor() -> str:
     except OSError:
         pass
     return f"{platform.machine()} {platform.processor()}"
+
+
+_BUILD = _build()

@@ -20,12 +20,15 @@ from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
 from partax._report.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
+from partax._report.history import History as History  # which the first load makes
 from partax._report.report import LoadReport
 from partax._store import placement, switch
 from partax._store.folder import Folder
 from partax._store.key import Key, Proof, key_of_call, what_changed
 from partax._store.placement import Signature, UnstoredError
 from partax._store.results import rebuilt, stored_result_of
+from partax._store.switch import store as store
+from partax._store.switch import store_as_told as store_as_told
 
 _COMPARED = 8  # stored programs of the same function that a call which is traced is compared with
 
