@@ -93,6 +93,34 @@ def _() -> Case:
     return hit_case(lambda: [trees.array(1) for _ in range(200)])
 
 
+def bound_case(make: Callable[[], Any]) -> Case:
+    """A call with a bound tree, after those that it learns from."""
+    f = filter_jit(lambda tree, x: plus_one((tree, x)))
+    tree, x = make(), trees.array(3)
+    bound = f.bind(tree)
+    for _ in range(4):
+        bound(x)
+    return Case(lambda: bound(x), exactly(to_jax(plus_one((make(), x)))), watched=(f, bound, x))
+
+
+@operation("hit: bound modules and optimizer state")
+def _() -> Case:
+    return bound_case(lambda: (trees.make_model(), trees.SAMPLES["optax_chain"]()))
+
+
+@operation("hit: bound static leaves")
+def _() -> Case:
+    return bound_case(lambda: [trees.array(1), *range(100), *trees.SAMPLES["statics"]()])
+
+
+@operation("the first call with a bound tree")
+def _() -> Case:
+    f = filter_jit(plus_one)
+    tree = trees.make_model()
+    f(tree)
+    return Case(lambda: f.bind(tree)(), exactly(to_jax(plus_one(trees.make_model()))), watched=(f,), keeps=True)
+
+
 def parts_case(f: Any, prepare: Callable[[], object] = lambda: None) -> Case:
     """Each call gives parts of its arguments back, and makes the others anew."""
     tree = trees.Pair(trees.make_model(), [trees.Layer(trees.array(2)), (trees.array(1), "s")])
