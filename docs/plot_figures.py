@@ -113,9 +113,17 @@ def times(ratio: float) -> str:
 # ---- The figures.
 
 
-def arrays(results: Results, theme: Theme, title: str) -> str:
-    panel = Panel("", lines(results, "a call", "seconds", JITS), "arrays in the model", "time of a call")
-    return lines_chart([panel], theme, title)
+def _calls(panel: str, forms: Names, over: str) -> Callable[[Results, Theme, str], str]:
+    """A chart of one panel of calls."""
+
+    def draw(results: Results, theme: Theme, title: str) -> str:
+        return lines_chart([Panel("", lines(results, panel, "seconds", forms), over, "time of a call")], theme, title)
+
+    return draw
+
+
+arrays = _calls("a call", JITS, "arrays in the model")
+bound = _calls("a call with bound arrays", BOUND, "bound arrays")
 
 
 def read_arrays(results: Results) -> str:
@@ -286,11 +294,6 @@ def read_nnx(results: Results) -> str:
             f"`nnx.jit_partial` and {times(over['nnx.jit'])} with `nnx.jit`"
         )
     return f"With {at:.0f} layers, {'; '.join(parts)}."
-
-
-def bound(results: Results, theme: Theme, title: str) -> str:
-    panel = Panel("", lines(results, "a call with bound arrays", "seconds", BOUND), "bound arrays", "time of a call")
-    return lines_chart([panel], theme, title)
 
 
 def read_bound(results: Results) -> str:

@@ -89,27 +89,23 @@ int BoundProgram::traverse(visitproc visit, void* arg) const {
   return kept_.traverse(visit, arg);
 }
 
-void BoundPrograms::learn(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
-                          const GraphObjects* graph, const std::shared_ptr<BoundProgram>& known, const Ref& returned) {
-  if (!entry->in_table || entry->is_of_one_call || entry->blocks) return;
-  std::shared_ptr<BoundProgram> program = known;
-  if (!program) {
-    std::vector<HeldVariable> variables;
-    if (graph != nullptr) {
-      variables = graph->variables(*entry, leaves);
-      // Where others change what is bound between two calls, each is an ordinary one until it stays as it is.
-      const bool has_settled = have_stayed(variables);
-      if (!graph->may_be_bound() || !has_settled) return;
-    }
-    program = std::make_shared<BoundProgram>(entry, values, leaves, variables);
-    std::vector<std::shared_ptr<BoundProgram>> others{program};  // let go of where nothing is changed
-    for (const auto& it : programs_) {
-      const EntryPtr its = it->entry();
-      if (its && its != entry && others.size() < kMostPrograms) others.push_back(it);
-    }
-    programs_.swap(others);
+std::shared_ptr<BoundProgram> BoundPrograms::add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+                                                 const GraphObjects* graph) {
+  std::vector<HeldVariable> variables;
+  if (graph != nullptr) {
+    variables = graph->variables(*entry, leaves);
+    // Where others change what is bound between two calls, each is an ordinary one until it stays as it is.
+    const bool has_settled = have_stayed(variables);
+    if (!graph->may_be_bound() || !has_settled) return {};
   }
-  program->learn(*entry, leaves, returned);
+  auto program = std::make_shared<BoundProgram>(entry, values, leaves, variables);
+  std::vector<std::shared_ptr<BoundProgram>> others{program};  // let go of where nothing is changed
+  for (const auto& it : programs_) {
+    const EntryPtr its = it->entry();
+    if (its && its != entry && others.size() < kMostPrograms) others.push_back(it);
+  }
+  programs_.swap(others);
+  return program;
 }
 
 bool BoundPrograms::have_stayed(const std::vector<HeldVariable>& variables) {
@@ -131,7 +127,6 @@ int BoundPrograms::traverse(visitproc visit, void* arg) const {
 }
 
 void refuse_donated(const Entry& entry, const IsBound& values) {
-  if (entry.donated.empty()) return;
   const KeptValues bound(entry.key, values, nullptr);
   for (std::size_t i = 0; i < entry.donated.size(); ++i) {
     if (entry.donated[i] != 0 && bound.is_kept().at(i)) python::refuse_donated(Ref::checked(PyLong_FromSize_t(i)));

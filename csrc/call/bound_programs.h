@@ -55,10 +55,10 @@ class BoundPrograms {
     }
     return {};
   }
-  // After a call of an entry's target, by the program `known` if it had one: goes further by itself next time. `graph`
-  // is null but for a function that may change what is bound.
-  void learn(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves, const GraphObjects* graph,
-             const std::shared_ptr<BoundProgram>& known, const Ref& returned);
+  // After a call of an entry that had none: one for the next call. `graph` is null but for a function that may change
+  // what is bound; then there may be none yet.
+  std::shared_ptr<BoundProgram> add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
+                                    const GraphObjects* graph);
   int traverse(visitproc visit, void* arg) const;
 
  private:
@@ -68,7 +68,7 @@ class BoundPrograms {
   std::vector<PyObject*> last_;  // the addresses of what the variables held after the last call that was learnt from
 };
 
-// Before a call: raises if it would give away an array that is bound.
+// Before a call that donates: raises if it would give away an array that is bound.
 void refuse_donated(const Entry& entry, const IsBound& values);
 
 }  // namespace partax

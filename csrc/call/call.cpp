@@ -29,6 +29,18 @@ bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuff
   throw PythonError{};
 }
 
+// After a call of an entry's target, by the program `known` if it had one: the next one may go further by itself.
+void learn(const BoundArguments& bound, const JitFunction& jit, Call& call, const EntryPtr& entry,
+           std::shared_ptr<BoundProgram> known, const Ref& returned) {
+  if (!entry->in_table || entry->is_of_one_call || entry->blocks) return;
+  const CallCache& cache = call.cache();
+  if (!known) {
+    known = bound.programs().add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
+                                 cache.graph ? &call.objects() : nullptr);
+  }
+  if (known) known->learn(*entry, call.leaves(), returned);
+}
+
 // The static values of a call for which its key has equal ones.
 void add_own_statics(const TreeSpec& key, const TreeSpec& spec, LeafBuffer& leaves) {
   for (std::size_t i = 0; i < key.statics.size(); ++i) {
@@ -74,7 +86,9 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     if (bound != nullptr) std::tie(entry, program) = call.find_bound(bound->programs());
     if (!entry) entry = call.find(frame, is_new);
     frame.entry = entry.get();
-    if (bound != nullptr && !program && !cache.graph) refuse_donated(*entry, bound->are_bound(jit, cache.parameters));
+    if (bound != nullptr && !program && !entry->donated.empty() && !cache.graph) {
+      refuse_donated(*entry, bound->are_bound(jit, cache.parameters));
+    }
     if (may_lose_forwarded(*entry, call.leaves())) refuse_lost_forwarded(*entry, call.leaves());
     const Ref target = entry->value, stored = entry->program;
     if (program) returned = program->run(call.leaves());
@@ -100,10 +114,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     }
   }
   Ref result = call.finish(returned, *entry, !frame.traced);
-  if (bound != nullptr && !ran_directly) {
-    bound->programs().learn(entry, bound->are_bound(jit, cache.parameters), call.leaves(),
-                            cache.graph ? &call.objects() : nullptr, program, returned);
-  }
+  if (bound != nullptr && !ran_directly) learn(*bound, jit, call, entry, std::move(program), returned);
   ++entry->calls;
   ++(frame.traced || frame.loaded || is_new ? cache.misses : cache.hits);
   return result;

@@ -19,8 +19,6 @@ bool are_equal_tuples(PyObject* left, PyObject* right) {
 
 bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
 
-Ref get(PyObject* object, Name& name) { return Ref::checked(PyObject_GetAttr(object, name.get())); }
-
 struct ArrayNames {
   Name aval{"aval"}, sharding{"sharding"}, committed{"_committed"};
 };
@@ -33,15 +31,15 @@ ArrayNames& array_names() {
 }  // namespace
 
 DirectRun::Signature::Signature(PyObject* array)
-    : aval(get(array, array_names().aval)),
-      sharding(get(array, array_names().sharding)),
-      committed(get(array, array_names().committed)) {}
+    : aval(attribute(array, array_names().aval)),
+      sharding(attribute(array, array_names().sharding)),
+      committed(attribute(array, array_names().committed)) {}
 
 // What was compared and is equal is known by identity from then on: arrays of one program have it in common.
 bool DirectRun::Signature::is_of(PyObject* array) {
   ArrayNames& names = array_names();
-  if (!is_array(array) || get(array, names.committed).get() != committed.get()) return false;
-  Ref other_aval = get(array, names.aval), other_sharding = get(array, names.sharding);
+  if (!is_array(array) || attribute(array, names.committed).get() != committed.get()) return false;
+  Ref other_aval = attribute(array, names.aval), other_sharding = attribute(array, names.sharding);
   if (!are_equal(other_aval.get(), aval.get()) || !are_equal(other_sharding.get(), sharding.get())) return false;
   aval.swap(other_aval);
   sharding.swap(other_sharding);
@@ -96,7 +94,7 @@ bool DirectRun::is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t
     if (!free_[i].is_of(leaves[free[i]])) return false;
   }
   for (const auto& [setting, expected] : settings_) {
-    if (get(setting.get(), value).get() != expected.get()) return false;
+    if (attribute(setting.get(), value).get() != expected.get()) return false;
   }
   return are_equal_tuples(python::trace_context().get(), context_.get());
 }

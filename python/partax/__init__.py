@@ -167,7 +167,7 @@ _LATER = {
     "store": "partax._store.programs",  # all that the first call needs is imported when it is switched on
     "report": "partax._report.function_reports",
     **dict.fromkeys(
-        ("FunctionReport", "KeyReport", "LoadReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
+        ("FunctionReport", "KeyReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
         "partax._report.report",
     ),
     "filter_shard": "partax._jit.filter_shard",

@@ -142,12 +142,18 @@ def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[...,
     return _pjit(name, asked, miss, [], [], _cache_keys(), _registry, _shard_arg)  # pyright: ignore
 
 
+def _plain_call(executable: Any, params: Any) -> Any:
+    """What runs an executable that takes and gives arrays, and does nothing else; None of others."""
+    call = executable.unsafe_call
+    does_more = call.has_unordered_effects or call.ordered_effects or call.has_host_callbacks or executable._mut
+    is_plain = isinstance(call, _replicated) and not does_more  # pyright: ignore[reportArgumentType]
+    return call if is_plain and not params.is_high and not params.const_args else None
+
+
 def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int) -> Any:
     """What jax's native dispatch needs to call an executable; None where it must not, or this jax has it otherwise."""
     try:
-        call = executable.unsafe_call
-        is_plain = isinstance(call, _replicated) and not call.has_unordered_effects and not call.has_host_callbacks  # pyright: ignore
-        if not is_plain or executable._mut or params.is_high or params.const_args:
+        if _plain_call(executable, params) is None:
             return None
         flat, tree = _fast_tree(params.out_tree, out_flat)  # pyright: ignore[reportOptionalCall]
         if not all(type(it) is concrete_array_type() for it in flat):
@@ -195,10 +201,8 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
         return None
     try:
         executable: Any = _attribute(program, "_executable")
-        call = executable.unsafe_call
-        does_more = call.has_unordered_effects or call.ordered_effects or call.has_host_callbacks or executable._mut
-        does_more = does_more or call.pgle_profiler or _attribute(program, "_params").const_args
-        if does_more or not isinstance(call, _replicated):  # pyright: ignore[reportArgumentType]
+        call = _plain_call(executable, _attribute(program, "_params"))
+        if call is None or call.pgle_profiler:
             return None
         arguments: list[Any] = []
         places = dict.fromkeys(free, -1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.array_text import array_text
+from partax._transforms.loops import Results
 from partax._transforms.tree_differences import Flat, first_difference
 
 
@@ -100,16 +101,6 @@ def stacked_results(results: list[list[Any]]) -> list[Any]:
     Raises:
       TypeError: what is no array differs.
     """
-    rows: list[list[Any]] = []
-    spec: _core.TreeSpec | None = None
-    for result in results:
-        leaves, found = _core.flatten(result, "result")
-        if spec is not None and found != spec:
-            difference = first_difference(Flat(spec, rows[0]), Flat(found, leaves), "result")
-            where = "" if difference is None else f"`{difference.path}`: "
-            told = "" if difference is None else f"{difference.first} of one step, {difference.second} of another; "
-            raise TypeError(f"{where}{told}what is not an array must be the same in each step")
-        spec = found
-        rows.append(leaves)
-    assert spec is not None
-    return spec.rebuild(_stacked([tuple(map(jnp.asarray, column)) for column in zip(*rows, strict=True)]))
+    stacked = Results("result")
+    rows = [stacked.arrays(result) for result in results]
+    return stacked.rebuilt(_stacked([tuple(map(jnp.asarray, column)) for column in zip(*rows, strict=True)]))

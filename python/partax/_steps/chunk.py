@@ -12,14 +12,15 @@ Body = Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], list[Any
 """From what is carried and the other arguments of a step, by name, to what is carried and the rest of the result."""
 
 
-def call(fun: Callable[..., Any], values: Mapping[str, Any], like: Callable[..., Any] | None = None) -> Any:
-    """Calls a function, which takes what `like` does, with its arguments by name."""
-    by_position = [
-        name
-        for name, parameter in inspect.signature(like or fun).parameters.items()
-        if parameter.kind is parameter.POSITIONAL_ONLY and name in values
-    ]
-    return fun(*(values[it] for it in by_position), **{it: values[it] for it in values if it not in by_position})
+def unnamed(fun: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters of a function that take an argument by its position alone."""
+    return tuple(it.name for it in inspect.signature(fun).parameters.values() if it.kind is it.POSITIONAL_ONLY)
+
+
+def call(fun: Callable[..., Any], values: Mapping[str, Any], by_position: tuple[str, ...]) -> Any:
+    """Calls a function with its arguments by name, but for those that are `unnamed`."""
+    given = [values[it] for it in by_position if it in values]
+    return fun(*given, **{it: values[it] for it in values if it not in by_position})
 
 
 def with_parameters(fun: Callable[[dict[str, Any]], Any], named: Callable[..., Any], names: tuple[str, ...]) -> Any:
@@ -45,7 +46,7 @@ def function_of_values(
         others = {name: it for name, it in values.items() if name not in names and name not in batch}
 
         def step(carried: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-            return places.taken_apart(skeleton, call(fun, {**others, **carried, **one}))
+            return places.taken_apart(skeleton, call(fun, {**others, **carried, **one}, unnamed(fun)))
 
         first, batches = {name: values[name] for name in names}, {name: values[name] for name in batch}
         carried, rest = scan(step, first, batches, length=size, unroll=unroll)

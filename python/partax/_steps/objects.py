@@ -6,7 +6,7 @@ from typing import Any
 from flax import nnx
 
 from partax._steps import places
-from partax._steps.chunk import call
+from partax._steps.chunk import call, unnamed
 from partax._steps.places import Skeleton
 from partax._transforms.loops import scan
 
@@ -41,7 +41,7 @@ def function_of_objects(
         def step(carry: tuple[Any, dict[str, Any]], one: dict[str, Any]) -> tuple[Any, Any]:
             state, carried = carry
             made = nnx.merge(graph, state)
-            result = call(fun, {**others, **made, **carried, **one})
+            result = call(fun, {**others, **made, **carried, **one}, unnamed(fun))
             after, state = nnx.split(made)
             if after != graph:
                 raise TypeError(

@@ -16,7 +16,7 @@ from partax._report.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
 from partax._steps import places
 from partax._steps.batches import Batches, stacked_results
-from partax._steps.chunk import call, function_of_values, with_parameters
+from partax._steps.chunk import call, function_of_values, unnamed, with_parameters
 from partax._steps.places import Place, Skeleton
 
 _KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -90,6 +90,7 @@ class Steps:
         self._size = size
         self._carry = carry
         self._unroll = unroll
+        self.unnamed = unnamed(step.__wrapped__)
         self._made: dict[Any, JitFunction[..., Any]] = {}
         self._known: tuple[_core.TreeSpec, list[Any], tuple[Skeleton | None, tuple[str, ...]]] | None = None
 
@@ -155,7 +156,7 @@ class Steps:
             from partax._steps.objects import holds_objects
 
             objects = tuple(name for name, value in values.items() if holds_objects(value))
-        result = call(self._step.eval_shape, {**values, **batch}, like=self._step)
+        result = call(self._step.eval_shape, {**values, **batch}, self.unnamed)
         try:
             return places.find(
                 {name: values[name] for name in values if name not in objects}, result, self._carry
@@ -241,7 +242,7 @@ class Run:
         for batch in batches:
             # It has been traced, so that the call itself, which compiles it, would warn of what it donates in vain.
             with donation_warnings.silenced(step._options.silences_warnings and not rest):
-                result = call(step, {**self._values, **batch})
+                result = call(step, {**self._values, **batch}, self._steps.unnamed)
             if timing is not None and not rest:
                 _wait_for(result)
                 begin = time.perf_counter()  # of all but the first, which may be compiled
