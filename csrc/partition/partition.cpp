@@ -1,5 +1,6 @@
 #include "partition/partition.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -184,7 +185,8 @@ Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObje
   });
 }
 
-Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
+std::pair<Ref, std::size_t> filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace,
+                                   PyObject* is_leaf) {
   return with_path("pytree", [&] {
     const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
     SplitTree parts;
@@ -192,7 +194,8 @@ Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replac
     options.is_leaf = is_leaf;
     split(parts, tree, filters.get(), options);
     PartLeaves leaves(parts, 0, !inverse, replace);
-    return rebuild(parts.spec, leaves);
+    const auto taken = static_cast<std::size_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
+    return std::pair(rebuild(parts.spec, leaves), taken);
   });
 }
 

@@ -80,7 +80,8 @@ void register_partition(py::module_& module) {
       "filter",
       [](const py::object& tree, const py::object& filter_spec, bool inverse, const py::object& replace,
          const py::object& is_leaf) {
-        return give(filter(tree.ptr(), filter_spec.ptr(), inverse, replace.ptr(), null_if_none(is_leaf)));
+        auto [part, taken] = filter(tree.ptr(), filter_spec.ptr(), inverse, replace.ptr(), null_if_none(is_leaf));
+        return py::make_tuple(give(part), number(taken));
       },
       py::arg("tree"), py::arg("filter_spec"), py::arg("inverse"), py::arg("replace"), py::arg("is_leaf"));
   module.def(

@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> None:
         store_command.run(given)
         return
     if not given.module and not os.path.exists(given.script):
-        command.error(f"found no file {given.script!r}, expected a Python script")
+        given.parser.error(f"found no file {given.script!r}, expected a Python script")
     if given.command == "doctor":
         _doctor(given.script, given.arguments, given.module, given.json, given.html)
         return
@@ -89,6 +89,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _add_script(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(parser=command)
     command.add_argument("-m", action="store_true", dest="module", help="run a module by its name")
     command.add_argument("script", help="the script, or the module's name")
     command.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to it as they are")
@@ -135,7 +136,7 @@ def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str |
     try:
         namespace = _run(script, arguments, is_module)
     finally:
-        found = diagnoses(watch)
+        found = diagnoses(watch, namespace)
         print_programs(watch, found, sys.stderr)
         write_diagnoses(found, json_file, html_file)
         namespace.clear()

@@ -253,3 +253,44 @@ def test_a_program_that_is_called_again_with_an_argument_is_read_anew() -> None:
 
     (finding,) = folding(twice, jnp.ones(8_000))
     assert finding.figures["operations"] == 2  # the sort and the product of the first call, and none of the second
+
+
+class Static:
+    """An object that is no tree."""
+
+    def __init__(self) -> None:
+        self.table = jnp.asarray(numbers(MEBIBYTE // 4))
+        self.inner: Any = None
+
+
+class Holds(eqx.Module):
+    weight: jax.Array
+    static: Static = eqx.field(static=True)
+
+    def __call__(self, i: Any) -> Any:
+        return self.weight * self.static.table[i]
+
+
+class Runs:
+    def __init__(self) -> None:
+        self.parts = {"static": [Static()]}
+
+    def run(self, i: Any) -> Any:
+        return self.parts["static"][0].table[i]
+
+
+@pytest.mark.filterwarnings("ignore:.*is an array in a static")
+def test_an_array_on_a_static_object_has_its_path() -> None:
+    static, index = Static(), jnp.int32(0)
+    outer = Static()
+    outer.table, outer.inner = jnp.zeros(()), static
+    static.inner = outer  # a cycle
+    cases: list[tuple[str, str, Any, tuple[Any, ...]]] = [
+        ("static argument", "cfg.table", lambda cfg, i: cfg.table[i], (static, index)),
+        ("static argument", "model.static.table", lambda model, i: model(i), (Holds(jnp.ones(()), static), index)),
+        ("closure cell", "outer.inner.table", lambda i: outer.inner.table[i], (index,)),
+        ("attribute", "self.parts['static'][0].table", Runs().run, (index,)),
+    ]
+    for kind, path, function, args in cases:
+        (finding,) = found(partax.filter_jit(function), *args)
+        assert finding.path == path and finding.message.startswith(f"{kind} `{path}` holds")

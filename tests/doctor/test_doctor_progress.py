@@ -95,6 +95,8 @@ def test_the_programs_of_a_script_are_counted(seen: Terminal, monkeypatch: pytes
         def costliest(self) -> list[script.Program]:
             return programs
 
+        in_order = costliest
+
     theirs, told = script.diagnosis_of, []
 
     def examines(examined: Examined) -> Any:

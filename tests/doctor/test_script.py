@@ -107,3 +107,130 @@ def test_a_mistake_of_ours_is_not_the_script_s(
 def test_no_script(tmp_path: Path) -> None:
     done = doctor(tmp_path, "nothing.py")
     assert done.returncode == 2 and "found no file 'nothing.py'" in done.stderr
+
+
+AGAIN = """
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import partax
+
+table = jnp.asarray(np.random.default_rng(0).random((600, 600), np.float32))
+
+
+def deep(x):
+    for _ in range(60):
+        x = jnp.tanh(x @ x)
+    return x
+
+
+@jax.jit
+def by_shape(x):
+    return deep(x)
+
+
+@eqx.filter_jit
+def by_number(x, n):
+    return deep(x) * n
+
+
+@partax.filter_jit(donate=("x",))
+def by_rate(x, rate):
+    return deep(x) * rate
+
+
+@partax.filter_jit
+def becomes_strong(x, y):
+    return deep(x) * y, y * jnp.float32(2)
+
+
+@jax.jit
+def once(x, i):
+    return deep(x) + table[i, 0]
+
+
+@jax.jit
+def by_mode(x):
+    return deep(x)
+
+
+y = jnp.asarray(1.0)
+for n in range(2, 5):
+    by_shape(jnp.ones((n, n)))
+    by_number(jnp.ones((3, 3)), n)
+    by_rate(jnp.ones((3, 3)), float(n))
+    _, y = becomes_strong(jnp.ones((3, 3)), y)
+    once(jnp.ones((3, 3)), 0)
+    by_mode(jnp.ones((n, n)) if n < 4 else jnp.ones((3, 3)))
+"""
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, str]:
+    """What is found in functions that are traced again: by name, as text and as a page."""
+    folder = tmp_path_factory.mktemp("again")
+    (folder / "again.py").write_text(AGAIN)
+    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "ignore", "-m", "partax", "doctor", "--json", "found.json", "--html", "found.html"]
+    done = subprocess.run([*command, "again.py"], capture_output=True, text=True, env=environment, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found = {it["name"]: it for it in json.loads((folder / "found.json").read_text())}
+    return found, done.stderr, (folder / "found.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "traces", "reason"),
+    [
+        ("by_shape", 3, "x: float32[2,2] -> float32[3,3]; x: float32[3,3] -> float32[4,4]"),
+        ("by_number", 3, "2 with arrays of the types of an earlier one"),
+        ("by_rate", 3, 'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))'),
+        ("becomes_strong", 2, "y: weak float32 -> float32"),
+    ],
+)
+def test_a_function_that_was_traced_again_is_a_finding(
+    again: tuple[dict[str, Any], str, str], name: str, traces: int, reason: str
+) -> None:
+    found, text, _ = again
+    (finding,) = [it for it in found[name]["findings"] if it["kind"] == "retrace"]
+    assert finding["figures"]["traces"] == traces and finding["figures"]["again_seconds"] > 0
+    assert reason in finding["message"] and finding["message"] in text
+    assert Path(finding["file"]).name == "again.py" and finding["source"].startswith("@")
+
+
+def test_one_program_or_a_second_shape_is_as_it_should_be(again: tuple[dict[str, Any], str, str]) -> None:
+    found, _, _ = again
+    for name in ("once", "by_mode"):
+        assert [it for it in found[name]["findings"] if it["kind"] == "retrace"] == []
+
+
+def test_the_figures_are_measured_of_all_programs_together(again: tuple[dict[str, Any], str, str]) -> None:
+    found, text, page = again
+    for name, times in (("by_rate", 3), ("by_shape", 3), ("once", 1), ("by_mode", 2)):
+        figures = found[name]["figures"]
+        assert figures["times"] == times
+        for stage in ("trace", "lower", "compile"):
+            assert figures[f"{stage}_seconds"] > 0, (name, stage)
+        (row,) = [line.split() for line in text.splitlines() if line.endswith(f"  {name}")]
+        assert float(row[1]) == pytest.approx(figures["trace_seconds"], abs=1e-4)
+        assert float(row[0]) == pytest.approx(sum(map(float, row[1:4])), abs=3e-4)
+    assert "<dt>trace</dt>" in page and "<dt>times</dt>" in page
+
+
+def test_a_captured_array_has_its_name_in_a_script_too(again: tuple[dict[str, Any], str, str]) -> None:
+    found, _, _ = again
+    (finding,) = [it for it in found["once"]["findings"] if it["kind"] == "constant"]
+    assert finding["path"] == "table"
+
+
+def test_libraries_come_last_and_the_page_begins_with_the_costliest_function(
+    again: tuple[dict[str, Any], str, str],
+) -> None:
+    found, text, page = again
+    assert " of jax and libraries (" in text
+    stages = ("trace_seconds", "lower_seconds", "compile_seconds")
+    costliest = max(found.values(), key=lambda it: sum(it["figures"].get(stage, 0) for stage in stages))
+    summary = page[page.index('<p class="summary">') :].split("</p>")[0]
+    assert f"The costliest function is <code>{costliest['name']}</code> (again.py:" in summary
+    assert f"traced {costliest['figures']['times']} times" in summary
+    assert "/again.py" not in page  # paths are relative

@@ -16,6 +16,8 @@ import partax
 from partax._doctor.finding import Finding
 from partax._doctor.state import find
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 
 class Train(eqx.Module):
     weight: jax.Array

@@ -257,6 +257,7 @@ arrays = st.builds(
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*has no array")
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(st.dictionaries(st.text(max_size=8).filter(lambda key: key != "__metadata__"), arrays, max_size=6))
 def test_random_dictionaries(tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]) -> None:
@@ -323,6 +324,7 @@ def test_what_is_static_comes_from_like(path: Path) -> None:
     assert back["a"][1:] == [function, 2, None] and bits(back["a"][0]) == bits(array(2))
 
 
+@pytest.mark.filterwarnings("ignore:.*has no array")
 @pytest.mark.parametrize("tree", [{"a/b": 1, "[0]": 2}, {"w": 1, "b": None}, {}, {"": 3}], ids=str)
 def test_a_dict_of_leaves_is_saved_under_its_own_keys(tree: dict[str, Any], path: Path) -> None:
     tree = {key: value if value is None else array(value) for key, value in tree.items()}

@@ -11,6 +11,8 @@ from conftest import TraceCounter
 from partax import filter_jit
 from trees import array, assert_same
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 
 def _counted(traces: TraceCounter, **options: Any) -> Any:
     @filter_jit(**options)
@@ -63,7 +65,6 @@ def test_a_cache_of_one(traces: TraceCounter) -> None:
     assert traces.count == 3 and f.cache_info().static_keys == 1
 
 
-@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
 def test_many_keys_never_pass_the_limit(traces: TraceCounter) -> None:
     f = _counted(traces, cache_size=5)
     for n in range(20):
@@ -108,7 +109,6 @@ def test_jax_clear_caches_only_costs_a_trace(traces: TraceCounter) -> None:
     assert traces.count == 2
 
 
-@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
 def test_a_recursive_function_may_call_its_own_wrapper(traces: TraceCounter) -> None:
     @filter_jit(cache_size=2)
     def f(x: jax.Array, n: int) -> jax.Array:

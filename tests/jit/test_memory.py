@@ -18,6 +18,8 @@ from growth import CALLS, Witness, check_steady
 from partax import filter_jit
 from trees import SAMPLES, Bag, Layer, array, make_model
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 Collect = Callable[[], None]
 
 # --- growth

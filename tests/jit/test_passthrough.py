@@ -22,6 +22,8 @@ from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, Cell, Layer, Pair, array, assert_same
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,8 @@ from conftest import TraceCounter
 from partax import filter_jit
 from trees import Layer, array, assert_same
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 Collect = Callable[[], None]
 
 

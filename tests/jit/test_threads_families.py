@@ -27,6 +27,8 @@ from library_trees import PAIRS, parts_of
 from partax import filter_jit
 from trees import array
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 families = pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
 Make = Callable[[Any, Any, Any], Any]
 

@@ -16,6 +16,8 @@ from conftest import TraceCounter
 from partax import filter_jit, is_array, is_array_like, is_inexact_array_like
 from trees import Layer, array, assert_same
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 
 def seen(leaf: Any) -> str:
     """How a leaf looks inside a function."""

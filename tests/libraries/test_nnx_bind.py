@@ -15,6 +15,8 @@ from flax import nnx
 
 import partax.nnx
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 
 class Counter(nnx.Variable[Any]):
     """What a call adds to."""

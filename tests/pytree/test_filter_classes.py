@@ -22,6 +22,8 @@ from partax import all_of, any_of, is_array, is_array_like, is_inexact_array_lik
 from partition_reference import takes, which
 from random_trees import thorough
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 EQUINOX = ("is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like")
 NUMBERS_AND_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 

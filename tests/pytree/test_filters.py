@@ -22,6 +22,8 @@ from partax import all_of, any_of, by_path, is_array, not_
 from partition_reference import parts_of, paths_in, taken
 from trees import Bag, Cell, Empty, Layer, Model, Pair, Tray, array, make_model, network
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 # --- predicates, bools, prefixes
 
 

@@ -21,6 +21,8 @@ from partax import by_path, flat_combine, flat_partition, is_array
 from partition_reference import assert_identical, assert_identical_dicts, for_partax, over_filters, reread
 from trees import Bag, Layer, Pair, Tray, array, assert_close, make_model, network, over_samples
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 SEPARATORS = (None, "/", ".", "", " -> ")
 over_separators = pytest.mark.parametrize("separator", SEPARATORS, ids=repr)
 

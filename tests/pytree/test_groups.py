@@ -17,6 +17,8 @@ import partax
 from partax import any_of, by_path, is_array, is_inexact_array, not_
 from trees import SAMPLES, assert_close, assert_same, over_samples
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 
 class Group(enum.Enum):
     FAST = 1

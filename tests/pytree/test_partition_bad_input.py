@@ -22,6 +22,8 @@ from partax import any_of, by_path, filter_jit, flat_combine, flat_partition, is
 from partition_reference import assert_identical, parts_of, taken
 from trees import Bag, Cell, Layer, Pair, Tray, array, changing_tree, make_model
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 CALLS: dict[str, Callable[..., Any]] = {
     "partition": lambda tree, *filters, **options: partax.partition(tree, *filters, **options),
     "flat_partition": lambda tree, *filters, **options: flat_partition(tree, *filters, **options),

@@ -15,6 +15,8 @@ from partax import by_path
 from partition_reference import paths_in, taken
 from trees import Bag, Cell, Layer, Pair, Tray, array
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 # --- paths
 
 

@@ -33,6 +33,8 @@ from random_trees import Tag, build, quick, recipes, thorough, variants
 from reference import is_dynamic, static_key
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, double
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 NODE_TYPES = [tuple, list, dict, OrderedDict, defaultdict, Pair, Cell, Layer, Bag, Tray, Tag, type(None)]
 LEAF_TYPES = [jax.Array, np.ndarray, np.generic, int, bool, float, complex, str, bytes, set, Config, Colour, object]
 types = st.sampled_from(NODE_TYPES + LEAF_TYPES)

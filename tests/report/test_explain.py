@@ -241,12 +241,12 @@ def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
     def f(x: Any, state: dict[str, int]) -> Any:
         return x
 
-    for step in range(5):
+    for step in range(2):
         f(X, {"step": step})
-    with pytest.warns(partax.RetraceWarning, match=r"`state\['step'\]`"):
-        f(X, {"step": 5})
-    f(X, {"step": 6})
-    f(X, {"step": 7})
+    with pytest.warns(partax.RetraceWarning, match=r"3 values of the static Python number `state\['step'\]`"):
+        f(X, {"step": 2})
+    for step in range(3, 8):
+        f(X, {"step": step})
     advice = """: pass jnp.asarray(state['step']), or trace=("state",)"""
     # What to do is said once.
     assert lines()[1:] == [
@@ -813,22 +813,44 @@ def test_records_are_bounded() -> None:
 # --- the warning
 
 
-def test_a_static_number_that_causes_five_traces_warns_once(traces: TraceCounter) -> None:
+def test_three_values_of_a_static_number_warn_once(traces: TraceCounter) -> None:
     @filter_jit
     def train(x: Any, step: int) -> Any:
         traces.tick()
         return x
 
-    for step in range(5):
+    for step in range(2):
         train(X, step)
     with pytest.warns(partax.RetraceWarning) as caught:
-        train(X, 5)
+        train(X, 2)
     (warning,) = caught
     assert warning.filename == __file__ and "`step`" in str(warning.message) and "`train`" in str(warning.message)
-    assert "jnp.asarray(step)" in str(warning.message)
-    for step in range(6, 12):
+    assert 'jnp.asarray(step), or trace=("step",)' in str(warning.message)
+    for step in range(3, 12):
         train(X, step)  # a second warning would be an error
     assert traces.count == 12
+
+
+def test_the_warning_of_a_second_number_tells_how_to_trace_all() -> None:
+    f = filter_jit(lambda x, step, rate: x)
+
+    def use() -> None:
+        for value in range(4):
+            f(X, value, 0.5)
+            f(X, 0, float(value))
+
+    with pytest.warns(partax.RetraceWarning) as caught:
+        use()
+    first, second = (str(warning.message) for warning in caught)
+    assert "is_array_like" not in first
+    assert second.endswith("or trace=partax.is_array_like for all numbers of all arguments")
+
+
+def test_numbers_that_come_back_do_not_warn() -> None:
+    f = filter_jit(lambda x, n: x, cache_size=1)
+    for i in range(20):
+        f(X, i % 2)
+    assert f.cache_info().traces == 1
 
 
 def test_other_causes_do_not_warn() -> None:
@@ -846,13 +868,13 @@ def test_the_warning_as_an_error_leaves_no_trace_behind(traces: TraceCounter) ->
         traces.tick()
         return x
 
-    for n in range(5):
+    for n in range(2):
         f(X, n)
     with pytest.raises(partax.RetraceWarning):
-        f(X, 5)
-    assert traces.count == 5 and f.cache_info().traces == 5
-    f(X, 5)
-    assert traces.count == 6
+        f(X, 2)
+    assert traces.count == 2 and f.cache_info().traces == 2
+    f(X, 2)
+    assert traces.count == 3
 
 
 def test_import_loads_none_of_it() -> None:

@@ -17,6 +17,8 @@ import partax
 from partax import filter_jit
 from trees import Bag, array
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 TABLE = {"big": jnp.ones((100, 10)), "unused": jnp.ones(3)}
 NUMBERS = np.arange(1000.0, dtype=np.float32)
 
@@ -273,3 +275,14 @@ def test_the_table_is_aligned() -> None:
     assert lines[1].split()[:4] == ["static", "key", "calls", "trace"]
     column = lines[1].index("fast path")
     assert [line[column:] for line in lines[2:5]] == ["yes"] * 3
+
+
+@pytest.mark.parametrize("donate", ["none", "all", ("x",)])
+def test_a_trace_takes_its_time_whatever_is_donated(donate: Any) -> None:
+    def slow(x: Any) -> Any:
+        time.sleep(0.05)
+        return x * 2
+
+    f = filter_jit(slow, donate=donate)
+    f(array(3))
+    assert f.report().traces[0].trace_seconds >= 0.05

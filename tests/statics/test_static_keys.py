@@ -20,6 +20,8 @@ from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same, double
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 
 class Number(enum.IntEnum):
     ONE = 1

@@ -14,6 +14,8 @@ import partax
 from partax import all_of, any_of, by_path, is_array, not_
 from trees import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 KEY = jax.random.key(0)
 X = jnp.linspace(-1.0, 1.0, 12).reshape(4, 3)
 TRANSFORMS = pytest.mark.parametrize("transform", [partax.filter_grad, partax.filter_value_and_grad])

@@ -14,6 +14,8 @@ import partax
 from reference import assert_exact
 from trees import Bag
 
+pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
+
 nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
 
 

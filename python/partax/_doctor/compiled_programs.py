@@ -1,15 +1,18 @@
 """The programs that were compiled in this process, and how the doctor examines one of them."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from partax import _core
 from partax._doctor.examined import Examined, Leaf
-from partax._report.call_site import site_text
+from partax._doctor.lines import Line, function_called_by, is_users
+from partax._pytree.call_site import site_text
 from partax._report.function_reports import program_of
 from partax._report.record import Record
+
+_ASKED = 20  # equations of a library's program for the user's function around them
 
 
 @dataclasses.dataclass
@@ -22,8 +25,8 @@ class Program:
       donated: for each input, whether it is donated.
       paths: the path of each input.
       times: how often it was lowered.
-      lower_seconds, compile_seconds: what that took, in all.
-      defined: where the function is defined, such as `train.py:12`; empty where only jax knows.
+      lower_seconds, compile_seconds, trace_seconds: what that took, in all.
+      known: the function's first line, where partax knows it.
     """
 
     name: str
@@ -33,12 +36,38 @@ class Program:
     times: int = 0
     lower_seconds: float = 0.0
     compile_seconds: float = 0.0
-    defined: str = ""
+    trace_seconds: float = 0.0
+    known: Line | None = None
 
     @property
     def seconds(self) -> float:
-        """What lowering and compiling took."""
-        return self.lower_seconds + self.compile_seconds
+        """What tracing, lowering and compiling took."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    @functools.cached_property
+    def line(self) -> Line | None:
+        """The first line of the function, if jax knows it; of the user's own in a wrapper of a library."""
+        if self.known is not None:
+            return self.known
+        jaxpr = getattr(self.jaxpr, "jaxpr", None)
+        info = getattr(jaxpr, "debug_info", None)
+        _, _, place = str(getattr(info, "func_src_info", "") or "").rpartition(" at ")
+        file, _, number = place.rpartition(":")
+        if not file or not number.isdigit():
+            return None
+        line = Line(file, int(number), self.name)
+        called = None if jaxpr is None or is_users(line) else function_called_by(file, jaxpr.eqns[:_ASKED])
+        return called or line
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the function is the user's, and not one of jax or of a library."""
+        return self.line is not None and is_users(self.line)
+
+    @property
+    def defined(self) -> str:
+        """Where the function is defined, such as `train.py:12`; empty where nobody knows."""
+        return "" if self.line is None else site_text((self.line.file, self.line.line))
 
 
 def traced_programs() -> Iterator[Program]:
@@ -47,15 +76,17 @@ def traced_programs() -> Iterator[Program]:
         history = cache.history
         if history is None:
             continue
+        known = None if history.defined is None else Line(*history.defined, history.name)
         records = {record.number: record for record in history.records}
-        defined = "" if history.defined is None else site_text(history.defined)
         for _, target, log in cache.entries():
             for record in (records[number] for number, _ in log if number in records):
                 jaxpr = program_of(target, record)
                 if jaxpr is not None:
                     donated = (False,) * len(jaxpr.in_avals)
-                    seconds = record.seconds["lower"], record.seconds["compile"]
-                    yield Program(history.name, jaxpr, donated, _argument_paths(record), 1, *seconds, defined)
+                    program = Program(history.name, jaxpr, donated, _argument_paths(record), 1, known=known)
+                    for stage, seconds in record.seconds.items():
+                        setattr(program, f"{stage}_seconds", seconds)
+                    yield program
 
 
 def _argument_paths(record: Record) -> tuple[str, ...]:
@@ -76,8 +107,8 @@ def paths_of(jaxpr: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in names) if len(names) == inputs else tuple(f"input {i}" for i in range(inputs))
 
 
-def examined_program(program: Program) -> Examined:
-    """A program that was compiled, as the doctor examines it."""
+def examined_program(program: Program, function: Any = None) -> Examined:
+    """A program that was compiled, as the doctor examines it; with its function, where that is known."""
     jaxpr = program.jaxpr
     donated = program.donated if len(program.donated) == len(program.paths) else (False,) * len(program.paths)
     info = getattr(jaxpr.jaxpr, "debug_info", None)
@@ -85,8 +116,8 @@ def examined_program(program: Program) -> Examined:
     names = [str(it) for it in results] if len(results) == len(jaxpr.out_avals) else []
     return Examined(
         name=program.name,
-        defined=program.defined or _defined(info),
-        function=None,
+        defined=program.defined,
+        function=function,
         wrapper=None,
         jaxpr=jaxpr,
         arguments=tuple(
@@ -96,14 +127,8 @@ def examined_program(program: Program) -> Examined:
         results=tuple(Leaf(names[i] if names else f"result[{i}]", aval) for i, aval in enumerate(jaxpr.out_avals)),
         statics={},
         out_info=None,
-        trace_seconds=0.0,
+        trace_seconds=program.trace_seconds,
         traced=None,
         lower_seconds=program.lower_seconds,
         compile_seconds=program.compile_seconds,
     )
-
-
-def _defined(info: Any) -> str:
-    """`train.py:12` of jax's `step at /home/me/train.py:12`."""
-    place = str(getattr(info, "func_src_info", "") or "").rpartition(" at ")[2]
-    return Path(place).name if place else ""

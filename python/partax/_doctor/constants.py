@@ -59,7 +59,8 @@ def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
     """The arrays by the variable that holds them, or by line; the largest group first."""
     arrays = sorted(arrays, key=lambda it: -it.bytes)
     found: dict[object, _Group] = {}
-    for captured, holder in zip(arrays, holders([it.value for it in arrays], examined.function), strict=True):
+    found_in = holders([it.value for it in arrays], examined.function, examined.statics)
+    for captured, holder in zip(arrays, found_in, strict=True):
         key = _line(examined, captured.used) if holder is None else (holder.kind, holder.root)
         found.setdefault(key, _Group(holder, [])).arrays.append(captured)
     return sorted(found.values(), key=lambda group: -group.bytes)
@@ -82,7 +83,8 @@ def _captured(examined: Examined, group: _Group) -> Finding:
             f"{group.holder.kind} `{group.name}` holds {what} ({bytes_text(size)}), which the program has captured"
         )
     else:
-        message = f"the program has captured {what} ({bytes_text(size)}) of no variable of its own"
+        of = " of no variable of its own" if examined.function is not None else ""
+        message = f"the program has captured {what} ({bytes_text(size)}){of}"
     message += f": {how}"
     name = f"`{group.name}`" if group.name else "it"
     advice = (

@@ -30,6 +30,7 @@ class Diagnosis:
         `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and `compile_seconds`, and the
         peak is XLA's own figure.
       examined: the traced program itself, of which pictures are drawn; it keeps the arguments alive.
+      is_of_library: whether the function is one of jax or a library, and not the user's own.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     figures: dict[str, int | float | str]
     examined: Examined | None = dataclasses.field(default=None, repr=False, compare=False)
+    is_of_library: bool = False
 
     def to_json(self, **options: Any) -> str:
         """The diagnosis as JSON.

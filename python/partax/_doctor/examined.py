@@ -16,7 +16,7 @@ from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
-from partax._report.call_site import site_text
+from partax._pytree.call_site import site_text
 
 
 @dataclasses.dataclass(frozen=True)

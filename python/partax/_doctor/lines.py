@@ -5,6 +5,7 @@ import functools
 import linecache
 import sysconfig
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ _LIBRARY_FOLDERS = tuple(folder + name + "/" for folder in _INSTALLED for name i
 _NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
 
 
+_USERS = 2
+
+
 @functools.lru_cache(maxsize=1 << 16)
 def _rank(file: str) -> int:
     """0 of jax's, partax's and the interpreter's files, 1 of those of libraries, 2 of the user's."""
@@ -46,7 +50,7 @@ def _rank(file: str) -> int:
         return 0
     if file.startswith(_LIBRARY_FOLDERS):
         return 1
-    return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else 2
+    return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else _USERS
 
 
 # By id: a code object's hash is one of all its constants. What is known of a code object keeps it alive.
@@ -109,7 +113,7 @@ def line_of(equation: Any) -> Line | None:
         rank = _of_code(code).rank
         if rank > best:
             best, best_at = rank, i
-            if rank == 2:
+            if rank == _USERS:
                 break
     return None if best_at < 0 else _of_code(codes[best_at]).line_at(instructions[best_at])
 
@@ -122,6 +126,29 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(reversed(found))
 
 
+def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
+    """The first line of the user's function that a library's wrapper calls.
+
+    Args:
+      file: the wrapper's.
+      equations: of its program.
+
+    Returns:
+      The line; None if it calls no function of the user's.
+    """
+    library = next((folder for folder in _LIBRARY_FOLDERS if file.startswith(folder)), file)
+    for equation in equations:
+        codes = iter(reversed(_frames(equation)[0]))  # the outermost first
+        if not any(code.co_filename == file for code in codes):
+            continue
+        inner = (code for code in codes if _of_code(code).rank > 0 and not code.co_filename.startswith(library))
+        code = next(inner, None)
+        if code is not None:
+            users = _of_code(code).rank == _USERS
+            return Line(code.co_filename, code.co_firstlineno, code.co_qualname) if users else None
+    return None
+
+
 def is_users(line: Line) -> bool:
     """Whether a line is the user's, and not one of a library's."""
-    return _rank(line.file) == 2
+    return _rank(line.file) == _USERS

@@ -17,8 +17,8 @@ from partax._doctor.pictures.svg import Picture
 from partax._doctor.pictures.timeline import timeline_picture
 from partax._doctor.timeline import events
 from partax._io.whole_file import write_whole
+from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
-from partax._report.call_site import site_text
 from partax._report.report import FunctionReport, Report, TraceReport
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -43,6 +43,14 @@ class Diagnosed(Protocol):
     def examined(self) -> Examined | None: ...
     @property
     def findings(self) -> Sequence[Finding]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def defined(self) -> str: ...
+    @property
+    def figures(self) -> dict[str, int | float | str]: ...
+    @property
+    def is_of_library(self) -> bool: ...
 
 
 class Section(NamedTuple):
@@ -74,11 +82,13 @@ def page(diagnoses: Sequence[Diagnosed], report: Report | None = None) -> str:
     environment.filters["figures"] = _figures
     environment.filters["seconds"] = seconds_text
     environment.filters["place"] = _place
+    environment.filters["relative"] = file_text
     report = _function_reports.report() if report is None else report
     timeline = events()
     functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
+        summary=_summary(diagnoses, report),
         sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
         timeline=timeline_picture(timeline) if timeline else None,
         functions=functions[:_FUNCTIONS],
@@ -118,6 +128,37 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
     for program, findings in programs:
         memory = live_bytes_picture(live_bytes(program), told_limit(program))
         yield Section(program.name, [icicle(program, findings, boxes), memory])
+
+
+def _summary(diagnoses: Sequence[Diagnosed], report: Report) -> str:
+    """What a reader should know first: the costliest function, how often it was traced, and why or what is wrong."""
+    if diagnoses:
+        costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))
+        seconds, times = _cost(costliest.figures), costliest.figures.get("times", 1)
+        reason = _sentence(costliest.findings[0].message) if costliest.findings else "Nothing was found in it."
+        count = sum(len(it.findings) for it in diagnoses)
+        found = f"{_counted(count, 'finding')} in {_counted(len(diagnoses), 'function')}. "
+    elif report.functions:
+        function = report.functions[0]
+        costliest, seconds, times, found = function, function.seconds, len(function.traces), ""
+        reason = f"The latest trace: {function.traces[-1].reason}" if function.traces else ""
+    else:
+        return ""
+    name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
+    often = f", traced {times} times" if times != 1 else ", traced once"
+    return f"{found}The costliest function is {name}{often}: {seconds_text(seconds)}. {reason}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
+
+
+def _cost(figures: dict[str, int | float | str]) -> float:
+    return sum(float(figures.get(f"{stage}_seconds", 0.0)) for stage in ("trace", "lower", "compile"))
 
 
 def _figures(figures: dict[str, int | float | str]) -> list[tuple[str, str]]:

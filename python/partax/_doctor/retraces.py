@@ -11,7 +11,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, Severity
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
 from partax._pytree.array_text import array_text
-from partax._report.call_site import site_text
+from partax._pytree.call_site import site_text
 
 # What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
 _COUNTERS = {

@@ -1,28 +1,37 @@
 """The command `python -m partax doctor script.py`: every program that a script compiles, in the order of its cost."""
 
+import dataclasses
+import inspect
 import json
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import CodeType, MappingProxyType
 from typing import Any, TextIO
 
 import jax
 
+from partax._doctor import traced_again
 from partax._doctor.compiled_programs import Program, examined_program, paths_of, traced_programs
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
+from partax._doctor.finding import worst_first
+from partax._doctor.lines import Line
 from partax._doctor.text import print_diagnosis
 from partax._io.whole_file import write_whole
-from partax._jax.private import stage_of
+from partax._jax.private import function_name, stage_of
 from partax._jax.programs import watch_lowering
+from partax._report.history import kept
 from partax._report.progress import progress
 
 _logger = logging.getLogger("partax")
 
 _MOST_PROGRAMS = 500  # that are kept, and with them their constants
 _SHOWN = 20
-_LEAST_SECONDS = 0.1  # a program that costs less is in the table alone
+_NAMED = 3  # of the programs of libraries
+_LEAST_SECONDS = 0.1  # a function that costs less is in the table alone
 
 
 class Watch:
@@ -41,7 +50,7 @@ class Watch:
             _logger.exception("partax: the program `%s` could not be noted; please report this", name)
 
     def _note(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
-        name = name[4:-1] if name.startswith("jit(") else name
+        name = _plain(name)
         key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns))
         program = self.programs.get(key)
         if program is None:
@@ -49,36 +58,113 @@ class Watch:
             if len(self.programs) < _MOST_PROGRAMS:
                 self.programs[key] = program
         program.times += 1
+        traces = self._traces()
+        program.trace_seconds += traces.pop(name, 0.0)
+        traces.clear()  # the others were inside of it, or have no program
         self._at_work.program = program
 
     def _took(self, event: str, duration_secs: float, **details: Any) -> None:
         program = getattr(self._at_work, "program", None)
         stage = stage_of(event, details)
-        if program is None or stage == "trace" or stage is None:
-            return
-        if stage == "lower":
+        if stage == "trace":  # which comes before the program
+            name, traces = _plain(function_name(details)), self._traces()
+            traces[name] = max(traces.get(name, 0.0), duration_secs)
+        elif stage == "lower" and program is not None:
             program.lower_seconds += duration_secs
-        else:
+        elif stage == "compile" and program is not None:
             program.compile_seconds += duration_secs
+
+    def _traces(self) -> dict[str, float]:
+        """The seconds of this thread's traces whose programs are still to come, by the function's name."""
+        return self._at_work.__dict__.setdefault("traces", {})
 
     def costliest(self) -> list[Program]:
         """All programs, what took longest first."""
-        programs = list(self.programs.values()) if self.is_told else list(traced_programs())
-        return sorted(programs, key=lambda program: -program.seconds)
+        return sorted(self.in_order(), key=lambda program: -program.seconds)
+
+    def in_order(self) -> list[Program]:
+        """All programs, in the order in which they were compiled first."""
+        return list(self.programs.values()) if self.is_told else list(traced_programs())
 
 
-def diagnoses(watch: Watch) -> list[Diagnosis]:
-    """What the doctor finds in the programs that took long, the costliest first."""
+def _plain(name: str) -> str:
+    return name[4:-1] if name.startswith("jit(") else name
+
+
+def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
+    """What the doctor finds in the functions that took long.
+
+    Args:
+      watch: what was compiled.
+      variables: the script's, among which its functions are looked for.
+
+    Returns:
+      The diagnoses, the costliest first; those of libraries' functions come last.
+    """
+    functions = _by_function(watch.costliest())
+    worth = [it for it in functions if _seconds(it) >= _LEAST_SECONDS]
+    worth.sort(key=lambda it: not it[0].is_users)
     found: list[Diagnosis] = []
-    programs = [program for program in watch.costliest()[:_SHOWN] if program.seconds >= _LEAST_SECONDS]
-    with progress("", len(programs)) as work:
-        for program in programs:
-            work.begin(f"examining {program.name}")
+    with progress("", len(worth[:_SHOWN])) as work:
+        for programs in worth[:_SHOWN]:
+            work.begin(f"examining {programs[0].name}")
             try:
-                found.append(diagnosis_of(examined_program(program)))
+                found.append(_diagnosis(programs, _function(programs[0].line, variables)))
             except Exception:  # the script has run to its end: what is known of the others is not lost
-                _logger.exception("partax: the program `%s` could not be examined; please report this", program.name)
-    return found
+                _logger.exception(
+                    "partax: the program `%s` could not be examined; please report this", programs[0].name
+                )
+    again = traced_again.of_functions(kept())
+    return _together([*again, *traced_again.of_programs(watch.in_order(), again)], found)
+
+
+def _by_function(programs: Sequence[Program]) -> list[list[Program]]:
+    """The programs of each function, the costliest first."""
+    functions: dict[tuple[str, Line | None], list[Program]] = {}
+    for program in programs:
+        functions.setdefault((program.name, program.line), []).append(program)
+    return sorted(functions.values(), key=lambda it: -_seconds(it))
+
+
+def _seconds(programs: Sequence[Program]) -> float:
+    return sum(program.seconds for program in programs)
+
+
+def _function(line: Line | None, variables: Mapping[str, Any]) -> Any:
+    """The function that begins at a line, if partax has a history of it or the script a variable; else None."""
+    for candidate in [*(history.function() for history in kept()), *variables.values()]:
+        try:
+            function = inspect.unwrap(candidate)
+            code = function.__code__ if callable(candidate) else None
+        except Exception:  # of the user's own objects
+            continue
+        if isinstance(code, CodeType) and line is not None and line[:2] == (code.co_filename, code.co_firstlineno):
+            return function
+    return None
+
+
+def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
+    """Of the costliest of a function's programs, with what all of them took."""
+    found = diagnosis_of(examined_program(programs[0], function))
+    figures: dict[str, int | float | str] = {
+        "programs": len(programs),
+        "times": sum(it.times for it in programs),
+        "trace_seconds": sum(it.trace_seconds for it in programs),
+        "lower_seconds": sum(it.lower_seconds for it in programs),
+        "compile_seconds": sum(it.compile_seconds for it in programs),
+    }
+    return dataclasses.replace(found, figures=found.figures | figures, is_of_library=not programs[0].is_users)
+
+
+def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """The findings on traces, in the diagnoses of the same functions where there are such."""
+    left = {(it.name, it.defined): it for it in again}
+    joined: list[Diagnosis] = []
+    for it in found:
+        traces = left.pop((it.name, it.defined), None)
+        findings = it.findings if traces is None else worst_first((*traces.findings, *it.findings))
+        joined.append(dataclasses.replace(it, findings=findings))
+    return sorted([*joined, *left.values()], key=lambda it: it.is_of_library)
 
 
 def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> None:
@@ -90,26 +176,41 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> No
       file: where to.
     """
     programs = watch.costliest()
-    total = sum(program.seconds for program in programs)
-    print(f"\npartax: {len(programs)} programs were compiled, in {total:.3g} s\n", file=file)
-    print(f"  {'seconds':>9}  {'lower':>8}  {'compile':>8}  {'times':>5}  {'equations':>9}  name", file=file)
-    equations = {id(it.jaxpr): it.equations for it in (it.examined for it in found) if it is not None}
-    for program in programs[:_SHOWN]:
-        known = equations.get(id(program.jaxpr))
-        print(
-            f"  {program.seconds:9.4f}  {program.lower_seconds:8.4f}  {program.compile_seconds:8.4f}  "
-            f"{program.times:5}  {'-' if known is None else len(known):>9}  {program.name}",
-            file=file,
-        )
-    if len(programs) > _SHOWN:
-        rest = sum(program.seconds for program in programs[_SHOWN:])
-        print(f"  {rest:9.4f}  {'':8}  {'':8}  {'':5}  {'':9}  {len(programs) - _SHOWN} others", file=file)
+    print(f"\npartax: {len(programs)} programs were compiled, in {_seconds(programs):.3g} s\n", file=file)
+    columns = ("seconds", "trace", "lower", "compile")
+    print("  " + "  ".join(f"{it:>8}" for it in columns) + f"  {'times':>5}  {'equations':>9}  name", file=file)
+    equations = {id(it.jaxpr): len(it.equations) for it in (it.examined for it in found) if it is not None}
+    functions = _by_function([it for it in programs if it.is_users])
+    for of_one in functions[:_SHOWN]:
+        _print_row(of_one, equations.get(id(of_one[0].jaxpr)), of_one[0].name, file)
+    others = functions[_SHOWN:]
+    if others:
+        _print_row([program for it in others for program in it], None, f"{len(others)} others", file)
+    libraries = [it for it in programs if not it.is_users]
+    if libraries:
+        names = ", ".join(dict.fromkeys(it.name for it in libraries[:_NAMED]))
+        more = ", ..." if len(libraries) > _NAMED else ""
+        _print_row(libraries, None, f"{len(libraries)} of jax and libraries ({names}{more})", file)
     for diagnosis in found:
-        if diagnosis.findings:
+        if diagnosis.findings and not diagnosis.is_of_library:
             print(file=file)
             print_diagnosis(diagnosis, file)
+    folded = [it for it in found if it.findings and it.is_of_library]
+    if folded:
+        print("\nin programs of libraries:", file=file)
+    for diagnosis in folded:
+        kinds = Counter(it.kind for it in diagnosis.findings)
+        told = ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.items())
+        print(f"  {diagnosis.name} ({diagnosis.defined or 'jax'}): {told}", file=file)
     if not any(diagnosis.findings for diagnosis in found):
         print("\nnothing found in those that took a tenth of a second or more", file=file)
+
+
+def _print_row(programs: Sequence[Program], equations: int | None, name: str, file: TextIO) -> None:
+    stages = [sum(getattr(it, f"{stage}_seconds") for it in programs) for stage in ("trace", "lower", "compile")]
+    seconds = "  ".join(f"{it:8.4f}" for it in (sum(stages), *stages))
+    times = sum(it.times for it in programs)
+    print(f"  {seconds}  {times:5}  {'-' if equations is None else equations:>9}  {name}", file=file)
 
 
 def refuse_unwritable(*paths: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from partax import _core
 from partax._io.whole_file import write_whole
-from partax._report.call_site import site_text
+from partax._pytree.call_site import site_text
 from partax._report.history import History, kept
 from partax._report.record import Record
 

@@ -149,7 +149,19 @@ def read_arrays(name: str) -> dict[str, Any]:
                 arrays[key] = _key_array(key, arrays.get(key), implementation)
             return arrays
         except (library.SafetensorError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"`{name}` cannot be loaded: {error}") from error
+            raise ValueError(f"`{name}` cannot be loaded: {_other_format(name) or error}") from error
+
+
+def _other_format(name: str) -> str:
+    """What a file is that is no safetensors file, as far as its first bytes tell; else empty."""
+    with open(name, "rb") as file:
+        begin = file.read(9)
+    if begin[8:] in (b"{", b""):  # after the length of the header; or what is cut off
+        return ""
+    kinds = {b"PK": "a zip archive, as of numpy.savez or torch.save", b"\x93NUMPY": "a file of numpy.save"}
+    kinds |= {b"\x80": "a pickle", b"\x89HDF": "an HDF5 file", b"GGUF": "a GGUF file"}
+    kind = next((kinds[mark] for mark in kinds if begin.startswith(mark)), "a file of another kind")
+    return f"found {kind}, which begins with {begin!r}, expected a safetensors file"
 
 
 def _size(name: str) -> int:

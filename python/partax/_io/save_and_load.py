@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -21,8 +22,9 @@ from partax._io.file_format import (
 from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._pytree.partition import PyTree, nearest_paths
+from partax._pytree.partition import PyTree
 from partax._pytree.short_text import record_text
+from partax._pytree.unused_filters import nearest_paths
 
 __all__ = ["Mismatch", "load", "save"]
 
@@ -99,15 +101,19 @@ def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> 
     and the implementations of PRNG keys. A float4 array is stored as two values in a byte, which needs an even last
     dimension.
 
-    On a terminal with rich installed, a save that takes longer than a second shows how far it is.
+    A save of no array at all warns. On a terminal with rich installed, a save that takes longer than a second shows how
+    far it is.
     """
     safetensors_library()  # before any work
+    name = _file_name(path, "save(path, tree)")
     leaves, _ = _by_path(tree_or_dict, separator, is_array)
+    if not leaves:
+        warnings.warn(f"`{name}` has no array, as there is none in what is saved", UserWarning, stacklevel=2)
     keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if is_key(leaf)}
     for key, leaf in leaves.items():
         _check_storable(key, leaf)
     data = {key: jax.random.key_data(leaf) if key in keys else leaf for key, leaf in leaves.items()}
-    write_arrays(os.fsdecode(path), leaves, jax.device_get(data), keys)
+    write_arrays(name, leaves, jax.device_get(data), keys)
 
 
 def load(path: _Path, like: PyTree = None, *, separator: str | None = None, strict: bool = True) -> PyTree:
@@ -148,7 +154,7 @@ def load(path: _Path, like: PyTree = None, *, separator: str | None = None, stri
     shows on a terminal how far it is.
     """
     safetensors_library()  # before any work
-    name = os.fsdecode(path)
+    name = _file_name(path, "load(path, like)")
     wanted, rebuild = _by_path(like, separator, _tells_array)
     for key, leaf in wanted.items():
         _check_concrete(key, leaf, "load")
@@ -163,6 +169,12 @@ def load(path: _Path, like: PyTree = None, *, separator: str | None = None, stri
     misfits = {mismatch.path for mismatch in mismatches}
     tree = rebuild({key: leaf if key in misfits else _alike(arrays.pop(key), leaf) for key, leaf in wanted.items()})
     return tree if strict else (tree, mismatches)
+
+
+def _file_name(path: Any, usage: str) -> str:
+    if isinstance(path, (str, bytes, os.PathLike)):
+        return os.fsdecode(path)
+    raise TypeError(f"`path`: found a `{type(path).__name__}`, expected the name of a file: {usage}")
 
 
 def _by_path(

@@ -66,13 +66,30 @@ def _source_of(fun: Any) -> Callable[..., Any] | None:
     return types.FunctionType(code, {}, names_of(fun)[0], None, closure)
 
 
+_NUMBER_WANTED = (
+    "partax traces each array: where its value decides a shape or a branch, pass a Python number in its place, which "
+    "is static by itself (there is no static_argnums to set)"
+)
+
+
+def _explain_wanted_number(error: TypeError) -> None:
+    """Says what to do where the value of an array is asked for; jax advises its own option."""
+    wanted = isinstance(error, jax.errors.ConcretizationTypeError) or "static_argnums" in str(error)
+    if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
+        error.add_note(_NUMBER_WANTED)
+
+
 def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
     def of_each(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
         silence_callbacks()
         if silent:
             _silence_donation_warnings()
-        return _core.trace(*leaves)
+        try:
+            return _core.trace(*leaves)
+        except TypeError as error:
+            _explain_wanted_number(error)
+            raise
 
     def of_tuple(leaves: tuple[Any, ...]) -> Any:
         return of_each(*leaves)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from partax import _core
+from partax._pytree.short_text import short_text
 
 _T = TypeVar("_T")
 _UNSET: Any = object()
@@ -59,7 +60,7 @@ def at(
     """
     leaves, structure, _ = _core.tree_find(pytree, (), is_leaf, True)
     wrapped = _core.tree_unflatten(structure, list(map(_Wrapped, leaves)))
-    expected, given = where(pytree), where(wrapped)
+    expected, given = where(pytree), _pointed(where, wrapped)
     _check_independence(expected, given, is_leaf)
     several: tuple[Any, ...] = tuple(given) if isinstance(given, Sequence) else ()
     # Of a node that is given twice the last is found, as in Equinox; what `where` gave itself comes before its items.
@@ -75,6 +76,17 @@ def at(
     for (leaf, _), new in zip(found, new_nodes, strict=True):
         new_leaves[leaf] = new
     return _core.tree_unflatten(structure, new_leaves)
+
+
+def _pointed(where: Callable[[Any], Any], wrapped: Any) -> Any:
+    """What `where` gives of a tree whose leaves nothing can be computed with."""
+    try:
+        return where(wrapped)
+    except (TypeError, AttributeError, IndexError) as error:
+        raise TypeError(
+            f"`where`: found that it computes with a leaf or looks into one ({error}), expected it to return leaves or "
+            "subtrees of `pytree` as they stand there, as in `lambda tree: tree.layers[0].weight`"
+        ) from error
 
 
 def _check_independence(expected: Any, given: Any, is_leaf: _IsLeaf | None) -> None:
@@ -97,7 +109,10 @@ def _replacements(nodes: tuple[Any, ...], found: list[tuple[int, int]], replace:
     if replace is _UNSET:
         return [replace_fn(_core.tree_map(_unwrapped, (nodes[i],), None, False)) for _, i in found]
     if len(nodes) != len(replace):
-        raise ValueError("`where` must return a sequence of leaves of the same length as `replace`.")
+        raise ValueError(
+            "`where` must return a sequence of leaves of the same length as `replace`: found "
+            f"{len(nodes)} nodes and {len(replace)} in `replace`."
+        )
     return [replace[i] for _, i in found]
 
 
@@ -112,7 +127,10 @@ def _check_counts(nodes: tuple[Any, ...], found: list[tuple[int, int]]) -> None:
 
 def _unwrapped(leaf: Any) -> Any:
     if type(leaf) is not _Wrapped:
-        raise TypeError(f"Operation undefined, {leaf} is not a leaf of the pytree.")
+        raise TypeError(
+            f"Operation undefined, {short_text(leaf)} is not a leaf of the pytree: `where` is to return leaves or "
+            "subtrees of the tree that it is given."
+        )
     return leaf.cell_contents
 
 

@@ -11,7 +11,8 @@ import jax
 from partax import _core
 from partax._core import FlatSpec, Static
 from partax._pytree.filters import FilterSpec
-from partax._pytree.partition import PyTree, check_used, nearest_paths
+from partax._pytree.partition import PyTree
+from partax._pytree.unused_filters import check_used, nearest_paths
 
 __all__ = ["FlatSpec", "Static", "flat_combine", "flat_partition"]
 
@@ -46,7 +47,7 @@ def flat_partition(
       rest: `"dict"` for a last dictionary with the leaves that no filter takes; `"static"` to keep these leaves in the
         structure, which takes snapshots of mutable built-in containers among them.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
-      strict: whether a filter that takes nothing is an error.
+      strict: whether a filter that takes nothing is an error. A `by_path` that takes nothing is a warning otherwise.
 
     Returns:
       `(spec, *dictionaries)`: a `FlatSpec`, which is a static pytree without leaves, and a dict for each filter, with
@@ -64,8 +65,8 @@ def flat_partition(
     if separator is not None and not isinstance(separator, str):
         raise TypeError(f"`separator`: found a `{type(separator).__name__}`, expected a str or None")
     result = _core.flat_partition(pytree, filters, separator, rest == "static", is_leaf)
-    if strict:
-        check_used(pytree, filters, [len(part) for part in result[1:]], is_leaf)
+    if not all(result[1 : len(filters) + 1]):
+        check_used(pytree, filters, [len(part) for part in result[1:]], is_leaf, strict)
     return result
 
 

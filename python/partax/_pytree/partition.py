@@ -1,7 +1,5 @@
 """Splitting trees by filters and putting them together again."""
 
-import difflib
-import heapq
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,12 +8,12 @@ import jax
 
 from partax import _core
 from partax._pytree.filters import Filter, FilterSpec
+from partax._pytree.short_text import short_text
+from partax._pytree.unused_filters import check_used
 
 PyTree = Any
 
 _UNSET: Any = object()
-_SHOWN_PATHS = 5
-_COMPARED_PATHS = 50
 
 
 def partition(
@@ -48,7 +46,7 @@ def partition(
         (as 0, a string or an array), is `replace`, and one more after it is `is_leaf`.
       replace: what stands in each tree for the leaves that went into the others; None, if not given.
       is_leaf: a predicate on nodes; where it is true, the node counts as one leaf.
-      strict: whether a filter that takes nothing is an error.
+      strict: whether a filter that takes nothing is an error. A `by_path` that takes nothing is a warning otherwise.
       filter_spec: a single filter may also be given by this name.
 
     Returns:
@@ -74,8 +72,8 @@ def partition(
     if replace is _UNSET:
         replace = None
     parts, counts = _core.partition(pytree, filters, replace, is_leaf)
-    if strict:
-        check_used(pytree, filters, counts, is_leaf)
+    if 0 in counts:
+        check_used(pytree, filters, counts, is_leaf, strict)
     return parts
 
 
@@ -144,7 +142,10 @@ def filter(
             f"filter: found a `{type(inverse).__name__}` as `inverse`, expected True or False; filters are combined by "
             "any_of, all_of and not_"
         )
-    return _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
+    kept, taken = _core.filter(pytree, filter_spec, bool(inverse), replace, is_leaf)
+    if taken == 0:
+        check_used(pytree, (filter_spec,), (0,), is_leaf, strict=False)
+    return kept
 
 
 def combine(*pytrees: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> PyTree:
@@ -191,60 +192,40 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
       The updated model. Leaves without an update are the same objects.
 
     Raises:
-      ValueError: the structure of `updates` does not match `model`.
+      ValueError: the structure of `updates` does not match `model`; the message has the path.
+      TypeError: an update cannot be added to what it stands for; the message has the path.
     """
-
-    def update(change: Any, part: PyTree) -> PyTree:
-        return part if change is None else part + change
-
-    return jax.tree.map(update, updates, model, is_leaf=lambda change: change is None)
-
-
-def check_used(
-    pytree: PyTree,
-    filters: Sequence[FilterSpec],
-    counts: Sequence[int],
-    is_leaf: Callable[[Any], bool] | None,
-) -> None:
-    """Raises a ValueError if one of the filters got no leaf."""
-    unused = [i for i in range(len(filters)) if counts[i] == 0]
-    if not unused:
-        return
-    paths: tuple[str, ...] = _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
-    lines = [f"  filter {i}, {unused_filter(filters[i], paths)}" for i in unused]
-    raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
+    try:
+        return jax.tree.map(_updated, updates, model, is_leaf=_is_none)
+    except (TypeError, ValueError) as error:
+        _explain_misfit(model, updates)
+        raise error
 
 
-def unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
-    """A filter that takes none of the paths, and the nearest of them."""
-    pattern = filter._glob if isinstance(filter, Filter) else None
-    if pattern is None:
-        near, what = paths[:_SHOWN_PATHS], "there are"
-    else:
-        near = nearest_paths(pattern, paths) or paths[:_SHOWN_PATHS]
-        what = "the nearest paths are"
-        below = [path for path in paths if path.startswith(pattern.rstrip("/") + "/")]
-        if below:
-            what = f"it names a node; {pattern.rstrip('/') + '/**'!r} takes what is below it:"
-            near = below[:_SHOWN_PATHS]
-    shown = ", ".join(repr(path) for path in near) or "no leaves at all"
-    return f"{filter!r}: {what} {shown}"
+def _is_none(change: Any) -> bool:
+    return change is None
 
 
-def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
-    """The existing paths that are most like one that does not exist."""
-    if len(paths) > _COMPARED_PATHS:
-        # A close comparison with each path of a large tree would take minutes.
-        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda other: _common_ends(path, other))
-    return difflib.get_close_matches(path, paths, n=_SHOWN_PATHS, cutoff=0.5)
+def _updated(change: Any, part: PyTree) -> PyTree:
+    return part if change is None else part + change
 
 
-def _common_ends(left: str, right: str) -> int:
-    """How many characters two paths share at their beginning and at their end, up to the whole of one."""
-    prefix = _common_prefix(left, right)
-    return prefix + _common_prefix(left[prefix:][::-1], right[prefix:][::-1])
+def _explain_misfit(model: PyTree, updates: PyTree) -> None:
+    """Raises where updates do not fit a model, with the place in them."""
+    try:
+        _core.combine((model, updates), None)
+    except ValueError as error:
+        text = str(error).replace("pytrees[0]", "model").replace("pytrees[1]", "updates")
+        raise ValueError(f"apply_updates: {text}") from None
 
+    def check(path: tuple[Any, ...], change: Any, part: PyTree) -> None:
+        try:
+            _updated(change, part)
+        except (TypeError, ValueError) as error:
+            place = f"updates{jax.tree_util.keystr(path)}"
+            raise type(error)(
+                f"apply_updates: `{place}`: found {short_text(change)}, expected what can be added to "
+                f"{short_text(part)}: {error}"
+            ) from error
 
-def _common_prefix(left: str, right: str) -> int:
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
+    jax.tree_util.tree_map_with_path(check, updates, model, is_leaf=_is_none)

@@ -3,7 +3,8 @@
 import functools
 import inspect
 import types
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from partax import _core
 
 _MAX_DEPTH = 4
+_MAX_OBJECTS = 1000  # that are looked into for one variable
 _MAX_COMPARED = 1 << 22
 
 
@@ -33,7 +35,7 @@ class Holder(NamedTuple):
     """The variable that holds an array.
 
     Attributes:
-      kind: what it is: `closure cell`, `global`, `bound argument` or `attribute`.
+      kind: what it is: `closure cell`, `global`, `bound argument`, `static argument` or `attribute`.
       root: its name, such as `model`.
       name: the path from there to the array, such as `model.layers[0].weight`.
     """
@@ -62,17 +64,20 @@ def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
     return sorted(found, key=lambda constant: -constant.bytes)
 
 
-def holders(constants: list[Any], fun: Any) -> list[Holder | None]:
+def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = MappingProxyType({})) -> list[Holder | None]:
     """Finds the variables that hold the constants of a program.
 
     Args:
       constants: of the jaxpr.
       fun: the function that was traced, or None if it is gone.
+      statics: the static arguments, by path.
 
     Returns:
       One for each constant; None where none was found.
     """
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
+    for path, value in statics.items() if constants else ():
+        variables += _arrays("static argument", path, value)
     known: dict[int, Holder] = {}
     for holder, array in variables:
         known.setdefault(id(array), holder)
@@ -134,5 +139,27 @@ def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
     try:
         leaves, spec = _core.flatten(value, name)
     except Exception:  # it is no argument: it need not be a tree that partax can take
-        return
-    yield from zip((Holder(kind, name, path) for path in spec.dynamic_paths()), leaves, strict=True)
+        leaves, spec = [], None
+    if spec is not None:
+        yield from zip((Holder(kind, name, path) for path in spec.dynamic_paths()), leaves, strict=True)
+    yield from ((Holder(kind, name, path), array) for path, array in _in_objects(name, value))
+
+
+def _in_objects(name: str, value: Any) -> Generator[tuple[str, Any]]:
+    """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first."""
+    left = [(name, value)]
+    seen: set[int] = set()
+    for path, it in left:
+        if isinstance(it, (jax.Array, np.ndarray)):
+            yield path, it
+            continue
+        if id(it) in seen or len(left) > _MAX_OBJECTS or isinstance(it, (type, types.ModuleType, types.FunctionType)):
+            continue
+        seen.add(id(it))
+        if isinstance(it, dict):
+            left += [(f"{path}[{key!r}]", item) for key, item in it.items()]
+        elif isinstance(it, (list, tuple)):
+            left += [(f"{path}[{i}]", item) for i, item in enumerate(it)]
+        attributes = getattr(it, "__dict__", None)
+        if type(attributes) is dict:
+            left += [(f"{path}.{attribute}", item) for attribute, item in attributes.items()]

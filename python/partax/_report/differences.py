@@ -14,13 +14,13 @@ class Difference(NamedTuple):
     Attributes:
       path: where, from the user's own argument; or the name of a jax option.
       text: what, such as `static int 7 -> 8`.
-      number: the new value, if all that differs is the value of a static Python number.
+      numbers: the values before and now, if all that differs is the value of a static Python number.
       is_inside: whether it is inside of a static value, and no static value of the call itself.
     """
 
     path: str
     text: str
-    number: str | None = None
+    numbers: tuple[str, str] | None = None
     is_inside: bool = False
 
     def __str__(self) -> str:
@@ -128,7 +128,8 @@ def _changed(path: str, old: Part, new: Part) -> Iterator[Difference]:
         else:
             yield Difference(path, _renewed(new, inner))
     else:
-        yield Difference(path, _arrow(old, new), new.text if old.key[0] is new.key[0] and new.is_number else None)
+        is_number = old.key[0] is new.key[0] and new.is_number
+        yield Difference(path, _arrow(old, new), (old.text, new.text) if is_number else None)
 
 
 def _inner(old: Part, new: Part) -> list[tuple[str, Part, Part]] | None:
@@ -174,8 +175,8 @@ def _changed_run(path: str, old: Part, new: Part) -> Iterator[Difference]:
         more = f" (and {len(changed) - 1} more static leaves of this sequence)" if len(changed) > 1 else ""
         arrow = f"static {old_type.__name__} {texts[0]} -> "
         arrow += texts[1] if old_type is new_type else f"static {new_type.__name__} {texts[1]}"
-        number = len(changed) == 1 and old_type is new_type and old_type in (int, float, complex)
-        yield Difference(f"{base}[{first + i}]", arrow + more, texts[1] if number else None)
+        is_number = len(changed) == 1 and old_type is new_type and old_type in (int, float, complex)
+        yield Difference(f"{base}[{first + i}]", arrow + more, (texts[0], texts[1]) if is_number else None)
 
 
 def _number_text(kind: type, value: object) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 from partax import _core
 from partax._families.describe import why_called
 from partax._jax.private import is_jaxpr
-from partax._report.call_site import site_text
+from partax._pytree.call_site import site_text
 from partax._report.captured_arrays import captured_constants
 from partax._report.flatten_costs import flatten_microseconds
 from partax._report.history import History, kept

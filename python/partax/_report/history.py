@@ -11,9 +11,9 @@ from typing import Any
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._jit.parameters import option_names
+from partax._pytree.call_site import call_site, site_text
 from partax._pytree.key_details import Detail, details
 from partax._pytree.spec_data import SpecData
-from partax._report.call_site import call_site, site_text
 from partax._report.differences import differences, distance, places
 from partax._report.explain import explaining, report_line
 from partax._report.flatten_costs import time_flatten_functions
@@ -63,6 +63,7 @@ class History:
         self.count = 0
         self.live = 0
         self.loads: list[tuple[float, LoadReport]] = []
+        self._under_way = 0  # traces that have begun
         self._lock = threading.RLock()  # threads may trace one function at once
 
     def cleared(self) -> None:
@@ -103,11 +104,12 @@ class History:
         with self._lock:
             nearest = self.nearest(snapshot) if self.records else None
             changes = [] if nearest is None else list(differences(nearest.snapshot, snapshot))
-            caused = self.reasons.count_number(changes)
+            caused = None if self._under_way else self.reasons.count_number(changes)  # recursion ends by a number
             reason = self.reasons.reason(snapshot, nearest, changes, occasion)
             self._check_limits(reason)
             if caused is not None and not self.nested:
                 self.reasons.warn(caused, occasion, call_site())
+            self._under_way += 1
             self.count += 1
             self.live += 1
             record = Record(self, self.count, snapshot, occasion.epoch)
@@ -125,6 +127,7 @@ class History:
         if not record.measured:
             record.seconds["trace"] = time.perf_counter() - record.started
         with self._lock:
+            self._under_way -= 1
             if failed:
                 record.failed = True
                 self.live -= 1

@@ -4,7 +4,7 @@ import re
 import sys
 from collections import Counter
 
-from partax._report.call_site import call_site, site_text
+from partax._pytree.call_site import call_site, site_text
 
 _KINDS = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex"}
 _SHOWN = 3

@@ -16,7 +16,7 @@ class RetraceWarning(UserWarning):
       ...     warnings.simplefilter("always")
       ...     _ = [decay(jnp.ones(3), i / 10) for i in range(10)]
       >>> print(caught[0].message)
-      5 values of the static Python number `rate` have caused a trace of `<lambda>` each; pass ...
+      3 values of the static Python number `rate` are a trace of `<lambda>` each; pass jnp.asarray(rate), or ...
     """
 
 

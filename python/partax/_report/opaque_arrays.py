@@ -9,8 +9,8 @@ import numpy as np
 
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
+from partax._pytree.call_site import call_site
 from partax._pytree.key_details import FIELD, VALUE, Detail
-from partax._report.call_site import call_site
 
 _MAX_DEPTH = 3
 _MAX_ITEMS = 100

@@ -21,7 +21,7 @@ from partax._report.value_parts import ValueParts
 _DIGESTS = 1 << 16
 _SHOWN = 5  # differences in one line
 _VALUES = 256  # of one static number that are counted
-_WARN_AFTER = 5  # traces that one static number has caused
+_WARN_AT = 3  # values of one static number, each of which is a trace
 
 
 class Occasion(NamedTuple):
@@ -59,7 +59,7 @@ class Reasons:
         self._cache_size = cache_size
         self._nested = nested
         self._digests: dict[int, int] = {}  # the numbers of traces that have ended, by what they depended on
-        self._values: dict[str, set[str]] = {}  # of numbers, by path, that have caused traces
+        self._values: dict[str, set[str]] = {}  # of numbers, by path, each of which is a trace
         self._warned: set[str] = set()
         self._advised: set[str] = set()
 
@@ -71,20 +71,21 @@ class Reasons:
 
     def count_number(self, changes: list[Difference]) -> Difference | None:
         """Counts a trace that only a static number has caused; what has changed if that is one too many."""
-        if len(changes) != 1 or changes[0].number is None:
+        if len(changes) != 1 or changes[0].numbers is None:
             return None
         path = changes[0].path
         values = self._values.setdefault(path, set())
         if len(values) < _VALUES:
-            values.add(changes[0].number)
-        return changes[0] if len(values) >= _WARN_AFTER and path not in self._warned else None
+            values.update(changes[0].numbers)
+        return changes[0] if len(values) >= _WARN_AT and path not in self._warned else None
 
     def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
         """Warns once that a number has caused many traces."""
+        of_all = ", or trace=partax.is_array_like for all numbers of all arguments" if self._warned else ""
         self._warned.add(change.path)
         warnings.warn_explicit(
-            f"{len(self._values[change.path])} values of the static Python number `{change.path}` have caused a trace "
-            f"of `{self._name}` each; {_advice(change, occasion)}",
+            f"{len(self._values[change.path])} values of the static Python number `{change.path}` are a trace of "
+            f"`{self._name}` each; {_advice(change, occasion)}{of_all}",
             RetraceWarning,
             *site,
         )
@@ -115,9 +116,9 @@ class Reasons:
 
     def _with_advice(self, change: Difference, occasion: Occasion) -> str:
         """A change in words; that of a number with how often it has caused a trace, and once with what to do."""
-        if change.number is None:
+        if change.numbers is None:
             return str(change)
-        traces = len(self._values.get(change.path, "1")) + 1
+        traces = len(self._values.get(change.path, "12"))
         if change.path in self._advised:
             return f"{change} ({traces} traces so far)"
         self._advised.add(change.path)

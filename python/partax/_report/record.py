@@ -4,7 +4,7 @@ import time
 import weakref
 from typing import Any
 
-from partax._report.call_site import call_site
+from partax._pytree.call_site import call_site
 from partax._report.snapshot import Snapshot
 
 

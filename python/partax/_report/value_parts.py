@@ -13,7 +13,7 @@ from partax import _core
 from partax._guards.bytecode import written_cells
 from partax._guards.user_objects import read
 from partax._jax.private import jit_options
-from partax._report.call_site import file_text
+from partax._pytree.call_site import file_text
 from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)

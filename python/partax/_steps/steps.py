@@ -12,7 +12,7 @@ import numpy as np
 from partax import _core
 from partax._core import JitFunction
 from partax._jit.donation_warnings import donation_warnings
-from partax._report.call_site import call_site, site_text
+from partax._pytree.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
 from partax._steps import places
 from partax._steps.batches import Batches, stacked_results

@@ -18,7 +18,7 @@ from partax._jax.private import configuration
 from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, runs_compiled, serialized
 from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
-from partax._report.call_site import call_site, site_text
+from partax._pytree.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
 from partax._report.history import History as History  # which the first load makes
 from partax._report.report import LoadReport

@@ -36,6 +36,11 @@ class _ValueAndGrad(Transformed[_P, _R]):
         def value_of(part: Any) -> tuple[Any, Any]:
             out = self.__wrapped__(whole(part), *rest, **kwargs)
             if not has_aux:
+                if isinstance(out, tuple):
+                    raise TypeError(
+                        f"Gradient only defined for scalar-output functions. {self.__name__}() returned a tuple of "
+                        f"{len(out)}; if it is (value, aux), pass has_aux=True"
+                    )
                 return out, None
             value, aux = value_and_aux(out, self.__name__)
             return value, split(aux)
@@ -56,6 +61,15 @@ class _Grad(_ValueAndGrad[_P, _R]):
 
 def inexact_arrays(wrt: FilterSpec) -> FilterSpec:
     """The inexact arrays among what a filter takes; None is all of them."""
+    if isinstance(wrt, (str, int)) and not isinstance(wrt, bool):
+        raise ValueError(
+            f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as "
+            + (
+                f"wrt=by_path({f'{wrt}/**'!r})"
+                if isinstance(wrt, str)
+                else "wrt=is_inexact_array; no argument's number"
+            )
+        )
     return is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
 
 

@@ -8,7 +8,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.finding import SEVERITIES, Finding
 from partax._doctor.lines import Line, stack_of
 from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, width_of
-from partax._report.call_site import site_text
+from partax._pytree.call_site import site_text
 
 _ROW = 22.0
 _BOXES = 800  # of one picture; what is smaller than all of these goes into "other"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.liveness import Buffer, Liveness
 from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, line, ticks, width_of
-from partax._report.call_site import site_text
+from partax._pytree.call_site import site_text
 
 _LEFT, _RIGHT = 90.0, WIDTH - 12.0
 _TOP, _BOTTOM = 24.0, 244.0

@@ -1,0 +1,117 @@
+"""Filters that take no leaf: which, and what they may have been meant to be."""
+
+import difflib
+import heapq
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from partax import _core
+from partax._pytree.call_site import call_site
+from partax._pytree.filters import Filter, FilterSpec
+
+_SHOWN_PATHS = 5
+_COMPARED_PATHS = 50
+_MOST_WARNED = 1 << 12
+
+_warned: set[str] = set()  # the texts of filters; they need not be hashable
+
+
+def check_used(
+    pytree: Any,
+    filters: Sequence[FilterSpec],
+    counts: Sequence[int],
+    is_leaf: Callable[[Any], bool] | None,
+    strict: bool,
+) -> None:
+    """Looks at filters that got no leaf: an error if `strict`; else a warning, once, if it asks for a path.
+
+    Args:
+      pytree: what was split.
+      filters: by which.
+      counts: how many leaves each of them took.
+      is_leaf: as it was given.
+      strict: whether a filter that takes nothing is an error.
+
+    Raises:
+      ValueError: with `strict`, a filter got no leaf.
+    """
+    unused = [i for i in range(len(filters)) if counts[i] == 0]
+    if not strict:
+        unused = [i for i in unused if _asks_for_paths(filters[i]) and filters[i]._text not in _warned]
+    if not unused:
+        return
+    paths: tuple[str, ...] = _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
+    if strict:
+        lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
+        raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
+    for i in unused if paths else ():
+        for asked in _paths_asked(filters[i]):
+            if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0:
+                _warn(filters[i], asked, paths)
+
+
+def _asks_for_paths(filter: FilterSpec) -> bool:
+    return isinstance(filter, Filter) and any(True for _ in _paths_asked(filter))
+
+
+def _paths_asked(filter: Filter) -> Iterator[Filter]:
+    """The globs without which a filter takes nothing."""
+    name, members = filter._described
+    if filter._glob is not None:
+        yield filter
+    elif name in ("any", "all"):
+        for member in members:
+            if isinstance(member, Filter):
+                yield from _paths_asked(member)
+
+
+def _warn(filter: Filter, asked: Filter, paths: Sequence[str]) -> None:
+    if len(_warned) < _MOST_WARNED:
+        _warned.add(filter._text)
+    file, line = call_site()
+    warnings.warn_explicit(f"a filter takes no leaf, {_unused_filter(asked, paths)}", UserWarning, file, line)
+
+
+def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
+    """A filter that takes none of the paths, and the nearest of them."""
+    pattern = filter._glob if isinstance(filter, Filter) else None
+    if pattern is None:
+        near, what = paths[:_SHOWN_PATHS], "there are"
+    else:
+        near = nearest_paths(pattern, paths) or paths[:_SHOWN_PATHS]
+        what = "the nearest paths are"
+        below = [path for path in paths if path.startswith(pattern.rstrip("/") + "/")]
+        if below:
+            what = f"it names a node; {pattern.rstrip('/') + '/**'!r} takes what is below it:"
+            near = below[:_SHOWN_PATHS]
+        elif (dotted := _of_python(pattern)) in paths:
+            return f"{filter!r}: did you mean {dotted!r}? Segments are parted by `/`"
+    shown = ", ".join(repr(path) for path in near) or "no leaves at all"
+    return f"{filter!r}: {what} {shown}"
+
+
+def _of_python(pattern: str) -> str:
+    """A place as Python and jax write it, such as `.layers[0].weight`, as a path."""
+    for mark in ".[]'\"":
+        pattern = pattern.replace(mark, "/")
+    return "/".join(segment for segment in pattern.split("/") if segment)
+
+
+def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
+    """The existing paths that are most like one that does not exist."""
+    if len(paths) > _COMPARED_PATHS:
+        # A close comparison with each path of a large tree would take minutes.
+        paths = heapq.nlargest(_COMPARED_PATHS, paths, key=lambda other: _common_ends(path, other))
+    return difflib.get_close_matches(path, paths, n=_SHOWN_PATHS, cutoff=0.5)
+
+
+def _common_ends(left: str, right: str) -> int:
+    """How many characters two paths share at their beginning and at their end, up to the whole of one."""
+    prefix = _common_prefix(left, right)
+    return prefix + _common_prefix(left[prefix:][::-1], right[prefix:][::-1])
+
+
+def _common_prefix(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(left), len(right)))
