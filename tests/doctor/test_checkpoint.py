@@ -86,6 +86,37 @@ def test_it_is_found_from_a_size_on(length: int, count: int) -> None:
         assert "jax.checkpoint" in finding.advice
 
 
+def small(w: Any, xs: Any) -> Any:
+    return jnp.sum(jax.lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), jnp.zeros(512), xs)[0])
+
+
+@pytest.mark.parametrize(("mebibytes", "count"), [(8, 1), (64, 0), (None, 0)])
+def test_little_counts_where_there_is_little_memory(mebibytes: int | None, count: int) -> None:
+    limit = None if mebibytes is None else mebibytes << 20
+    args = floats(512, 512), floats(2000, 512)
+    assert len(list(find(examined(jax.jit(jax.grad(small)), *args, memory_limit=limit)))) == count
+
+
+@pytest.mark.parametrize("length", [100, 2000])
+def test_the_advised_chunks_keep_what_is_told(length: int) -> None:
+    plain = jax.jit(jax.grad(small))
+    (it,) = [
+        found
+        for program in flat_programs(examined(plain, floats(512, 512), floats(length, 512))).all
+        for found in residuals(program, flat_programs(examined(plain, floats(512, 512), floats(length, 512))))
+    ]
+    count = length // it.chunk
+
+    def chunked(w: Any, xs: Any) -> Any:
+        step = lambda h, x: (jnp.tanh(h @ w + x), None)
+        chunk = jax.checkpoint(lambda h, xs: (jax.lax.scan(step, h, xs)[0], None))
+        return jnp.sum(jax.lax.scan(chunk, jnp.zeros(512), xs)[0])
+
+    args = floats(512, 512), floats(count, it.chunk, 512)
+    kept_chunks = stacked_bytes(jax.grad(chunked), *args)  # of the outer and of the inner scan
+    assert kept_chunks == pytest.approx(it.chunked_bytes, rel=0.1)
+
+
 @pytest.mark.parametrize(("gib", "count"), [(6, 0), (3, 1)])
 def test_it_is_found_where_it_is_most_of_what_the_program_needs(gib: int, count: int) -> None:
     """Beside another argument: recomputing spares 6 GiB of about 8."""

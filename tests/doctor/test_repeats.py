@@ -255,3 +255,21 @@ def test_random_loops_are_counted(body: list[str], turns: int, around: list[str]
     assert finding.figures["equations_each"] == each
     assert finding.figures["equations"] == turns * len(body)
     np.testing.assert_allclose(float(finding.figures["share"]), turns * len(body) / total, atol=1e-3)
+
+
+def cheap(turns: int) -> Callable[..., Any]:
+    def loop(x: Any) -> Any:
+        for _ in range(turns):
+            x = x * 1.01 + 0.1 * x - 0.2  # here
+        return x
+
+    return loop
+
+
+@pytest.mark.parametrize(("turns", "severities"), [(99, []), (130, ["info"]), (200, ["info"]), (250, ["high"])])
+def test_a_loop_that_costs_little_so_far_is_told(turns: int, severities: list[str]) -> None:
+    findings = found(cheap(turns), X)
+    assert [it.severity for it in findings] == severities
+    for finding in findings:
+        assert finding.line == marked(cheap) and finding.figures["repetitions"] == turns
+        assert ("soon done with" in finding.message) is (finding.severity == "info")

@@ -191,6 +191,24 @@ def print_in_a_loop() -> Call:
     return jax.jit(run), (floats(),)
 
 
+@thread(JAX + "issues/40150", "scalar", {"scalars": 181, "times": 100})
+def filter_of_many_scalars() -> Call:
+    """The gradient of the thread's filter, of which a dictionary of scalars is carried, is 60 times slower than it was.
+
+    Its scan takes 60 precisions and 60 means with their tangents, and the observation.
+    """
+    names = [f"node_{i}" for i in range(60)]
+
+    def surprise(precisions: Any, observed: Any) -> Any:
+        def step(means: Any, seen: Any) -> Any:
+            means = {it: means[it] + precisions[it] * jnp.tanh(seen - means[it]) for it in names}
+            return means, means[names[-1]]
+
+        return jnp.sum(lax.scan(step, dict.fromkeys(names, jnp.zeros(())), observed)[1])  # here
+
+    return jax.jit(jax.grad(surprise)), (dict.fromkeys(names, floats()), floats(100))
+
+
 @thread("https://github.com/vllm-project/tpu-inference/issues/2607", "dispatch", {"arrays": 600})
 def state_with_many_variables() -> Call:
     """`jax.jit` calls Flax's Python code for each variable of a state, in each step."""

@@ -1,6 +1,7 @@
 """Finds scans whose every step autodiff keeps arrays of, where recomputing them would take a fraction of the memory."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +10,12 @@ from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
-from partax._doctor.memory_use import peak_bytes
+from partax._doctor.memory_use import peak_bytes, told_limit
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
+_SHARE_OF_LIMIT = 0.25  # from which less is worth a word too
 _SHARE_OF_PEAK = 0.5
+_SHARE_WHERE_TOO_MUCH = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +38,32 @@ class Residuals:
     def saved_bytes(self) -> int:
         return self.bytes - self.kept_bytes
 
+    @property
+    def chunk(self) -> int:
+        """How many steps of a chunk need the least memory."""
+        return max(1, math.isqrt(self.length))
+
+    @property
+    def chunked_bytes(self) -> int:
+        """What remains where whole chunks are computed again: the carries between them, and all of one chunk."""
+        chunks = -(-self.length // self.chunk)
+        return (self.kept_bytes * chunks + self.bytes * self.chunk) // self.length
+
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `checkpoint`."""
     programs = flat_programs(examined)
+    limit = told_limit(examined)
+    enough = _FEWEST_BYTES if limit is None else min(_FEWEST_BYTES, _SHARE_OF_LIMIT * limit)
     large = [
-        (program, it)
-        for program in programs.all
-        for it in residuals(program, programs)
-        if it.saved_bytes >= _FEWEST_BYTES
+        (program, it) for program in programs.all for it in residuals(program, programs) if it.saved_bytes >= enough
     ]
     if not large:
         return
     peak = peak_bytes(examined)
+    least = _SHARE_WHERE_TOO_MUCH if limit is not None and peak > limit else _SHARE_OF_PEAK
     for program, it in large:
-        if it.saved_bytes <= _SHARE_OF_PEAK * peak:
+        if it.saved_bytes <= least * peak:
             continue
         line = program.line(it.index)
         yield Finding(
@@ -71,7 +85,8 @@ def find(examined: Examined) -> Iterator[Finding]:
             ),
             advice=(
                 "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
-                f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}."
+                f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over "
+                f"chunks of {it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
             ),
         )
 

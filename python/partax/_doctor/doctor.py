@@ -14,6 +14,7 @@ from partax._doctor import (
     precision,
     repeats,
     retraces,
+    scalars,
     slow_operations,
     state,
     unused,
@@ -38,6 +39,7 @@ _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
     precision.find,
     host.find,
     slow_operations.find,
+    scalars.find,
     dispatch.find,
 )
 

@@ -9,9 +9,9 @@ from partax._pytree.short_text import angled
 
 Kind = Literal[
     "repeat", "constant", "retrace", "memory", "donation", "unused", "checkpoint", "precision", "host", "slow-op",
-    "switch", "dispatch",
+    "switch", "scalar", "dispatch",
 ]  # fmt: skip
-Severity = Literal["high", "medium", "low"]
+Severity = Literal["high", "medium", "low", "info"]
 KINDS: tuple[str, ...] = get_args(Kind)
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 
@@ -30,7 +30,8 @@ class Finding:
 
     Attributes:
       kind: what it is about.
-      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth to know.
+      severity: `high` where it costs most of the compile time or the memory, or fails; `low` where it is worth to know;
+        `info` where it costs little so far.
       file: the file of the user's line, or an empty string where no line is known.
       line: the line, from 1; 0 where none is known.
       source: the text of the line.

@@ -9,7 +9,7 @@ from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding
 from partax._doctor.lines import Line
 from partax._doctor.liveness import Buffer, live_bytes
-from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
+from partax._doctor.memory_use import compiled_for_figures, is_spread, memory_limit, peak_bytes, peak_of
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
 _FEWEST_BYTES = 1 << 30  # of one array: a smaller one fits into any accelerator
@@ -27,13 +27,17 @@ def find(examined: Examined) -> Iterator[Finding]:
         return
     peak = peak_bytes(examined)
     made = [buffer for buffer in live_bytes(examined).largest if buffer.line is not None]
-    if limit is not None and peak > _NEARLY_FULL * limit:
-        yield _too_much(examined, peak, limit, made)
-        return
     around = sum(leaf.bytes for leaf in (*examined.arguments, *examined.results))
     first = made[0] if made else None
-    if first is not None and first.line is not None and first.bytes >= max(_FEWEST_BYTES, _MANY_TIMES * around + 1):
-        yield _dwarfs(first, first.line, around, peak)
+    is_too_much = limit is not None and peak > _NEARLY_FULL * limit
+    dwarfs = first is not None and first.bytes >= max(_FEWEST_BYTES, _MANY_TIMES * around + 1)
+    if not is_too_much and not dwarfs:
+        return
+    found = peak_of(compiled_for_figures(examined))
+    if limit is not None and (peak if found is None else found) > _NEARLY_FULL * limit:
+        yield _too_much(peak if found is None else found, found is not None, limit, made)
+    elif dwarfs and first is not None and first.line is not None and (found is None or found >= first.bytes):
+        yield _dwarfs(first, first.line, around, peak if found is None else found, found is not None)
 
 
 def most_bytes(examined: Examined) -> int:
@@ -42,10 +46,12 @@ def most_bytes(examined: Examined) -> int:
     return given + examined.equations.result_bytes
 
 
-def _too_much(examined: Examined, peak: int, limit: int, made: list[Buffer]) -> Finding:
-    whose = "XLA's figure" if examined.compiled is not None else "an estimate"
+def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Finding:
+    takes, whose = ("takes", "XLA's figure") if is_of_xla else ("may take", "an estimate")
     share = f"{peak / limit:.0%} of" if peak <= limit else "more than"
-    message = f"The program takes {bytes_text(peak)} at once ({whose}), {share} the {bytes_text(limit)} that there are"
+    message = (
+        f"The program {takes} {bytes_text(peak)} at once ({whose}), {share} the {bytes_text(limit)} that there are"
+    )
     advice = "Pass smaller arguments, or donate those that the result replaces."
     if made:
         message += "; the largest arrays that it makes: " + ", ".join(map(_text, made[:_NAMED]))
@@ -73,7 +79,7 @@ def _text(buffer: Buffer) -> str:
     return f"{buffer.type} ({bytes_text(buffer.bytes)}){where}"
 
 
-def _dwarfs(buffer: Buffer, line: Line, around: int, peak: int) -> Finding:
+def _dwarfs(buffer: Buffer, line: Line, around: int, peak: int, is_of_xla: bool) -> Finding:
     return Finding(
         kind="memory",
         severity="medium",
@@ -83,8 +89,8 @@ def _dwarfs(buffer: Buffer, line: Line, around: int, peak: int) -> Finding:
         path="",
         figures={"largest_bytes": buffer.bytes, "argument_and_result_bytes": around, "peak_bytes": peak},
         message=(
-            f"This line makes {buffer.type}, which takes {bytes_text(buffer.bytes)}; all arguments and results take "
-            f"{bytes_text(around)}."
+            f"This line {'makes' if is_of_xla else 'may make'} {buffer.type}, which takes {bytes_text(buffer.bytes)}; "
+            f"all arguments and results take {bytes_text(around)}."
         ),
         advice=_advice(buffer),
     )

@@ -5,17 +5,53 @@ from typing import Any
 
 import jax
 
+from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.liveness import live_bytes
+
+_SOON_COMPILED = 200  # equations
+_SOON_COMPILED_BYTES = 16 << 20  # of captured arrays
 
 
 def peak_bytes(examined: Examined) -> int:
     """The most bytes that live at once: XLA's figure where the program is compiled, else an estimate."""
-    found = None if examined.compiled is None else examined.compiled.memory_analysis()
-    if found is None:
-        return live_bytes(examined).peak
+    peak = peak_of(examined.compiled)
+    return live_bytes(examined).peak if peak is None else peak
+
+
+def peak_of(compiled: Any) -> int | None:
+    """XLA's figure of the most bytes that live at once; None where it has none, or nothing is compiled."""
+    found = None if compiled is None else compiled.memory_analysis()
+    if compiled is None or found is None or _hides_buffers(compiled.as_text()):
+        return None
     taken = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
     return taken - found.alias_size_in_bytes
+
+
+def _hides_buffers(hlo: str) -> bool:
+    """Whether a library computes products in one piece with what follows, whose buffers XLA does not count.
+
+    YNNPACK does so on a CPU, with a whole attention for one.
+    """
+    inner = "\n".join(part for part in hlo.split("\n\n") if not part.startswith("ENTRY"))
+    return "kind=kCustom" in hlo and any(" dot(" in line and "ROOT" not in line for line in inner.splitlines())
+
+
+def compiled_for_figures(examined: Examined) -> Any:
+    """The compiled program, if it is compiled or can be in little time; None otherwise.
+
+    On an accelerator it is not tried: its compiler may run what it chooses between.
+    """
+    if examined.compiled is not None or examined.traced is None:
+        return examined.compiled
+    captured = sum(map(bytes_of, examined.jaxpr.consts))
+    is_small = len(examined.equations) <= _SOON_COMPILED and captured <= _SOON_COMPILED_BYTES
+    if not is_small or jax.default_backend() != "cpu":
+        return None
+    try:
+        return examined.traced.lower().compile()
+    except Exception:  # what needs its own devices or handlers
+        return None
 
 
 def memory_limit(examined: Examined) -> int | None:

@@ -28,6 +28,7 @@ _SMALLEST_SHARE = 0.2  # of the program; below, something else makes it slow
 _SMALLEST_SHARE_SCATTERED = 0.4  # the eight norms of a healthy model's four blocks are a quarter of its training step
 # What operates on single elements is fused, and costs the compiler a tenth of what the others cost.
 _FEWEST_CHEAP = 1000
+_FEWEST_TOLD, _FEWEST_TURNS_TOLD = 500, 100  # from which it is told, as it may grow
 _HIGH_SHARE, _HIGH_EQUATIONS = 0.5, 1000
 _MOST_PERIODS = 40  # that are tried
 _CONTEXT = 4  # tokens that must agree for two places to hint at a period
@@ -69,15 +70,18 @@ def find(examined: Examined) -> Iterator[Finding]:
     if len(equations) < _FEWEST_EQUATIONS:
         return
     groups: list[_Group] = []
-    for repeat in sorted(repeats_of(equations), key=lambda repeat: repeat.starts[0]):
+    repeats = sorted(repeats_of(equations), key=lambda repeat: repeat.starts[0])
+    for repeat in sorted(repeats, key=lambda repeat: not _is_worth_it(equations, repeat)):
         stacks = _stacks(equations, repeat)
         line = _line_of(stacks)
-        if line is None or not _is_worth_it(equations, repeat):
+        is_cheap = not _is_worth_it(equations, repeat)
+        if line is None or (is_cheap and not _is_told(repeat)):
             continue
         group = next((group for group in groups if group.has(repeat, line)), None)
         if group is None:
-            groups.append(group := _Group(line, {(at.file, at.line) for stack in stacks for at in stack}))
-        group.repeats.append(repeat)
+            groups.append(group := _Group(line, {(at.file, at.line) for stack in stacks for at in stack}, is_cheap))
+        if is_cheap == group.is_cheap:
+            group.repeats.append(repeat)
     for group in groups:
         finding = _finding(examined, group)
         if finding is not None:
@@ -90,6 +94,7 @@ class _Group:
 
     line: Line
     inside: set[tuple[str, int]]
+    is_cheap: bool
     repeats: list[Repeat] = dataclasses.field(default_factory=list)
 
     @property
@@ -209,6 +214,10 @@ def _is_worth_it(equations: Equations, repeat: Repeat) -> bool:
     return is_costly or repeat.equations >= _FEWEST_CHEAP
 
 
+def _is_told(repeat: Repeat) -> bool:
+    return repeat.in_a_row and len(repeat.starts) >= _FEWEST_TURNS_TOLD and repeat.equations >= _FEWEST_TOLD
+
+
 def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
     """The lines that a turn comes from, for each of its equations, or for some of many.
 
@@ -254,7 +263,7 @@ def _finding(examined: Examined, group: _Group) -> Finding | None:
     if share < smallest or (group.is_optimiser and covered < _FEWEST_CHEAP):
         return None
     is_high = (share >= _HIGH_SHARE or covered >= _HIGH_EQUATIONS) and not group.is_optimiser
-    severity: Severity = "high" if is_high else "medium"
+    severity: Severity = "info" if group.is_cheap else "high" if is_high else "medium"
     figures: dict[str, int | float | str] = {
         "repetitions": turns,
         "equations_each": largest.length,
@@ -270,6 +279,7 @@ def _finding(examined: Examined, group: _Group) -> Finding | None:
     message = (
         f"the same {largest.length} equations are there {turns} times {where}{passes}: {covered} of "
         f"{len(examined.equations)} equations ({share:.0%})"
+        + (", each of which the compiler is soon done with" if group.is_cheap else "")
     )
     return Finding("repeat", severity, line.file, line.line, line.source, "", figures, message, _advice(group, largest))
 

@@ -11,7 +11,7 @@ from partax._report.terminal import is_terminal
 if TYPE_CHECKING:
     from rich.text import Text
 
-_STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
+_STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "info": "dim"}
 
 
 def print_diagnosis(diagnosis: Any, file: TextIO | None = None) -> None:
