@@ -112,14 +112,15 @@ clean_checkout() {
   )
 }
 
-# interpreter 3.12: prints the path of that Python; fails where there is none.
+# interpreter 3.12: prints the path of that Python, 3.14t that of a free-threaded one; fails where there is none.
 interpreter() {
   local candidate prefixes=()
   if command -v pyenv >/dev/null; then prefixes=("$(pyenv root)"/versions/"$1".*/bin/); fi
   for candidate in "python$1" "${prefixes[@]/%/python}"; do
     # A launcher may be there for a Python that is not, and a free-threaded one may have the name.
     if "$candidate" -c 'import sys, sysconfig, venv, ensurepip
-if sysconfig.get_config_var("Py_GIL_DISABLED") or sys.version.split(".")[:2] != sys.argv[1].split("."): sys.exit(1)' \
+threads = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+if "%d.%d" % sys.version_info[:2] + threads != sys.argv[1]: sys.exit(1)' \
       "$1" 2>/dev/null; then
       "$candidate" -c 'import sys; print(sys.executable)'
       return 0
@@ -161,7 +162,8 @@ configured() {
 warnings_build() {
   local build="$WORK/warnings-$2"
   # -O1 suffices for the warnings that follow the flow of values.
-  configured "$1" "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPARTAX_WERROR=ON
+  configured "$1" "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPARTAX_WERROR=ON \
+    -DCMAKE_CXX_FLAGS=-pedantic-errors
   "$(dirname "$1")/cmake" --build "$build"
 }
 

@@ -51,6 +51,7 @@ import pytest
 from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
 
+from compiled_names import compiled_names
 from counting import TraceCounter
 
 # What compares numbers that two programs have rounded.
@@ -148,15 +149,8 @@ def devices() -> list[jax.Device]:
 @pytest.fixture
 def compiled() -> Iterator[list[str]]:
     """The names of what XLA compiles."""
-    names: list[str] = []
-
-    def listen(event: str, duration: float, **details: Any) -> None:
-        if event.endswith("backend_compile_duration"):
-            names.append(details["fun_name"])
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
+    with compiled_names() as names:
+        yield names
 
 
 @pytest.fixture(scope="session")

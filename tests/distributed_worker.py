@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 import partax
 import processes
 import sharded_training as training
+from compiled_names import compiled_names
 from partax import filter_jit, filter_shard
 
 rank, count, port = map(int, sys.argv[1:4])
@@ -49,16 +50,12 @@ def message(call: Any) -> str:
 
 
 def trained(mesh: Mesh, strategy: str) -> dict[str, Any]:
-    traces = compiled = 0
+    traces = 0
 
     def step(*args: Any) -> Any:
         nonlocal traces
         traces += 1
         return training.step(*args)
-
-    def listen(event: str, _: float, **__: Any) -> None:
-        nonlocal compiled
-        compiled += event == "/jax/core/compile/backend_compile_duration"
 
     layout, of_batch = training.layouts(strategy, mesh, training.start())
     begin = filter_shard(training.start(), layout)
@@ -67,19 +64,17 @@ def trained(mesh: Mesh, strategy: str) -> dict[str, Any]:
     # Donated are the model, the state and the batch: each step has its own.
     model, state = filter_shard(training.start(), layout)
     first = training.arrays(model)
-    jax.monitoring.register_event_duration_secs_listener(listen)
     for _ in range(training.STEPS):
         model, state, value = call(model, state, *(x.copy() for x in batch))
-    compiled = 0
-    model, state, value = call(model, state, *(x.copy() for x in batch))
-    jax.monitoring.unregister_event_duration_listener(listen)
+    with compiled_names() as names:
+        model, state, value = call(model, state, *(x.copy() for x in batch))
     np.savez(here / f"{strategy}{rank}.npz", *training.local_values((model, state)))
     # One of the two is compiled twice for its text; the other's is like that of one process.
     text = filter_jit(training.step).lower(*begin, *batch).compile().as_text() if strategy == "model" else ""
     return {
         "value": float(value),
         "traces": traces,
-        "executables of a later step": compiled,
+        "executables of a later step": len(names),
         "same shards": same_shards((model, state), begin),
         "donated": all(one.is_deleted() for one in first),
         "fully addressable": [one.is_fully_addressable for one in training.arrays(model)],

@@ -39,9 +39,9 @@ class PythonFunction {
 namespace python {
 
 inline PythonFunction trace_context{"partax._jax.programs", "trace_context"};
-inline PythonFunction note_form{"partax._jax.private", "note_form"};
-inline PythonFunction registered_functions{"partax._jax.private", "registered_functions"};
-inline PythonFunction unflatten_node{"partax._jax.private", "unflatten_node"};
+inline PythonFunction note_form{"partax._jax.nodes", "note_form"};
+inline PythonFunction registered_functions{"partax._jax.nodes", "registered_functions"};
+inline PythonFunction unflatten_node{"partax._jax.nodes", "unflatten_node"};
 inline PythonFunction order_of_call{"partax._families.dataclasses", "order_of_call"};
 inline PythonFunction is_declared{"partax._families.declared", "is_declared"};
 inline PythonFunction order_of{"partax._families.declared", "order_of"};

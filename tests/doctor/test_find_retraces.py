@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from ordinary_steps import STEPS, examined, floats
 
+from compiled_names import compiled_names
 from partax import filter_jit
 from partax._doctor.finding import Finding
 from partax._doctor.retraces import find
@@ -136,20 +137,11 @@ def test_a_counter_without_a_name_is_known_by_its_place() -> None:
 
 def compiles(function: Any, w: Any, x: Any) -> int:
     """How often the second step is compiled, as jax itself tells."""
-    seen: list[str] = []
-
-    def listen(event: str, _: float, **__: Any) -> None:
-        if "backend_compile" in event:
-            seen.append(event)
-
     jitted = jax.jit(lambda w, x: function(w, x))
     w = jitted(w, x)[0]
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
+    with compiled_names() as names:
         jitted(w, x)
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    return len(seen)
+    return len(names)
 
 
 def test_an_uncommitted_argument_beside_committed_ones_is_found() -> None:

@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import partax
 import sharded_training as training
+from compiled_names import compiled_names
 from conftest import TraceCounter
 from partax import filter_jit, filter_shard
 from trees import array, assert_same
@@ -39,20 +40,14 @@ def mesh(devices: list[Any]) -> Mesh:
 @pytest.fixture
 def executables() -> Iterator[Callable[[], int]]:
     """How many programs XLA has compiled since the last call."""
-    count = 0
+    with compiled_names() as names:
 
-    def listen(event: str, _: float, **__: Any) -> None:
-        nonlocal count
-        count += event == "/jax/core/compile/backend_compile_duration"
+        def take() -> int:
+            taken = len(names)
+            names.clear()
+            return taken
 
-    def take() -> int:
-        nonlocal count
-        taken, count = count, 0
-        return taken
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield take
-    jax.monitoring.unregister_event_duration_listener(listen)
+        yield take
 
 
 # --- Training

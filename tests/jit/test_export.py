@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax
 import partax.nnx
+from compiled_names import compiled_names
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import array, assert_close, assert_same
@@ -194,16 +195,11 @@ def test_compiler_options() -> None:
 def test_nothing_is_compiled_again_where_nothing_needs_it(traces: TraceCounter) -> None:
     f = filter_jit(lambda tree, n: (traces.tick(), {"b": tree["a"] * n, "n": n})[1])
     compiled = f.lower({"a": array(3)}, 2).compile()
-    compiled_now: list[str] = []
-    listen = lambda event, seconds, **_: compiled_now.append(event) if "backend_compile" in event else None
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
+    with compiled_names() as names:
         serialize_executable.serialize(compiled)
-        assert compiled_now == []
+        assert names == []
         serialize_executable.serialize(filter_jit(lambda x: (x, x + 1)).lower(array(3)).compile())
-        assert len(compiled_now) == 2
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
+        assert len(names) == 2
     assert traces.count == 1
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun, no_effects
+from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 
 from partax._doctor.equations import Equation
 
@@ -59,7 +59,7 @@ def _inputs(eqns: list[Any]) -> list[Any]:
 def _closed(eqns: list[Any], inputs: list[Any], results: list[Any]) -> Any:
     """A program of these equations; what jax knows of its arguments' names is that of an empty one."""
     empty = jax.make_jaxpr(lambda *values: None)(*[jax.ShapeDtypeStruct((), "float32") for _ in inputs]).jaxpr
-    return ClosedJaxpr(empty.replace(invars=inputs, outvars=results, eqns=eqns, effects=no_effects), ())
+    return ClosedJaxpr(empty.replace(invars=inputs, outvars=results, eqns=eqns, effects=empty.effects), ())
 
 
 def _program(turns: list[list[Any]]) -> Any:

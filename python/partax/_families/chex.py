@@ -5,7 +5,7 @@ import inspect
 from typing import Any
 
 from partax._families.fields import Fields
-from partax._jax.private import registered_functions
+from partax._jax.nodes import registered_functions
 
 
 def fields_of(cls: type) -> Fields | None:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from partax._families.fields import Description, hidden, identical, values_of
-from partax._jax.private import flatten_one_level_with_keys, is_registered_dataclass
+from partax._jax.nodes import flatten_one_level_with_keys, is_registered_dataclass
 
 
 def describe(obj: Any) -> Description | None:

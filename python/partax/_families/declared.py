@@ -6,16 +6,15 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import jax
-
 from partax import _core
 from partax._families import chex, partial, penzai
 from partax._families.equinox import is_module
 from partax._families.fields import Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
-from partax._jax.private import (
+from partax._jax.nodes import (
     flatten_one_level,
     flatten_one_level_with_keys,
     is_registered_dataclass,
+    is_tree_node,
     one_level,
     registered_functions,
 )
@@ -69,7 +68,7 @@ def register_fields(cls: _Class, *, data: Sequence[str], static: Sequence[str] =
     if not isinstance(cls, type):
         raise TypeError(f"register_fields: found {cls!r}, expected a class")
     name = f"`{cls.__name__}`"
-    if not jax.tree_util.is_tree_node(cls):
+    if not is_tree_node(cls):
         raise TypeError(
             f"register_fields: found {name}, expected a class that jax knows as a node; call "
             "`jax.tree_util.register_pytree_node` first"

@@ -13,12 +13,8 @@ from jax.core import Tracer
 from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
 from partax._families.fields import Description, fallback
-from partax._jax.private import (
-    concrete_array_type,
-    flatten_one_level,
-    flatten_one_level_with_keys,
-    registered_nodes,
-)
+from partax._jax.nodes import flatten_one_level, flatten_one_level_with_keys, is_tree_node, registered_nodes
+from partax._jax.private import concrete_array_type
 from partax._jax.settings import SETTINGS
 
 _LEAVES = (
@@ -70,7 +66,7 @@ def describe(obj: Any) -> Description:
     registered = registered_nodes()
     if registered is not None and issubclass(cls, tuple) and hasattr(cls, "_fields") and cls not in registered:
         return ("named_tuple", tuple(cls._fields), ())  # type: ignore[attr-defined]
-    if jax.tree_util.is_tree_node(cls):
+    if is_tree_node(cls):
         return _describe_node(obj)
     return (_leaf_sort(obj, cls), (), ())
 
@@ -106,7 +102,7 @@ def _configure_classes(jax_array_type: type | None) -> None:
         default_dict=collections.defaultdict,
         flatten_one_level=flatten_one_level,
         flatten_one_level_with_keys=flatten_one_level_with_keys,
-        is_node=jax.tree_util.is_tree_node,
+        is_node=is_tree_node,
         jax_array=jax.Array,
         jax_array_type=jax_array_type,
         registered=registered_nodes(),

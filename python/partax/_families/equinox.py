@@ -7,7 +7,7 @@ from typing import Any
 
 from partax import _core
 from partax._families.fields import Description, hidden, identical, in_slots, instance_dict
-from partax._jax.private import flatten_one_level, one_level
+from partax._jax.nodes import flatten_one_level, one_level
 
 # Equinox keeps these on modules that wrap a function.
 _WRAPPER_NAMES = ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__")

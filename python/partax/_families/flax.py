@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from partax._families.fields import Description, fall_back, identical
-from partax._jax.private import flatten_one_level, one_level
+from partax._jax.nodes import flatten_one_level, one_level
 
 _ENTRIES: Description = ("entries", (), ())
 _Slots = tuple[types.MemberDescriptorType, ...]

@@ -23,7 +23,8 @@ from partax._guards.places import attribute, followed, place
 from partax._guards.pure import is_pure, is_pure_code, is_pure_module
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
-from partax._jax.private import concrete_array_type, registered_nodes
+from partax._jax.nodes import registered_nodes
+from partax._jax.private import concrete_array_type
 from partax._jax.settings import SETTINGS, Settings, ask_for_settings
 
 # More than this is not proven.

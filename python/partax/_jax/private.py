@@ -1,5 +1,6 @@
-"""The only file that uses names of jax that are not public. Each is taken by `_name` or `_attribute`, with the public
-names that serve where it is gone, and what that costs.
+"""Names of jax that are not public, which no file outside of this folder uses.
+
+Each is taken by `_name` or `_attribute`, with the public names that serve where it is gone, and what that costs.
 """
 
 import contextlib
@@ -12,8 +13,6 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import jax
-
-from partax._jax.treedef_forms import from_form, keep_form
 
 
 def _name(name: str) -> Any:
@@ -31,85 +30,6 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 name_of, attribute_of = _name, _attribute  # for the other files of private names
-
-
-# --- nodes of trees
-
-
-def registered_nodes() -> dict[type, Any] | None:
-    """jax's dictionary of registered node types, or None where this jax has none.
-
-    Its length tells when a class has been registered after partax saw it as a leaf. Without it, each call asks
-    `jax.tree_util.is_tree_node` about each class of leaves that partax knows. NamedTuples, dataclasses and classes with
-    registered functions are then read and rebuilt by jax, not by partax: some 30 microseconds a node.
-    """
-    registered = _name("jax._src.tree_util._registry")
-    return registered if isinstance(registered, dict) else None
-
-
-def _first_only() -> Callable[[Any], bool]:
-    """As `is_leaf` of a flatten: everything is a leaf but the root, which is asked about first.
-
-    Also the node itself, where it is its own child.
-    """
-    is_root = iter((True,))
-    return lambda _: not next(is_root, False)
-
-
-def _flattened(node: Any) -> tuple[list[Any], Any] | None:
-    if not jax.tree_util.is_tree_node(type(node)):
-        return None
-    children, treedef = jax.tree.flatten(node, is_leaf=_first_only())
-    return children, treedef.node_data()[1]
-
-
-# (children, aux data) of a node, None of a leaf. The fallback has jax flatten a tree: a microsecond more for each node.
-flatten_one_level: Callable[[Any], Any] = (
-    _attribute(_name("jax.tree_util.default_registry"), "flatten_one_level") or _flattened
-)
-
-
-def flatten_one_level_with_keys(node: Any) -> Any:
-    """The same with pairs of a key and a child.
-
-    Not by jax's registry, which gives each field of a NamedTuple the key of the first one.
-    """
-    if not jax.tree_util.is_tree_node(type(node)):
-        return None
-    pairs, treedef = jax.tree_util.tree_flatten_with_path(node, is_leaf=_first_only())
-    return [(path[0], child) for path, child in pairs], treedef.node_data()[1]
-
-
-def one_level(node: Any) -> Any:
-    """The treedef of a node whose children are leaves."""
-    return jax.tree.structure(node, is_leaf=_first_only())
-
-
-def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node.
-
-    None where jax does not tell, and of classes of `register_dataclass`, for which jax has faster ways. Such a node is
-    flattened by `flatten_one_level` and rebuilt by `unflatten_node`.
-    """
-    entry = (registered_nodes() or {}).get(cls)
-    functions = _attribute(entry, "to_iter"), _attribute(entry, "from_iter")
-    return functions if all(map(callable, functions)) and not is_registered_dataclass(cls) else None
-
-
-def is_registered_dataclass(cls: type) -> bool:
-    """Whether a class was registered by `jax.tree_util.register_dataclass`; False where jax does not tell."""
-    flatten = _attribute((registered_nodes() or {}).get(cls), "to_iter")
-    return getattr(flatten, "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
-
-
-def note_form(node: Any) -> None:
-    """Is told of each node that `unflatten_node` may have to rebuild."""
-    keep_form(one_level(node))
-
-
-def unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
-    """Rebuilds a node by the treedef of another such node that was noted, with this aux data: some 20 microseconds."""
-    return from_form(cls, aux, len(children)).unflatten(children)
 
 
 # --- arrays
@@ -177,6 +97,14 @@ def context_mesh() -> Any:
 _concrete_mesh: Callable[[], Any] | None = _name("jax._src.mesh.get_concrete_mesh")
 
 
+def mesh_of_call() -> Any:
+    """The same outside of a trace, by jax's public name, which jax has since 0.9."""
+    if not hasattr(jax.sharding, "get_mesh"):
+        return context_mesh()
+    mesh = jax.sharding.get_mesh()
+    return None if mesh.empty else mesh
+
+
 _latest: tuple[Any, dict[str, Any]] = (None, {})
 
 
@@ -231,7 +159,7 @@ def under_trace() -> bool:
     if _is_clean is not None:
         return not _is_clean()
     try:
-        jax.sharding.get_mesh()
+        mesh_of_call()
     except ValueError:
         return True
     return False

@@ -9,7 +9,7 @@ from partax import _core
 from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
 from partax._jax import programs
-from partax._jax.private import flatten_one_level, one_level
+from partax._jax.nodes import flatten_one_level, one_level
 from partax._pytree.paths import leaf_paths
 from partax._pytree.short_text import short_text
 

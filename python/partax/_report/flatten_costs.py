@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from partax._jax.private import flatten_one_level
+from partax._jax.nodes import flatten_one_level
 
 _flatten_costs: weakref.WeakKeyDictionary[type, float] = weakref.WeakKeyDictionary()
 

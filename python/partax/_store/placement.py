@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
 from partax._guards.content import placement_content
-from partax._jax.private import configuration
+from partax._jax.private import configuration, mesh_of_call
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
 
@@ -36,9 +36,9 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
     """
     if configuration().get("mesh_context_manager") is not None:
         raise UnstoredError("inside of `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
-    mesh = jax.sharding.get_mesh()
-    devices: dict[Any, None] = {} if mesh.empty else dict.fromkeys(mesh.devices.flat)
-    found: list[Any] = [None if mesh.empty else placement_content(mesh)]
+    mesh = mesh_of_call()
+    devices: dict[Any, None] = {} if mesh is None else dict.fromkeys(mesh.devices.flat)
+    found: list[Any] = [None if mesh is None else placement_content(mesh)]
     for leaf in leaves:
         if isinstance(leaf, jax.Array):
             if leaf.is_deleted():

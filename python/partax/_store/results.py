@@ -7,12 +7,12 @@ import sys
 import types
 from typing import Any
 
-import jax
 from jax.core import Tracer
 
 from partax import _core
 from partax._guards.pure import is_pure
 from partax._guards.type_traits import facts
+from partax._jax.nodes import is_tree_node
 from partax._jit.result_values import FIXED, held_by
 
 _ONE: Any = object()  # stands for the array that is all of a result
@@ -103,7 +103,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         cls = type(obj)
         by_name = isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType))
-        is_node = not by_name and jax.tree_util.is_tree_node(cls)
+        is_node = not by_name and is_tree_node(cls)
         is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
         has_plain_state = cls.__dictoffset__ != 0 and (cls.__basicsize__, cls.__itemsize__) == _PLAIN
         if is_node and is_usual and has_plain_state:

@@ -7,6 +7,7 @@ import jax
 from flax.nnx.pytreelib import AttributeStatus
 
 from partax import _core
+from partax._jax.nodes import is_tree_node
 from partax._libraries.flax.graph import (
     REGISTERED,
     STATE,
@@ -77,7 +78,7 @@ def _contents(owner: Any) -> dict[Any, Any]:
 
 
 def _is_container(value: Any) -> bool:
-    return isinstance(value, (*_MUTABLE, tuple)) or (not is_object(value) and jax.tree_util.is_tree_node(type(value)))
+    return isinstance(value, (*_MUTABLE, tuple)) or (not is_object(value) and is_tree_node(type(value)))
 
 
 def _form(value: Any) -> tuple[Any, list[Any]]:

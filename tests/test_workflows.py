@@ -1,0 +1,98 @@
+"""Guards the promise that nothing is published which the tests have not passed, by actions that nobody can exchange."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
+if not FILES:
+    pytest.skip("a source distribution has no workflows", allow_module_level=True)
+WORKFLOWS: dict[str, dict[Any, Any]] = {path.name: yaml.safe_load(path.read_text()) for path in FILES}
+
+
+def jobs() -> list[tuple[str, str, dict[str, Any]]]:
+    return [(file, name, job) for file, workflow in WORKFLOWS.items() for name, job in workflow["jobs"].items()]
+
+
+def steps() -> list[tuple[str, str, dict[str, Any]]]:
+    return [(file, name, step) for file, name, job in jobs() for step in job.get("steps", ())]
+
+
+def test_actions_are_pinned_by_their_commit_and_say_which_version_that_is() -> None:
+    used = [line for path in FILES for line in path.read_text().splitlines() if re.match(r"\s*(- )?uses:", line)]
+    assert len(used) > 10
+    for line in used:
+        assert re.search(r"uses: (\./|[\w/.-]+@[0-9a-f]{40} # v\d+(\.\d+)*$)", line), line
+
+
+def test_one_action_has_one_version() -> None:
+    versions: dict[str, set[str]] = {}
+    for _, _, step in steps():
+        if "uses" in step:
+            name, _, commit = step["uses"].partition("@")
+            versions.setdefault(name, set()).add(commit)
+    assert all(len(commits) == 1 for commits in versions.values()), versions
+
+
+def test_nobody_may_write_but_who_publishes() -> None:
+    allowed = {"pages": {"pages", "id-token"}, "publish": {"id-token", "attestations"}}
+    for file, workflow in WORKFLOWS.items():
+        writes = {name for name, access in workflow["permissions"].items() if access != "read"}
+        assert writes <= allowed.get(file.removesuffix(".yml"), set()), file
+    for file, name, job in jobs():
+        writes = {it for it, access in job.get("permissions", {}).items() if access != "read"}
+        assert writes <= allowed.get(name, set()), (file, name)
+        assert job.get("timeout-minutes") or "uses" in job, (file, name)
+
+
+def test_no_checkout_leaves_its_token_behind() -> None:
+    checkouts = [step for _, _, step in steps() if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_what_is_published_has_passed_all_tests_and_the_check() -> None:
+    publish = WORKFLOWS["wheels.yml"]["jobs"]
+    needed = publish["publish"]["needs"]
+    tests = [name for name in needed if publish[name].get("uses") == "./.github/workflows/ci.yml"]
+    assert len(tests) == 1 and publish[tests[0]]["with"] == {"full": True}
+    builds = [name for name in needed if name not in tests]
+    for name in builds:
+        commands = "\n".join(step.get("run", "") for step in publish[name]["steps"])
+        assert ".ci/wheels" in commands or ".ci/check_wheel.py" in commands, name
+    names = {
+        step["with"]["name"] for name in builds for step in publish[name]["steps"] if "upload" in step.get("uses", "")
+    }
+    (taken,) = [step["with"]["pattern"] for step in publish["publish"]["steps"] if "download" in step.get("uses", "")]
+    assert taken == "{wheels-*,sdist}" and all(it == "sdist" or it.startswith("wheels-") for it in names)
+    assert "check_wheel.py" in (ROOT / ".ci/wheels").read_text()
+
+
+@pytest.mark.parametrize(("file", "job", "step"), [it for it in steps() if "run" in it[2]])
+def test_the_lines_of_a_step_are_of_the_shell(file: str, job: str, step: dict[str, Any]) -> None:
+    command = re.sub(r"\$\{\{.*?\}\}", "full", step["run"])
+    done = subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (file, job, done.stderr)
+    for script in re.findall(r"(?:^|\s)(\.ci/\w+(?:\.py)?|tests/\S+\.(?:py|txt))", command):
+        assert (ROOT / script).exists(), (file, job, script)
+
+
+def test_a_bot_renews_the_actions() -> None:
+    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
+    assert "github-actions" in {it["package-ecosystem"] for it in updates}
+
+
+def test_a_rule_of_owners_names_files_that_are_there() -> None:
+    lines = (ROOT / ".github/CODEOWNERS").read_text().splitlines()
+    rules = [line.split() for line in lines if line and not line.startswith("#")]
+    assert rules[0][0] == "*"
+    for path, *owners in rules:
+        assert owners and (path == "*" or (ROOT / path.strip("/")).exists()), path
