@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version as _version
 from pathlib import Path
@@ -13,7 +14,14 @@ author = "the partax contributors"
 copyright = "the partax contributors"
 release = version = _version("partax")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "readable_reference"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "readable_reference",
+]
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nitpicky = True
@@ -41,4 +49,15 @@ html_title = f"partax {release}"
 html_static_path = ["_static"]
 html_css_files = ["partax.css"]
 html_show_sphinx = False
+# Without the prompts and the output of a session.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+# A link to edit each page, where the site is built from a repository that is known.
+html_theme_options = {}
+if _repository := os.environ.get("GITHUB_REPOSITORY"):
+    html_theme_options = {
+        "source_repository": f"https://github.com/{_repository}/",
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
 html_copy_source = False
