@@ -11,6 +11,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -884,3 +885,45 @@ def test_import_loads_none_of_it() -> None:
     script = "import partax; partax.debug.no_retrace; partax.report; partax.Report; partax.nothing"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "AttributeError: module 'partax' has no attribute 'nothing'" in done.stderr
+
+
+# --- libraries
+
+
+SOLVES = """
+import sys
+import diffrax
+import equinox as eqx
+import jax.numpy as jnp
+import partax
+
+partax.equinox.accelerate()
+if sys.argv[1:]:
+    partax.explain(libraries=sys.argv[1] == "True")
+diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, args: -y), diffrax.Tsit5(), 0.0, 1.0, 0.1, jnp.ones(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "inside"),
+    [(["False"], "", False), (["True"], "", True), ([], "1", False), ([], "all", True)],
+)
+def test_what_a_library_calls_for_itself_is_told_where_that_is_asked_for(
+    arguments: list[str], variable: str, inside: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip("diffrax")
+    (tmp_path / "solves.py").write_text(SOLVES)
+    environment = os.environ | {"PARTAX_EXPLAIN": variable, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "solves.py", *arguments],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sites = [
+        line.split(":")[0].removeprefix("WARNING:partax:") for line in done.stderr.splitlines() if "trace 1" in line
+    ]
+    assert any(site.endswith("solves.py") for site in sites), done.stderr
+    assert any(site.startswith("diffrax") for site in sites) is inside, done.stderr

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library
+
 
 class Line(NamedTuple):
     """A line of a file.
@@ -32,11 +34,8 @@ class Line(NamedTuple):
 
 
 _PACKAGES = (str(Path(str(jax.__file__)).parent) + "/", str(Path(__file__).parents[1]) + "/")
-# Whose code is between the user's line and jax: never what a finding should name, unless there is nothing else.
-_LIBRARIES = ("equinox", "flax", "optax", "chex", "haiku", "jaxtyping", "diffrax", "optimistix", "lineax", "penzai")
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
-_LIBRARY_FOLDERS = tuple(folder + name + "/" for folder in _INSTALLED for name in _LIBRARIES)
 _NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
 
 
@@ -48,7 +47,7 @@ def _rank(file: str) -> int:
     """0 of jax's, partax's and the interpreter's files, 1 of those of libraries, 2 of the user's."""
     if file.startswith(_PACKAGES) or file.startswith(_NOT_CODE):
         return 0
-    if file.startswith(_LIBRARY_FOLDERS):
+    if is_of_library(file):
         return 1
     return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else _USERS
 
@@ -136,7 +135,7 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
     Returns:
       The line; None if it calls no function of the user's.
     """
-    library = next((folder for folder in _LIBRARY_FOLDERS if file.startswith(folder)), file)
+    library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
     for equation in equations:
         codes = iter(reversed(_frames(equation)[0]))  # the outermost first
         if not any(code.co_filename == file for code in codes):

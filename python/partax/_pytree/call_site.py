@@ -2,6 +2,7 @@
 
 import os
 import sys
+import sysconfig
 from types import FrameType
 from typing import Any
 
@@ -10,6 +11,17 @@ import jax
 
 def _directory(module: Any) -> str:
     return os.path.dirname(os.path.abspath(module.__file__)) + os.sep
+
+
+# Whose code is between the user's own and jax.
+_LIBRARIES = ("equinox", "flax", "optax", "chex", "haiku", "jaxtyping", "diffrax", "optimistix", "lineax", "penzai")
+_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+LIBRARY_FOLDERS = tuple(folder + name + os.sep for folder in _INSTALLED for name in _LIBRARIES)
+
+
+def is_of_library(filename: str) -> bool:
+    """Whether a file is one of a library that stands between the user and jax, and not the user's own."""
+    return filename.startswith(LIBRARY_FOLDERS)
 
 
 _own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

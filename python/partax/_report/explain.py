@@ -5,6 +5,8 @@ import os
 from types import TracebackType
 from typing import ClassVar
 
+from partax._pytree.call_site import is_of_library, site_text
+
 _logger = logging.getLogger("partax")
 
 
@@ -12,11 +14,12 @@ class _Switch:
     """Whether traces are explained, and how it was before: what `explain` returns."""
 
     on = os.environ.get("PARTAX_EXPLAIN", "").lower() not in ("", "0", "false", "off")
+    libraries = os.environ.get("PARTAX_EXPLAIN", "").lower() == "all"
     _entered: ClassVar[list["_Switch"]] = []  # in order; blocks of several threads need not be nested
 
-    def __init__(self, on: bool):
-        self._before = _Switch.on
-        _Switch.on = on
+    def __init__(self, on: bool, libraries: bool):
+        self._before = _Switch.on, _Switch.libraries
+        _Switch.on, _Switch.libraries = on, libraries
 
     def __repr__(self) -> str:
         return f"<partax.explain: {'on' if _Switch.on else 'off'}>"
@@ -32,10 +35,10 @@ class _Switch:
         if later:
             later[0]._before = self._before
         else:
-            _Switch.on = self._before
+            _Switch.on, _Switch.libraries = self._before
 
 
-def explain(on: bool = True) -> _Switch:
+def explain(on: bool = True, *, libraries: bool = False) -> _Switch:
     """Reports each trace of a partax function through the `partax` logger: where it was called, and what is new.
 
     Example:
@@ -51,16 +54,19 @@ def explain(on: bool = True) -> _Switch:
     `train.py:41 step: trace 3, because batch.x: float32[32,64] -> float32[17,64]`. The difference is the one from the
     most similar trace before, with paths from your own arguments. A line "compiled again" tells of a call that found
     its trace but no executable, as when an array is on another device. The environment variable `PARTAX_EXPLAIN=1`
-    does it for a whole run. A call that neither traces nor compiles costs what it costs without.
+    does it for a whole run, `all` with those inside of libraries. A call that neither traces nor compiles costs what it
+    costs without.
 
     Args:
       on: whether to report from now on.
+      libraries: whether what Equinox, Flax, diffrax and other such libraries call inside of themselves is reported
+        too, as the checks that diffrax compiles under `accelerate()`.
 
     Returns:
       A context manager that, when left, sets things back. `with partax.explain(): ...` explains a block;
       `partax.explain()` and `partax.explain(False)` are a switch.
     """
-    return _Switch(bool(on))
+    return _Switch(bool(on), bool(libraries))
 
 
 def explaining() -> bool:
@@ -68,6 +74,12 @@ def explaining() -> bool:
     return _Switch.on
 
 
-def report_line(line: str) -> None:
-    """Reports one trace."""
-    _logger.warning("%s", line)
+def report_line(site: tuple[str, int], text: str) -> None:
+    """Reports what became of a call.
+
+    Args:
+      site: the file and line of the call. What a library has called for itself is told where that is asked for.
+      text: the function's name, and what is told of it.
+    """
+    if _Switch.libraries or not is_of_library(site[0]):
+        _logger.warning("%s %s", site_text(site), text)

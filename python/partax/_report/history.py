@@ -11,7 +11,7 @@ from typing import Any
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._jit.parameters import option_names
-from partax._pytree.call_site import call_site, site_text
+from partax._pytree.call_site import call_site
 from partax._pytree.key_details import Detail, details
 from partax._pytree.spec_data import SpecData
 from partax._report.differences import differences, distance, places
@@ -119,7 +119,7 @@ class History:
                 self.records.pop(0)
         if explaining() and not self.nested:
             because = f", because {reason}" if record.number > 1 else f", {reason}"
-            report_line(f"{site_text(record.site)} {self.name}: trace {record.number}{because}")
+            report_line(record.site, f"{self.name}: trace {record.number}{because}")
         return record
 
     def end(self, record: Record, failed: bool) -> None:
@@ -182,9 +182,7 @@ class History:
             )
         record.places.append(snapshot)
         if explaining():
-            report_line(
-                f"{site_text(call_site())} {self.name}: compiled again for trace {record.number}, because {reason}"
-            )
+            report_line(call_site(), f"{self.name}: compiled again for trace {record.number}, because {reason}")
         return record
 
 

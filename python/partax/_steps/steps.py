@@ -12,7 +12,7 @@ import numpy as np
 from partax import _core
 from partax._core import JitFunction
 from partax._jit.donation_warnings import donation_warnings
-from partax._pytree.call_site import call_site, site_text
+from partax._pytree.call_site import call_site
 from partax._report.explain import explaining, report_line
 from partax._steps import places
 from partax._steps.batches import Batches, stacked_results
@@ -275,7 +275,7 @@ class _Timing:
         together, single = (time.perf_counter() - begin) / self._size, self.single or 0.0
         times = f"{together * 1e6:.0f} µs a step in chunks of {self._size}, {single * 1e6:.0f} µs by itself"
         advice = "" if together < single else "; single steps are faster here"
-        report_line(f"{site_text(call_site())} {self._step.__name__}: {times}{advice}")
+        report_line(call_site(), f"{self._step.__name__}: {times}{advice}")
         return result
 
 

@@ -130,7 +130,7 @@ class Programs:
     def tell(self, what: str) -> None:
         """Explains, where that is asked for."""
         if explaining():
-            report_line(f"{site_text(call_site())} {self._name}: {what}")
+            report_line(call_site(), f"{self._name}: {what}")
 
     def prepare(self, arguments: tuple[Any, ...]) -> bool:
         """Loads or compiles the program of the call under way, and does not run it; tells whether it has one."""
