@@ -111,11 +111,13 @@ _latest: tuple[Any, dict[str, Any]] = (None, {})
 def configuration() -> dict[str, Any]:
     """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes.
 
-    The fallback knows a few public options only: explanations tell of no others.
+    Before jax 0.10 the values have numbers for names. The fallback knows a few public options only: explanations tell
+    of no others.
     """
     global _latest
-    if _context is not None and _context_names is not None:
-        context, names = _context(), _context_names()
+    if _context is not None:
+        context = _context()
+        names = _context_names() if names_configuration() else [f"setting {i} of jax" for i in range(len(context))]
     else:
         names = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
         context = tuple(getattr(jax.config, name, None) for name in names)
@@ -123,6 +125,15 @@ def configuration() -> dict[str, Any]:
     if context != latest[0]:
         _latest = latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
     return latest[1]
+
+
+@functools.cache
+def names_configuration() -> bool:
+    """Whether jax tells the names of what a trace depends on."""
+    try:
+        return _context is not None and _context_names is not None and bool(_context_names())
+    except NotImplementedError:
+        return False
 
 
 _context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_context")

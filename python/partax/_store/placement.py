@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
 from partax._guards.content import placement_content
-from partax._jax.private import configuration, mesh_of_call
+from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
 
@@ -34,6 +34,8 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
     Raises:
       UnstoredError: one of them is deleted, or lies as no other process could say.
     """
+    if not names_configuration():
+        raise UnstoredError("this jax does not tell its configuration by name, as those since 0.10 do")
     if configuration().get("mesh_context_manager") is not None:
         raise UnstoredError("inside of `with mesh:`, where `jax.set_mesh(mesh)` would tell which devices it has")
     mesh = mesh_of_call()
