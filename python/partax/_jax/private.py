@@ -106,21 +106,23 @@ def mesh_of_call() -> Any:
 
 
 _latest: tuple[Any, dict[str, Any]] = (None, {})
+_PUBLIC = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
 
 
 def configuration() -> dict[str, Any]:
     """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes.
 
-    Before jax 0.10 the values have numbers for names. The fallback knows a few public options only: explanations tell
-    of no others.
+    Before jax 0.10 the values have numbers for names, beside a few public options. The fallback knows only these:
+    explanations tell of no others.
     """
     global _latest
-    if _context is not None:
-        context = _context()
-        names = _context_names() if names_configuration() else [f"setting {i} of jax" for i in range(len(context))]
+    context = () if _context is None else _context()
+    if _context_names is not None and names_configuration():
+        names = _context_names()
     else:
-        names = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
-        context = tuple(getattr(jax.config, name, None) for name in names)
+        numbers = (f"setting {i} of jax" for i in range(len(context)))
+        names = (*numbers, *_PUBLIC)
+        context = (*context, *(getattr(jax.config, name, None) for name in _PUBLIC))
     latest = _latest  # another thread may replace it
     if context != latest[0]:
         _latest = latest = (context, {name: _plain(value) for name, value in zip(names, context, strict=True)})
