@@ -3,6 +3,7 @@ pictures; it needs no network and no script; it can be read in both colour schem
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import partax
 from doctor_pages import LAYERS, Page, diagnosis
+from partax import Finding
 from partax._doctor import page as page_module
 from partax._doctor.page import page, write_page
 from partax._io import whole_file
@@ -301,3 +303,34 @@ def test_the_programs_figures_are_on_the_page(text: str) -> None:
     words = " ".join(Page(text).text.split())
     assert f"equations {found.figures['equations']:,}" in words
     assert f"argument bytes {(LAYERS * 64 * 64 + 8 * 64 + 1) * 4 / 1024:.3g} KiB" in words
+
+
+MARKUP = "<script>alert(1)</script>&\"'"
+
+
+def test_the_summary_shows_markup_as_text() -> None:
+    found = partax.doctor(lambda x: x, 1.0)
+    finding = Finding("repeat", "high", "", 0, MARKUP, MARKUP, {}, MARKUP, MARKUP)
+    for is_of_library in (False, True):
+        it = dataclasses.replace(found, name=MARKUP, defined=MARKUP, findings=(finding,), is_of_library=is_of_library)
+        text = page([it])
+        assert "<script" not in text and "alert(1)" in text[text.index('class="summary"') :]
+
+
+def test_functions_of_libraries_are_folded() -> None:
+    users = partax.doctor(lambda x: x, 1.0)
+    text = page([users, dataclasses.replace(users, name="of_a_library", is_of_library=True)])
+    (folded,) = re.findall(r"<details>(.*?)</details>", text, re.DOTALL)
+    assert "of_a_library" in folded and text.count("<details>") == 1
+
+
+def test_the_page_of_a_report_begins_with_its_costliest_function() -> None:
+    @partax.filter_jit
+    def costliest(x: Any) -> Any:
+        return x + 1
+
+    costliest(jnp.ones(2)), costliest(jnp.ones(3))
+    text = page((), report_of("costliest"))
+    summary = text[text.index('<p class="summary">') :].split("</p>")[0]
+    assert "The costliest function is <code>costliest</code>" in summary and "traced 2 times" in summary
+    assert "The latest trace: x: float32[2] -&gt; float32[3]" in summary

@@ -10,6 +10,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.lines import NOWHERE
 from partax._doctor.memory_use import peak_bytes, told_limit
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
@@ -65,13 +66,13 @@ def find(examined: Examined) -> Iterator[Finding]:
     for program, it in large:
         if it.saved_bytes <= least * peak:
             continue
-        line = program.line(it.index)
+        line = program.line(it.index) or NOWHERE
         yield Finding(
             kind="checkpoint",
             severity="medium",
-            file=line.file if line else "",
-            line=line.line if line else 0,
-            source=line.source if line else "",
+            file=line.file,
+            line=line.line,
+            source=line.source,
             path="",
             figures={
                 "bytes": it.bytes,

@@ -8,7 +8,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Finding, Severity
 from partax._doctor.inner_programs import user_line
-from partax._doctor.lines import Line
+from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders
 
@@ -68,7 +68,7 @@ def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
 
 def _line(examined: Examined, index: int | None) -> Line:
     line = None if index is None else user_line(examined.equations, index)
-    return Line("", 0, "") if line is None else line
+    return NOWHERE if line is None else line
 
 
 def _captured(examined: Examined, group: _Group) -> Finding:

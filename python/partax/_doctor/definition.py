@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from partax._doctor.lines import Line
+from partax._doctor.lines import NOWHERE, Line
 from partax._families import equinox_private
 from partax._jax.private import jit_options
 
@@ -20,7 +20,7 @@ def definition(function: Any) -> Line:
         function = function.func
     plain = inspect.unwrap(function)
     code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
-    return Line("", 0, "") if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
+    return NOWHERE if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
 def wrapper_kind(wrapper: Any) -> Wrapper:

@@ -10,7 +10,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Finding, Severity
 from partax._doctor.inner_programs import around, user_line
-from partax._doctor.lines import Line, is_users, stack_of
+from partax._doctor.lines import NOWHERE, Line, is_users, stack_of
 
 # How a finding calls what runs Python.
 _CALLBACKS = {
@@ -49,7 +49,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 
 def _line(examined: Examined, index: int) -> Line:
-    return user_line(examined.equations, index) or Line("", 0, "")
+    return user_line(examined.equations, index) or NOWHERE
 
 
 def _inside(examined: Examined, index: int) -> set[str]:

@@ -33,6 +33,9 @@ class Line(NamedTuple):
         return linecache.getline(self.file, self.line).strip()
 
 
+NOWHERE = Line("", 0, "")  # where no line is known
+
+
 _PACKAGES = (str(Path(str(jax.__file__)).parent) + "/", str(Path(__file__).parents[1]) + "/")
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})

@@ -7,7 +7,7 @@ from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding
-from partax._doctor.lines import Line
+from partax._doctor.lines import NOWHERE, Line
 from partax._doctor.liveness import Buffer, live_bytes
 from partax._doctor.memory_use import compiled_for_figures, is_spread, memory_limit, peak_bytes, peak_of
 
@@ -57,16 +57,16 @@ def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Fin
         message += "; the largest arrays that it makes: " + ", ".join(map(_text, made[:_NAMED]))
         advice = _advice(made[0])
     first = made[0] if made else None
-    line = first.line if first is not None else None
+    line = (first.line if first is not None else None) or NOWHERE
     figures: dict[str, int | float | str] = {"peak_bytes": peak, "limit_bytes": limit, "share": min(peak / limit, 1.0)}
     if first is not None:
         figures["largest_bytes"] = first.bytes
     return Finding(
         kind="memory",
         severity="high" if peak > limit else "medium",
-        file=line.file if line else "",
-        line=line.line if line else 0,
-        source=line.source if line else "",
+        file=line.file,
+        line=line.line,
+        source=line.source,
         path="",
         figures=figures,
         message=message + ".",

@@ -16,7 +16,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, Severity
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import calls_of, inner_programs, user_line
-from partax._doctor.lines import Line
+from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
 
 # Of the operations that give arrays of floats, how many give wider ones. A sum or a loss that is meant to be in
@@ -66,7 +66,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     lines: dict[Line, list[_Widened]] = {}
     for it in reader.found:
         if it.because or (share >= _HIGH_SHARE and own != _HALF):
-            line = user_line(examined.equations, it.index) or Line("", 0, "")
+            line = user_line(examined.equations, it.index) or NOWHERE
             lines.setdefault(line, []).append(it)
     for line, found in lines.items():
         yield _finding(line, found, reader.wide, reader.arrays)

@@ -9,6 +9,7 @@ from partax._doctor.equations import LOOPS, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding
 from partax._doctor.inner_programs import user_line
+from partax._doctor.lines import NOWHERE
 
 # 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
 # equations has about ten for itself.
@@ -29,7 +30,7 @@ def find(examined: Examined) -> Iterator[Finding]:
         if scalars < _FEWEST_SCALARS or turns < _FEWEST_TURNS:
             continue
         count = sum(_is_scalar(var) for body in inner_jaxprs(eqn) for it in body.eqns for var in it.outvars)
-        line = user_line(equations, index)
+        line = user_line(equations, index) or NOWHERE
         if count < _FEWEST_EQUATIONS or line in told:  # the gradient's loop is of the same line
             continue
         told.add(line)
@@ -37,9 +38,9 @@ def find(examined: Examined) -> Iterator[Finding]:
         yield Finding(
             kind="scalar",
             severity="medium",
-            file=line.file if line else "",
-            line=line.line if line else 0,
-            source=line.source if line else "",
+            file=line.file,
+            line=line.line,
+            source=line.source,
             path="",
             figures={"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD},
             message=(

@@ -11,7 +11,7 @@ from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Finding, Severity
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import around, calls_of, inner_programs, user_line
-from partax._doctor.lines import Line
+from partax._doctor.lines import NOWHERE, Line
 from partax._doctor.slow_table import SLOW_OPERATIONS, SlowOperation
 
 # A branch of one operation on a scalar takes 23 ms: 32 take 0.7 s, 64 take 1.5 s, 256 take 6 s, 1024 take 102 s. One of
@@ -126,7 +126,7 @@ def _bind(links: dict[Any, _Link], variables: Sequence[Any], given: Sequence[Any
 
 def _finding(examined: Examined, row: SlowOperation, found: list[int]) -> Finding:
     lines = Counter(user_line(examined.equations, i) for i in found)
-    line = lines.most_common(1)[0][0] or Line("", 0, "")
+    line = lines.most_common(1)[0][0] or NOWHERE
     count = len(found)
     severity: Severity = "low" if not row.seconds_each else "high" if count >= row.many else "medium"
     figures: dict[str, int | float | str] = {"times": count, "thread": row.thread}
@@ -141,7 +141,7 @@ def _finding(examined: Examined, row: SlowOperation, found: list[int]) -> Findin
 def _switch(examined: Examined, index: int) -> Finding:
     equations = examined.equations
     eqn = equations.eqns[index]
-    line = user_line(equations, index) or Line("", 0, "")
+    line = user_line(equations, index) or NOWHERE
     branches, inside = len(eqn.params["branches"]), 0
     while index + inside + 1 < len(equations) and equations.depths[index + inside + 1] > equations.depths[index]:
         inside += 1
