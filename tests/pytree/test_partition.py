@@ -20,6 +20,8 @@ from partax import by_path, is_array, not_
 from partition_reference import FILTERS, Glob, Not, assert_identical, for_partax, over_filters, reread
 from trees import Layer, Model, Pair, array, make_model, network, over_samples
 
+pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
+
 Point = collections.namedtuple("Point", ["x", "y"])
 
 
