@@ -33,7 +33,7 @@ def check(holds: bool, message: str) -> None:
 
 
 def files_below(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 def is_built(name: str) -> bool:
@@ -158,4 +158,4 @@ def check_sdist(path: Path, checkout: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"wheel": check_wheel, "sdist": check_sdist}[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))
+    {"wheel": check_wheel, "sdist": check_sdist}[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]).resolve())

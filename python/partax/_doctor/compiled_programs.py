@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from partax import _core
@@ -83,10 +83,22 @@ def traced_programs() -> Iterator[Program]:
                 jaxpr = program_of(target, record)
                 if jaxpr is not None:
                     donated = (False,) * len(jaxpr.in_avals)
-                    program = Program(history.name, jaxpr, donated, _argument_paths(record), 1, known=known)
-                    for stage, seconds in record.seconds.items():
-                        setattr(program, f"{stage}_seconds", seconds)
-                    yield program
+                    seconds = {f"{stage}_seconds": took for stage, took in record.seconds.items()}
+                    yield Program(history.name, jaxpr, donated, _argument_paths(record), 1, known=known, **seconds)
+
+
+def by_function(programs: Iterable[Program]) -> list[list[Program]]:
+    """The programs of each function, in the order in which they are given."""
+    functions: dict[tuple[str, Line | None], list[Program]] = {}
+    for program in programs:
+        functions.setdefault((program.name, program.line), []).append(program)
+    return list(functions.values())
+
+
+def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:
+    """What each stage took of all programs together, by the name of its figure."""
+    names = ("trace_seconds", "lower_seconds", "compile_seconds")
+    return {name: sum(getattr(program, name) for program in programs) for name in names}
 
 
 def _argument_paths(record: Record) -> tuple[str, ...]:

@@ -14,7 +14,14 @@ from typing import Any, TextIO
 import jax
 
 from partax._doctor import traced_again
-from partax._doctor.compiled_programs import Program, examined_program, paths_of, traced_programs
+from partax._doctor.compiled_programs import (
+    Program,
+    by_function,
+    examined_program,
+    paths_of,
+    stage_seconds,
+    traced_programs,
+)
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import worst_first
@@ -101,7 +108,7 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     Returns:
       The diagnoses, the costliest first; those of libraries' functions come last.
     """
-    functions = _by_function(watch.costliest())
+    functions = _costliest_functions(watch.costliest())
     worth = [it for it in functions if _seconds(it) >= _LEAST_SECONDS]
     worth.sort(key=lambda it: not it[0].is_users)
     found: list[Diagnosis] = []
@@ -118,12 +125,8 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     return _together([*again, *traced_again.of_programs(watch.in_order(), again)], found)
 
 
-def _by_function(programs: Sequence[Program]) -> list[list[Program]]:
-    """The programs of each function, the costliest first."""
-    functions: dict[tuple[str, Line | None], list[Program]] = {}
-    for program in programs:
-        functions.setdefault((program.name, program.line), []).append(program)
-    return sorted(functions.values(), key=lambda it: -_seconds(it))
+def _costliest_functions(programs: Sequence[Program]) -> list[list[Program]]:
+    return sorted(by_function(programs), key=lambda it: -_seconds(it))
 
 
 def _seconds(programs: Sequence[Program]) -> float:
@@ -149,9 +152,7 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     figures: dict[str, int | float | str] = {
         "programs": len(programs),
         "times": sum(it.times for it in programs),
-        "trace_seconds": sum(it.trace_seconds for it in programs),
-        "lower_seconds": sum(it.lower_seconds for it in programs),
-        "compile_seconds": sum(it.compile_seconds for it in programs),
+        **stage_seconds(programs),
     }
     return dataclasses.replace(found, figures=found.figures | figures, is_of_library=not programs[0].is_users)
 
@@ -180,7 +181,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> No
     columns = ("seconds", "trace", "lower", "compile")
     print("  " + "  ".join(f"{it:>8}" for it in columns) + f"  {'times':>5}  {'equations':>9}  name", file=file)
     equations = {id(it.jaxpr): len(it.equations) for it in (it.examined for it in found) if it is not None}
-    functions = _by_function([it for it in programs if it.is_users])
+    functions = _costliest_functions([it for it in programs if it.is_users])
     for of_one in functions[:_SHOWN]:
         _print_row(of_one, equations.get(id(of_one[0].jaxpr)), of_one[0].name, file)
     others = functions[_SHOWN:]
@@ -207,8 +208,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> No
 
 
 def _print_row(programs: Sequence[Program], equations: int | None, name: str, file: TextIO) -> None:
-    stages = [sum(getattr(it, f"{stage}_seconds") for it in programs) for stage in ("trace", "lower", "compile")]
-    seconds = "  ".join(f"{it:8.4f}" for it in (sum(stages), *stages))
+    seconds = "  ".join(f"{it:8.4f}" for it in (_seconds(programs), *stage_seconds(programs).values()))
     times = sum(it.times for it in programs)
     print(f"  {seconds}  {times:5}  {'-' if equations is None else equations:>9}  {name}", file=file)
 

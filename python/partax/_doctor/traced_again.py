@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from partax._doctor.compiled_programs import Program
+from partax._doctor.compiled_programs import Program, by_function
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Finding, Severity
@@ -52,15 +52,12 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
       Diagnoses of one finding each.
     """
     told = {(it.name, it.defined) for it in known}
-    by_function: dict[tuple[str, Line], list[Program]] = {}
-    for program in programs:
-        if program.line is not None and program.is_users:
-            by_function.setdefault((program.name, program.line), []).append(program)
     found: list[Diagnosis] = []
-    for (name, line), several in by_function.items():
-        times = sum(program.times for program in several)
-        if (name, site_text((line.file, line.line))) in told:
+    for several in by_function(programs):
+        name, line = several[0].name, several[0].line
+        if line is None or not is_users(line) or (name, several[0].defined) in told:
             continue
+        times = sum(program.times for program in several)
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             again = f"{times - len(several)} with arrays of the types of an earlier one"

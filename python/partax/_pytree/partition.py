@@ -72,7 +72,7 @@ def partition(
     if replace is _UNSET:
         replace = None
     parts, counts = _core.partition(pytree, filters, replace, is_leaf)
-    if 0 in counts:
+    if 0 in counts[:-1]:  # of the filters, without the rest
         check_used(pytree, filters, counts, is_leaf, strict)
     return parts
 

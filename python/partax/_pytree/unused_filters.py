@@ -37,22 +37,20 @@ def check_used(
       ValueError: with `strict`, a filter got no leaf.
     """
     unused = [i for i in range(len(filters)) if counts[i] == 0]
-    if not strict:
-        unused = [i for i in unused if _asks_for_paths(filters[i]) and filters[i]._text not in _warned]
-    if not unused:
-        return
-    paths: tuple[str, ...] = _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
-    if strict:
+    if strict and unused:
+        paths = _paths(pytree, is_leaf)
         lines = [f"  filter {i}, {_unused_filter(filters[i], paths)}" for i in unused]
         raise ValueError("\n".join(["`pytree`: found filters that take no leaf, expected each to take one:", *lines]))
-    for i in unused if paths else ():
-        for asked in _paths_asked(filters[i]):
-            if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0:
-                _warn(filters[i], asked, paths)
+    for filter in (filters[i] for i in unused):
+        if not isinstance(filter, Filter) or filter._text in _warned:
+            continue
+        for asked in _paths_asked(filter):
+            if _core.filter(pytree, asked, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
+                _warn(filter, asked, paths)
 
 
-def _asks_for_paths(filter: FilterSpec) -> bool:
-    return isinstance(filter, Filter) and any(True for _ in _paths_asked(filter))
+def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...]:
+    return _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
 
 
 def _paths_asked(filter: Filter) -> Iterator[Filter]:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 import types
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
@@ -157,9 +158,9 @@ def _in_objects(name: str, value: Any) -> Generator[tuple[str, Any]]:
             continue
         seen.add(id(it))
         if isinstance(it, dict):
-            left += [(f"{path}[{key!r}]", item) for key, item in it.items()]
+            left += [(f"{path}[{key!r}]", item) for key, item in itertools.islice(it.items(), _MAX_OBJECTS)]
         elif isinstance(it, (list, tuple)):
-            left += [(f"{path}[{i}]", item) for i, item in enumerate(it)]
+            left += [(f"{path}[{i}]", item) for i, item in itertools.islice(enumerate(it), _MAX_OBJECTS)]
         attributes = getattr(it, "__dict__", None)
         if type(attributes) is dict:
             left += [(f"{path}.{attribute}", item) for attribute, item in attributes.items()]

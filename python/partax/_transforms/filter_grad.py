@@ -61,14 +61,10 @@ class _Grad(_ValueAndGrad[_P, _R]):
 
 def inexact_arrays(wrt: FilterSpec) -> FilterSpec:
     """The inexact arrays among what a filter takes; None is all of them."""
-    if isinstance(wrt, (str, int)) and not isinstance(wrt, bool):
+    if type(wrt) in (str, int):
+        such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
         raise ValueError(
-            f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as "
-            + (
-                f"wrt=by_path({f'{wrt}/**'!r})"
-                if isinstance(wrt, str)
-                else "wrt=is_inexact_array; no argument's number"
-            )
+            f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
         )
     return is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
 
