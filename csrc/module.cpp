@@ -6,8 +6,7 @@
 #include "statics/register_statics.h"
 #include "tree/register_tree.h"
 
-// Without `mod_gil_not_used`: every table here relies on the GIL.
-PYBIND11_MODULE(_core, module, pybind11::multiple_interpreters::not_supported()) {
+PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used(), pybind11::multiple_interpreters::not_supported()) {
   module.doc() = "The native stages of partax.";
   partax::translate_exceptions();
   partax::register_classes(module);

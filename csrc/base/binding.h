@@ -19,6 +19,12 @@ inline pybind11::object give(Ref ref) { return pybind11::reinterpret_steal<pybin
 
 inline PyObject* null_if_none(const pybind11::object& object) { return object.is_none() ? nullptr : object.ptr(); }
 
+// A function of the module, which has the turn while it runs.
+template <typename Function, typename... Extra>
+void define(pybind11::module_& module, const char* name, Function&& function, const Extra&... extra) {
+  module.def(name, std::forward<Function>(function), pybind11::call_guard<Turn>(), extra...);
+}
+
 // pybind11 takes it for a TypeError if an int cannot be made.
 inline pybind11::object number(std::size_t value) { return give(Ref::checked(PyLong_FromSize_t(value))); }
 
@@ -70,6 +76,7 @@ struct Boxed {
   }
 
   static int clear(PyObject* self) noexcept {
+    const Turn turn;
     const std::unique_ptr<Value> dropped(std::exchange(reinterpret_cast<Boxed*>(self)->value, nullptr));
     return 0;
   }
@@ -122,13 +129,14 @@ class BoxedClass {
   template <typename Function, typename... Extra>
   BoxedClass& def(const char* name, Function&& function, const Extra&... extra) {
     type_.attr(name) = pybind11::cpp_function(std::forward<Function>(function), pybind11::name(name),
-                                              pybind11::is_method(type_), extra...);
+                                              pybind11::is_method(type_), pybind11::call_guard<Turn>(), extra...);
     return *this;
   }
 
   template <typename Getter>
   BoxedClass& def_property(const char* name, Getter&& getter) {
-    const pybind11::cpp_function function(std::forward<Getter>(getter), pybind11::is_method(type_));
+    const pybind11::cpp_function function(std::forward<Getter>(getter), pybind11::is_method(type_),
+                                          pybind11::call_guard<Turn>());
     type_.attr(name) = pybind11::handle(reinterpret_cast<PyObject*>(&PyProperty_Type))(function);
     return *this;
   }

@@ -1,6 +1,7 @@
 #include "base/error_path.h"
 
 #include "base/hooks.h"
+#include "base/owned_reads.h"
 
 namespace partax {
 namespace {
@@ -95,8 +96,7 @@ std::vector<std::string> registered_segments(PyObject* node, std::size_t count) 
     const auto index = static_cast<Py_ssize_t>(i);
     const char* utf8 = nullptr;
     Ref text;
-    if (children && index < PySequence_Fast_GET_SIZE(children.get())) {
-      const Ref pair = Ref::borrow(PySequence_Fast_GET_ITEM(children.get(), index));
+    if (const Ref pair = children ? item_of(children.get(), index) : Ref()) {
       text = Ref::steal(PyObject_Str(PyTuple_GET_ITEM(pair.get(), 0)));
       utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
     }

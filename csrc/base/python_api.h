@@ -1,9 +1,9 @@
 // The only include of Python.h: owning references, checked calls, error plumbing. pybind11 is for registrations alone,
 // since it would take most of the time that each file needs to compile.
 //
-// The caller of any function in csrc/ must hold the GIL and references to what it passes. User code, an allocation of a
-// Python object and most calls of Python may switch threads and change any table or container: what was read before is
-// held by a reference, or read again after. Any allocation may fail.
+// The caller of any function in csrc/ must have the GIL, or the turn, and hold references to what it passes. User code,
+// an allocation of a Python object and most calls of Python may switch threads and change any table or container: what
+// was read before is held by a reference, or read again after. Any allocation may fail.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -22,6 +22,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/turn.h"
 
 namespace partax {
 
@@ -149,9 +151,10 @@ inline void set_python_error() noexcept {
   }
 }
 
-// Runs `body` in a C slot, each of which has one around it: no C++ exception leaves it.
+// Runs `body` in a C slot, each of which has one around it: it has the turn, and no C++ exception leaves it.
 template <typename Result, typename Body>
 Result guarded(Result on_error, Body&& body) noexcept {
+  const Turn turn;
   try {
     return body();
   } catch (...) {
@@ -272,7 +275,9 @@ inline Ref weak_target(PyObject* weakref) noexcept {
 }
 
 inline bool weakly_is(PyObject* weakref, PyObject* object) noexcept {
-#if PY_VERSION_HEX >= 0x030D0000
+#ifdef Py_GIL_DISABLED
+  return _Py_atomic_load_ptr(&reinterpret_cast<PyWeakReference*>(weakref)->wr_object) == object;
+#elif PY_VERSION_HEX >= 0x030D0000
   return reinterpret_cast<PyWeakReference*>(weakref)->wr_object == object;
 #else
   return object != Py_None && PyWeakref_GET_OBJECT(weakref) == object;  // a dead one gives None

@@ -21,7 +21,9 @@ class PythonFunction {
   Ref operator()(const Arguments&... arguments) {
     assert(PyErr_Occurred() == nullptr);  // or what comes of it is anybody's guess
     PyObject* const given[] = {as_argument(arguments)..., nullptr};
-    return Ref::checked(PyObject_Vectorcall(get(), given, sizeof...(arguments), nullptr));
+    PyObject* const function = get();
+    const Away away;
+    return Ref::checked(PyObject_Vectorcall(function, given, sizeof...(arguments), nullptr));
   }
 
  private:

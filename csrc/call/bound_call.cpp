@@ -203,6 +203,7 @@ Ref call_with(const Parameters& parameters, const CallShape& shape, PyObject* ca
   const Ref keyword_names = names.empty() ? Ref() : tuple_of(std::move(names));
   const std::size_t num_positional = positional.size();
   positional.insert(positional.end(), by_keyword.begin(), by_keyword.end());
+  const Away away;
   return Ref::checked(PyObject_Vectorcall(callable, positional.data(), num_positional, keyword_names.get()));
 }
 

@@ -41,6 +41,7 @@ int bound_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 int bound_clear(PyObject* self) noexcept {
+  const Turn turn;
   const std::unique_ptr<Bindings> dropped(std::exchange(as_bound(self).bindings, nullptr));
   return 0;
 }

@@ -20,7 +20,7 @@ BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const L
   std::vector<bool> is_kept = kept_.is_kept();
   for (const HeldVariable& it : variables) {
     if (!is_kept[it.leaf]) continue;
-    const bool changes = it.now() != it.value.get();
+    const bool changes = it.now().get() != it.value.get();
     (changes ? changing_ : fixed_).push_back(it);
     if (!changes) continue;
     is_kept[it.leaf] = false;
@@ -39,12 +39,12 @@ EntryPtr BoundProgram::entry() const noexcept {
 
 bool BoundProgram::read(LeafBuffer& leaves) const {
   for (const HeldVariable& it : fixed_) {
-    if (it.now() != it.value.get()) return false;
+    if (it.now().get() != it.value.get()) return false;
   }
   for (const HeldVariable& it : changing_) {
-    PyObject* value = it.now();
-    if (value == nullptr || !hooks().jax_array_type.is(Py_TYPE(value))) return false;
-    leaves.replace(it.leaf, value);
+    const Ref value = it.now();
+    if (!value || !hooks().jax_array_type.is(Py_TYPE(value.get()))) return false;
+    leaves.replace(it.leaf, value.get());
   }
   return true;
 }
@@ -112,7 +112,7 @@ bool BoundPrograms::have_stayed(const std::vector<HeldVariable>& variables) {
   std::vector<PyObject*> before, after;
   for (const HeldVariable& it : variables) {
     before.push_back(it.value.get());
-    after.push_back(it.now());
+    after.push_back(it.now().get());
   }
   const bool same = before == last_;
   last_ = std::move(after);

@@ -26,6 +26,7 @@ int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 int cache_clear(PyObject* self) noexcept {
+  const Turn turn;
   CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
   if (cache == nullptr) return 0;
   cache->table.clear();
@@ -34,12 +35,14 @@ int cache_clear(PyObject* self) noexcept {
 }
 
 void cache_dealloc(PyObject* self) noexcept {
+  const Turn turn;
   PyObject_GC_UnTrack(self);
   delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
   free_heap_object(self);
 }
 
 PyObject* get_history(PyObject* self, void*) noexcept {
+  const Turn turn;
   const CallCache& cache = *reinterpret_cast<CallCacheObject*>(self)->cache;
   return Py_NewRef(cache.history ? cache.history.get() : Py_None);
 }
@@ -67,6 +70,7 @@ PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
 }
 
 PyObject* cache_info(PyObject* self, PyObject*) noexcept {
+  const Turn turn;
   const CallCache& cache = cache_in(self);
   std::size_t traces = 0;
   cache.table.each([&](const EntryPtr& entry) { traces += entry->traces; });
@@ -76,6 +80,7 @@ PyObject* cache_info(PyObject* self, PyObject*) noexcept {
 }
 
 PyObject* clear_keys(PyObject* self, PyObject*) noexcept {
+  const Turn turn;
   CallCache& cache = cache_in(self);
   cache.table.clear();
   cache.hits = cache.misses = cache.loads = 0;

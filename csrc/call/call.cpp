@@ -179,7 +179,9 @@ bool Call::is_for(Entry& entry, const MadeAnew& made_anew) const {
 }
 
 Ref Call::run(PyObject* program, const Entry& entry) {
-  if (entry.takes_tuple) return Ref::checked(PyObject_CallOneArg(program, leaves_.tuple().get()));
+  const Ref tuple = entry.takes_tuple ? leaves_.tuple() : Ref();
+  const Away away;
+  if (tuple) return Ref::checked(PyObject_CallOneArg(program, tuple.get()));
   return Ref::checked(
       PyObject_Vectorcall(program, leaves_.arguments(), leaves_.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }

@@ -35,15 +35,18 @@ DirectRun::Signature::Signature(PyObject* array)
       sharding(attribute(array, array_names().sharding)),
       committed(attribute(array, array_names().committed)) {}
 
-// What was compared and is equal is known by identity from then on: arrays of one program have it in common.
 bool DirectRun::Signature::is_of(PyObject* array) {
   ArrayNames& names = array_names();
   if (!is_array(array) || attribute(array, names.committed).get() != committed.get()) return false;
-  Ref other_aval = attribute(array, names.aval), other_sharding = attribute(array, names.sharding);
-  if (!are_equal(other_aval.get(), aval.get()) || !are_equal(other_sharding.get(), sharding.get())) return false;
-  aval.swap(other_aval);
-  sharding.swap(other_sharding);
-  return true;
+  // What was compared and is equal is known by identity from then on: arrays of one program have it in common.
+  const auto is_same = [](Ref& known, Ref now) {
+    if (known.get() == now.get()) return true;
+    const Ref compared = known;  // another thread may take its place meanwhile
+    if (!are_equal(now.get(), compared.get())) return false;
+    known.swap(now);
+    return true;
+  };
+  return is_same(aval, attribute(array, names.aval)) && is_same(sharding, attribute(array, names.sharding));
 }
 
 std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored, bool takes_tuple,
@@ -127,9 +130,12 @@ Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& f
   for (std::size_t i = 0; i < free.size(); ++i) {
     if (places_[i] >= 0) PyList_SetItem(list.get(), places_[i], Py_NewRef(leaves[free[i]]));
   }
-  const Ref given = Ref::checked(PyObject_CallOneArg(execute_.get(), list.get()));
-  const Ref results = Ref::checked(PyObject_CallMethodOneArg(given.get(), consume.get(), handlers_.get()));
-  Ref arrays = Ref::checked(PySequence_Tuple(results.get()));
+  Ref arrays = [&] {
+    const Away away;
+    const Ref given = Ref::checked(PyObject_CallOneArg(execute_.get(), list.get()));
+    const Ref results = Ref::checked(PyObject_CallMethodOneArg(given.get(), consume.get(), handlers_.get()));
+    return Ref::checked(PySequence_Tuple(results.get()));
+  }();
   is_other_ = !are_expected(arrays);
   if (is_other_) return {};
   if (node_.get() == Py_None) return Ref::borrow(PyTuple_GET_ITEM(arrays.get(), 0));

@@ -101,6 +101,7 @@ EntryTable::~EntryTable() {
 }
 
 PyObject* EntryTable::on_death(PyObject* capsule, PyObject* weakref) noexcept {
+  const Turn turn;
   EntryTable* table = in_capsule<EntryTable*>(capsule);
   if (table == nullptr) Py_RETURN_NONE;
   const auto found = table->by_weakref_.find(weakref);
@@ -268,7 +269,7 @@ int Entry::traverse(visitproc visit, void* arg) const {
   Py_VISIT(stored.get());
   Py_VISIT(function.get());
   if (objects) {
-    Py_VISIT(objects->changed.targets.get());
+    if (objects->changed.use_count() == 1) Py_VISIT(objects->changed->targets.get());
     if (objects->valid.use_count() == 1) {
       Py_VISIT(objects->valid->current.get());
       for (const Ref& trace : objects->valid->of_owners) Py_VISIT(trace.get());

@@ -29,9 +29,9 @@ struct ValidTraces {
 
 // The values of Variables that the outcome of a trace gives anew: all that it changes.
 struct ChangedValues {
-  Ref targets;                       // of the outcome; empty: there has been none such
+  Ref targets;                       // of the outcome
   std::vector<std::uint32_t> nodes;  // the node of each
-  std::vector<std::size_t> hints;    // where a match keeps it, last time
+  std::vector<std::size_t> hints;    // where a match keeps it, most often
 };
 
 // Of the key of a function that may change objects in its arguments.
@@ -40,7 +40,7 @@ struct KeyObjects {
   bool are_all = false;              // Python has found no others, and needs nothing else in their place
   std::vector<PyObject*> distinct;   // the addresses of a call's that were found to be all different
   std::shared_ptr<const ValidTraces> valid;
-  ChangedValues changed;
+  std::shared_ptr<const ChangedValues> changed;  // null: there has been none such
 };
 
 struct Entry {

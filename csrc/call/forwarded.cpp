@@ -12,9 +12,9 @@ bool is_deleted(PyObject* leaf) {
   static Name name("is_deleted");
   Ref answer;
   if (hooks().jax_array_type.is(Py_TYPE(leaf))) {
-    static PyObject* const of_arrays =
-        Ref::checked(PyObject_GetAttr(hooks().jax_array_type.get(), name.get())).release();
-    answer = Ref::checked(PyObject_Vectorcall(of_arrays, &leaf, 1, nullptr));
+    static Kept of_arrays;
+    if (!of_arrays) of_arrays.set(Ref::checked(PyObject_GetAttr(hooks().jax_array_type.get(), name.get())).get());
+    answer = Ref::checked(PyObject_Vectorcall(of_arrays.get(), &leaf, 1, nullptr));
   } else {
     if (TypeTable::instance().find(leaf).sort != LeafSort::kJaxArray) return false;
     answer = Ref::checked(PyObject_CallMethodNoArgs(leaf, name.get()));

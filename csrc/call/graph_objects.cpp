@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/binding.h"
+#include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "call/targets.h"
 #include "classes/layout.h"
@@ -24,10 +25,10 @@ struct ClassSlot {
   bool is_of(PyTypeObject* other) const noexcept {
     return type != nullptr && (other == type || PyType_IsSubtype(other, type) != 0);
   }
-  // Null where there is nothing in it. The object is of the class.
-  PyObject** place(PyObject* object) const noexcept {
-    auto** found = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
-    return *found == nullptr ? nullptr : found;
+  // What is in it, or empty. The object is of the class.
+  Ref of(PyObject* object) const noexcept { return part_at(object, place(object)); }
+  PyObject*& place(PyObject* object) const noexcept {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset);
   }
 };
 
@@ -113,35 +114,34 @@ class NewValues {
 
   // Whether all that changes are values of variables that belong to the current trace.
   bool are_for(PyObject* targets, const LeafBuffer& leaves) {
-    ChangedValues& changed = key_.changed;
-    if (changed.targets.get() != targets && !read(targets)) return false;
-    const std::size_t count = changed.nodes.size();
-    places_.reserve(count);
+    if ((!key_.changed || key_.changed->targets.get() != targets) && !read(targets, leaves)) return false;
+    const std::shared_ptr<const ChangedValues> changed = key_.changed;
+    const std::size_t count = changed->nodes.size();
+    owners_.reserve(count);
     bool are_known = known_ && known_->of_owners.size() == count;
     std::vector<Ref> traces;
     PyTypeObject *variable = nullptr, *state_of_one = nullptr;  // as found to be right
     for (std::size_t i = 0; i < count; ++i) {
-      std::size_t next = changed.hints[i];
-      PyObject* owner = leaves.node(changed.nodes[i], next);
-      if (owner == nullptr || !is_such(owner, slots.value, variable)) return false;
-      changed.hints[i] = next - 1;
-      places_.push_back(slots.value.place(owner));
-      PyObject** const state = slots.state.place(owner);
-      if (places_.back() == nullptr || state == nullptr || !is_such(*state, slots.trace, state_of_one)) return false;
-      PyObject** const trace = slots.trace.place(*state);
-      if (trace == nullptr) return false;
-      are_known = are_known && known_->of_owners[i].get() == *trace;
-      if (!are_known) traces.push_back(Ref::borrow(*trace));
+      std::size_t hint = changed->hints[i];
+      PyObject* owner = leaves.node(changed->nodes[i], hint);
+      if (owner == nullptr || !is_such(owner, slots.value, variable) || !slots.value.of(owner)) return false;
+      owners_.push_back(owner);
+      const Ref state = slots.state.of(owner);
+      if (!state || !is_such(state.get(), slots.trace, state_of_one)) return false;
+      Ref trace = slots.trace.of(state.get());
+      if (!trace) return false;
+      are_known = are_known && known_->of_owners[i].get() == trace.get();
+      if (!are_known) traces.push_back(std::move(trace));
     }
     return are_known || are_current(std::move(traces));
   }
 
   void set(PyObject* values) {
     std::vector<Ref> before;  // let go of at the end, since that may run any code
-    before.reserve(places_.size());
-    for (std::size_t i = 0; i < places_.size(); ++i) {
+    before.reserve(owners_.size());
+    for (std::size_t i = 0; i < owners_.size(); ++i) {
       PyObject* value = PyTuple_GET_ITEM(values, static_cast<Py_ssize_t>(i));
-      before.push_back(Ref::steal(std::exchange(*places_[i], Py_NewRef(value))));
+      before.push_back(replaced(owners_[i], slots.value.place(owners_[i]), value));
     }
   }
 
@@ -154,19 +154,20 @@ class NewValues {
   }
 
   // Notes which nodes these targets are; false where one is no value of a variable.
-  bool read(PyObject* object) {
+  bool read(PyObject* object, const LeafBuffer& leaves) {
     if (Py_TYPE(object) != Boxed<Targets>::type) return false;
     const Targets& targets = Boxed<Targets>::in(object);
     const Py_ssize_t count = PyTuple_GET_SIZE(targets.owners.get());
-    ChangedValues changed;
+    auto changed = std::make_shared<ChangedValues>();
     for (Py_ssize_t i = 0; i < count; ++i) {
       const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(targets.owners.get(), i));
       if (index >= key_.nodes.size() || PyTuple_GET_ITEM(targets.names.get(), i) != slots.name) return false;
-      changed.nodes.push_back(key_.nodes[index]);
+      changed->nodes.push_back(key_.nodes[index]);
+      std::size_t next = 0;
+      changed->hints.push_back(leaves.node(key_.nodes[index], next) == nullptr ? 0 : next - 1);
     }
-    changed.hints.resize(changed.nodes.size());
-    changed.targets = Ref::borrow(object);
-    key_.changed = std::move(changed);
+    changed->targets = Ref::borrow(object);
+    const std::shared_ptr<const ChangedValues> before = std::exchange(key_.changed, std::move(changed));
     return true;
   }
 
@@ -175,7 +176,7 @@ class NewValues {
     for (const Ref& trace : traces) {
       if (!are_equal(trace.get(), current_.get())) return false;
     }
-    const auto num_known = static_cast<std::ptrdiff_t>(places_.size() - traces.size());
+    const auto num_known = static_cast<std::ptrdiff_t>(owners_.size() - traces.size());
     if (num_known > 0) traces.insert(traces.begin(), known_->of_owners.begin(), known_->of_owners.begin() + num_known);
     key_.valid = std::make_shared<ValidTraces>(ValidTraces{current_, std::move(traces)});
     return true;
@@ -184,7 +185,7 @@ class NewValues {
   KeyObjects& key_;
   Ref current_;
   std::shared_ptr<const ValidTraces> known_;
-  std::vector<PyObject**> places_;
+  std::vector<PyObject*> owners_;  // held by the match
 };
 
 }  // namespace
@@ -237,10 +238,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }
 
-PyObject* HeldVariable::now() const noexcept {
-  PyObject** const place = slots.value.place(owner.get());
-  return place == nullptr ? nullptr : *place;
-}
+Ref HeldVariable::now() const noexcept { return slots.value.of(owner.get()); }
 
 std::vector<HeldVariable> GraphObjects::variables(const Entry& entry, const LeafBuffer& leaves) const {
   std::vector<HeldVariable> found;

@@ -13,8 +13,8 @@ namespace partax {
 struct HeldVariable {
   Ref owner, value;
   std::size_t leaf;
-  // What it holds now, borrowed; null where there is nothing.
-  PyObject* now() const noexcept;
+  // What it holds now; empty where there is nothing.
+  Ref now() const noexcept;
 };
 
 // Of one call of a cache with the option `graph`.

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "base/dealloc_in_turn.h"
+#include "base/owned_reads.h"
 #include "call/call.h"
 #include "call/find_cache.h"
 
@@ -35,6 +36,7 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 int jit_clear(PyObject* self) noexcept {
+  const Turn turn;
   JitFunction& jit = as_jit(self);
   Py_CLEAR(jit.callable);
   Py_CLEAR(jit.function);
@@ -76,7 +78,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     if (jit.seen != nullptr) {
       as_jit(bound.get()).seen = std::make_unique<SeenCallable>(SeenCallable{jit.seen->value}).release();
     }
-    as_jit(bound.get()).dict = Py_XNewRef(jit.dict);
+    as_jit(bound.get()).dict = part_at(self, jit.dict).release();
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();
   });
@@ -87,20 +89,21 @@ enum : std::uint8_t { kName, kQualname, kDoc, kModule, kAnnotations, kNumDelegat
 PyObject* delegated[kNumDelegated] = {};
 
 PyObject* jit_getattro(PyObject* self, PyObject* name) noexcept {
-  const JitFunction& jit = as_jit(self);
-  for (int i = 0; i < kNumDelegated; ++i) {
-    if (name != delegated[i] || jit.function == nullptr) continue;
-    if (jit.dict != nullptr) {
-      PyObject* own = PyDict_GetItemWithError(jit.dict, name);
-      if (own != nullptr) return Py_NewRef(own);
-      if (PyErr_Occurred() != nullptr) return nullptr;
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    const JitFunction& jit = as_jit(self);
+    const Ref function = Ref::borrow(jit.function);
+    for (int i = 0; i < kNumDelegated; ++i) {
+      if (name != delegated[i] || !function) continue;
+      if (const Ref dict = part_at(self, jit.dict)) {
+        if (Ref own = dict_item(dict.get(), name)) return own.release();
+      }
+      PyObject* value = PyObject_GetAttr(function.get(), name);
+      if (value != nullptr || i > kQualname || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return value;
+      PyErr_Clear();
+      return PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(function.get())), name);
     }
-    PyObject* value = PyObject_GetAttr(jit.function, name);
-    if (value != nullptr || i > kQualname || PyErr_ExceptionMatches(PyExc_AttributeError) == 0) return value;
-    PyErr_Clear();
-    return PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(jit.function)), name);
-  }
-  return PyObject_GenericGetAttr(self, name);
+    return PyObject_GenericGetAttr(self, name);
+  });
 }
 
 PyObject* released(PyObject*) noexcept {
@@ -109,12 +112,14 @@ PyObject* released(PyObject*) noexcept {
 }
 
 PyObject* get_wrapped(PyObject* self, void*) noexcept {
+  const Turn turn;
   const JitFunction& jit = as_jit(self);
   if (jit.function == nullptr) return released(self);
   return jit.self == nullptr ? Py_NewRef(jit.function) : PyMethod_New(jit.function, jit.self);
 }
 
 PyObject* get_self(PyObject* self, void*) noexcept {
+  const Turn turn;
   const JitFunction& jit = as_jit(self);
   if (jit.self == nullptr && jit.function != nullptr && PyMethod_Check(jit.function)) {
     return Py_NewRef(PyMethod_GET_SELF(jit.function));
@@ -123,6 +128,7 @@ PyObject* get_self(PyObject* self, void*) noexcept {
 }
 
 PyObject* get_function(PyObject* self, void*) noexcept {
+  const Turn turn;
   return as_jit(self).function == nullptr ? released(self) : Py_NewRef(as_jit(self).function);
 }
 
@@ -130,7 +136,10 @@ PyObject* get_cache(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return ready_cache(as_jit(self)).release(); });
 }
 
-PyObject* get_options(PyObject* self, void*) noexcept { return Py_NewRef(as_jit(self).options); }
+PyObject* get_options(PyObject* self, void*) noexcept {
+  const Turn turn;
+  return Py_NewRef(as_jit(self).options);
+}
 
 PyMethodDef jit_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, nullptr},
                              {nullptr, nullptr, 0, nullptr}};
@@ -174,6 +183,7 @@ PyType_Spec bound_spec = {"partax._core.BoundJitFunction", sizeof(JitFunction), 
 
 // As a pytree: the children are the callable and the bound instance, the aux data the options.
 PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
+  const Turn turn;
   if (!is_jit_function(object) || as_jit(object).function == nullptr) {
     PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
     return nullptr;

@@ -1,6 +1,7 @@
 #include "call/prepared_call.h"
 
 #include "base/binding.h"
+#include "base/owned_reads.h"
 #include "call/explain_failure.h"
 #include "call/find_cache.h"
 #include "call/flatten_call.h"
@@ -16,7 +17,7 @@ PreparedCall::PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* k
   if (PyDict_GET_SIZE(kwargs) > 0) {
     keyword_names_ = Ref::checked(PySequence_Tuple(kwargs));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keyword_names_.get()); ++i) {
-      arguments_.push_back(Ref::borrow(PyDict_GetItem(kwargs, PyTuple_GET_ITEM(keyword_names_.get(), i))));
+      arguments_.push_back(dict_item(kwargs, PyTuple_GET_ITEM(keyword_names_.get(), i)));
     }
   }
   for (const Ref& argument : arguments_) borrowed_.push_back(argument.get());
@@ -53,7 +54,11 @@ Ref PreparedCall::run(PyObject* callable) const {
   CallFrame frame = call_->frame();
   frame.entry = entry_.get();
   const Ref arguments = entry_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaf_tuple_.get())) : leaf_tuple_;
-  Ref returned = Ref::steal(PyObject_CallFunctionObjArgs(callable, entry_->value.get(), arguments.get(), nullptr));
+  const Ref target = entry_->value;
+  Ref returned = [&] {
+    const Away away;
+    return Ref::steal(PyObject_CallFunctionObjArgs(callable, target.get(), arguments.get(), nullptr));
+  }();
   frame.in_user_code = true;
   record_ = frame.record;
   if (!returned) {

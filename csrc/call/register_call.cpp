@@ -92,15 +92,15 @@ void register_wrapper(py::module_& module) {
   module.attr("BoundJitFunction") = jit[py::int_(1)];
   module.attr("_flatten_jit") = jit[py::int_(2)];
   module.attr("_unflatten_jit") = jit[py::int_(3)];
-  module.def(
-      "make_jit_function",
+  define(
+      module, "make_jit_function",
       [](const py::object& function, const py::object& options) {
         return give(make_jit_function(function.ptr(), options.ptr()));
       },
       py::arg("function"), py::arg("options"));
   module.attr("BoundFunction") = give(register_bound_function_type());
-  module.def(
-      "make_bound_function",
+  define(
+      module, "make_bound_function",
       [](const py::object& jit, const py::tuple& args, const py::dict& kwargs) {
         if (!is_jit_function(jit.ptr())) throw py::type_error("expected a filter_jit wrapper");
         return give(make_bound_function(jit.ptr(), args.ptr(), kwargs.ptr()));
@@ -114,9 +114,9 @@ void register_output(py::module_& module) {
   module.attr("OutputNode") = output[py::int_(1)];
   module.attr("_flatten_output") = output[py::int_(2)];
   module.attr("_unflatten_output") = output[py::int_(3)];
-  module.def("output_info", &output_info, py::arg("node"));
-  module.def(
-      "with_children",
+  define(module, "output_info", &output_info, py::arg("node"));
+  define(
+      module, "with_children",
       [](const py::object& node, const py::tuple& children) {
         if (!is_output_node(node.ptr())) throw py::type_error("expected an output node");
         return give(with_children(node.ptr(), Ref::borrow(children.ptr())));
@@ -127,56 +127,57 @@ void register_output(py::module_& module) {
 // What Python asks while a call is under way.
 void register_call_under_way(py::module_& module) {
   module.attr("trace") = give(Ref::checked(PyCFunction_New(&trace_method, nullptr)));
-  module.def(
-      "on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); }, py::arg("callback"));
-  module.def(
-      "call_under_way", [] { return give(call_under_way()); },
+  define(
+      module, "on_call_exit", [](const py::object& callback) { return on_call_exit(callback.ptr()); },
+      py::arg("callback"));
+  define(
+      module, "call_under_way", [] { return give(call_under_way()); },
       "(history, record) of the call whose target jax works on now in this thread, or None.");
-  module.def("call_shape", &call_shape, "Which values the call under way has.");
-  module.def(
-      "call_body",
+  define(module, "call_shape", &call_shape, "Which values the call under way has.");
+  define(
+      module, "call_body",
       [](const py::object& callable, const py::tuple& values) {
         std::vector<Ref> given;
         for (const py::handle value : values) given.push_back(Ref::borrow(value.ptr()));
         return give(call_body(callable.ptr(), given));
       },
       py::arg("callable"), py::arg("values"), "Calls the function of the call under way with other values.");
-  module.def(
-      "set_variable_slots",
+  define(
+      module, "set_variable_slots",
       [](const py::object& value, const py::object& state, const py::object& trace) {
         set_variable_slots(value.ptr(), state.ptr(), trace.ptr());
       },
       py::arg("value"), py::arg("state"), py::arg("trace"));
-  module.def(
-      "set_static_cache",
+  define(
+      module, "set_static_cache",
       [](const py::object& owner, const py::str& name) { set_static_cache(owner.ptr(), name.ptr()); }, py::arg("owner"),
       py::arg("name"));
-  module.def("set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
-  module.def(
-      "describe_call", [] { return give(describe_call()); },
+  define(module, "set_record", [](const py::object& record) { set_record(record.ptr()); }, py::arg("record"));
+  define(
+      module, "describe_call", [] { return give(describe_call()); },
       "(parts, array leaves) of the call under way: all that its program may depend on.");
 }
 
 void register_store(py::module_& module) {
-  module.def("store_programs", [](bool stored) { programs_are_stored = stored; }, py::arg("stored"));
-  module.def("forget_program", &forget_program);
-  module.def(
-      "stored_result",
+  define(module, "store_programs", [](bool stored) { programs_are_stored = stored; }, py::arg("stored"));
+  define(module, "forget_program", &forget_program);
+  define(
+      module, "stored_result",
       [](const py::object& node) {
         if (!is_output_node(node.ptr())) throw py::type_error("expected an output node");
         return give(stored_result(node.ptr()));
       },
       py::arg("node"), "The result of a trace as it is stored, or None.");
-  module.def("note_load", [] { return give(note_load()); });
-  module.def(
-      "called_function",
+  define(module, "note_load", [] { return give(note_load()); });
+  define(
+      module, "called_function",
       [] {
         const CallFrame* frame = CallFrame::innermost();
         return frame == nullptr ? py::none() : give(Ref::borrow(frame->function));
       },
       "The wrapped callable of the call under way.");
-  module.def(
-      "restore_output",
+  define(
+      module, "restore_output",
       [](const py::object& result, const py::tuple& inputs) {
         return give(restore_output(result.ptr(), inputs.ptr()));
       },
@@ -235,7 +236,7 @@ void register_prepared_call(py::module_& module) {
 
 void register_call(py::module_& module) {
   module.attr("CallCache") = give(register_cache_type());
-  module.def("caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
+  define(module, "caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
   register_wrapper(module);
   register_output(module);
   register_call_under_way(module);

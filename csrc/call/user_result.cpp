@@ -41,11 +41,13 @@ int handle_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 int handle_clear(PyObject* self) noexcept {
+  const Turn turn;
   const std::unique_ptr<std::shared_ptr<OutputSlot>> dropped(std::exchange(as<Handle>(self)->slot, nullptr));
   return 0;
 }
 
 void handle_dealloc(PyObject* self) noexcept {
+  const Turn turn;
   PyObject_GC_UnTrack(self);
   handle_clear(self);
   free_heap_object(self);
@@ -76,6 +78,7 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 void node_dealloc(PyObject* self) noexcept {
+  const Turn turn;
   PyObject_GC_UnTrack(self);
   Py_XDECREF(as<OutputNode>(self)->handle);
   Py_XDECREF(as<OutputNode>(self)->results);
@@ -90,6 +93,7 @@ Ref make_node(PyObject* handle, Ref results) {
 }
 
 PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
+  const Turn turn;
   if (Py_TYPE(node) != node_type) {
     PyErr_SetString(PyExc_TypeError, "expected an output node");
     return nullptr;

@@ -9,22 +9,21 @@ class Reader {
  public:
   Reader(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux)
       : layout_(layout), object_(object), children_(children), aux_(aux) {
-    Ref own;
-    dict_ = Ref::borrow(layout.entries_of(object, own));
+    dict_ = layout.entries_of(object);
   }
 
   std::optional<Entries> read() {
     if (!dict_ && layout_.dictionary != Layout::Dictionary::kNone) return {};
     if (PySequence_Fast_GET_SIZE(children_) < static_cast<Py_ssize_t>(layout_.children.size())) return {};
     for (const Slot& slot : layout_.items) {
-      if (!are_children(slot.of(object_))) return {};
+      if (!are_children(slot.owned_of(object_))) return {};
     }
     for (const Slot& slot : layout_.children) {
-      if (!is_child(slot.of(object_))) return {};
+      if (!is_child(slot.owned_of(object_))) return {};
     }
     for (const Slot& slot : layout_.statics) {
-      if (slot.of(object_) == nullptr) return {};
-      found_.statics.push_back(Ref::borrow(slot.of(object_)));
+      found_.statics.push_back(slot.owned_of(object_));
+      if (!found_.statics.back()) return {};
     }
     if (!entries() || next_child_ != PySequence_Fast_GET_SIZE(children_)) return {};
     const Py_ssize_t size = dict_ ? PyDict_GET_SIZE(dict_.get()) : 0;
@@ -80,28 +79,24 @@ class Reader {
     return is_static(value_of(PyTuple_GET_ITEM(item, 0)), PyTuple_GET_ITEM(item, 1));
   }
 
-  // The value of an entry, borrowed, whose key (the dictionary's own) is added; null where there is none.
-  PyObject* value_of(PyObject* key) {
+  // The value of an entry, whose key (the dictionary's own) is added; empty where there is none.
+  Ref value_of(PyObject* key) {
     // A string or a number at its place in a dictionary of such: no code of users.
-    if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return nullptr;
-    if (own_keys_.empty() && !find_own_keys()) return nullptr;
-    PyObject* own = PyDict_GetItemWithError(own_keys_.front().get(), key);
-    if (own == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-    if (own == nullptr || Py_TYPE(own) != Py_TYPE(key)) return nullptr;
-    found_.keys.push_back(Ref::borrow(own));
-    PyObject* value = PyDict_GetItemWithError(dict_.get(), own);
-    if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-    return value;
+    if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return {};
+    if (own_keys_.empty() && !find_own_keys()) return {};
+    Ref own = dict_item(own_keys_.front().get(), key);
+    if (!own || Py_TYPE(own.get()) != Py_TYPE(key)) return {};
+    found_.keys.push_back(std::move(own));
+    return dict_item(dict_.get(), found_.keys.back().get());
   }
 
   // Each key of the dictionary by itself, all of them strings or numbers.
   bool find_own_keys() {
     Ref own = Ref::checked(PyDict_New());
-    PyObject *key, *value;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(dict_.get(), &position, &key, &value) != 0) {
-      if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return false;
-      checked_int(PyDict_SetItem(own.get(), key, key));
+    Py_ssize_t at = 0;
+    for (Ref key = next_entry(dict_.get(), at).first; key; key = next_entry(dict_.get(), at).first) {
+      if (!PyUnicode_CheckExact(key.get()) && !PyLong_CheckExact(key.get())) return false;
+      checked_int(PyDict_SetItem(own.get(), key.get(), key.get()));
     }
     own_keys_.push_back(std::move(own));
     return true;
@@ -112,26 +107,26 @@ class Reader {
     return PyLong_CheckExact(key) ? Ref::checked(PyObject_Str(key)) : Ref::borrow(key);
   }
 
-  bool is_child(PyObject* value) {
-    if (value == nullptr || next_child_ >= PySequence_Fast_GET_SIZE(children_)) return false;
+  bool is_child(const Ref& value) {
+    const Ref child = item_of(children_, next_child_);
+    if (!value || !child) return false;
     found_.num_children += 1;
-    PyObject* child = PySequence_Fast_GET_ITEM(children_, next_child_);
     ++next_child_;
-    return child == value;
+    return child.get() == value.get();
   }
 
-  bool are_children(PyObject* row) {
-    if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return false;
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(row);
+  bool are_children(const Ref& row) {
+    if (!row || !(PyList_CheckExact(row.get()) || PyTuple_CheckExact(row.get()))) return false;
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(row.get());
     for (Py_ssize_t i = 0; i < count; ++i) {
-      if (!is_child(PySequence_Fast_GET_ITEM(row, i))) return false;
+      if (!is_child(item_of(row.get(), i))) return false;
     }
     return true;
   }
 
-  bool is_static(PyObject* value, PyObject* expected) {
-    if (value == nullptr || value != expected) return false;
-    found_.statics.push_back(Ref::borrow(value));
+  bool is_static(Ref value, PyObject* expected) {
+    if (!value || value.get() != expected) return false;
+    found_.statics.push_back(std::move(value));
     return true;
   }
 

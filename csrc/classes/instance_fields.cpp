@@ -28,9 +28,8 @@ bool FieldReader::has_no_dict_items() const {
 bool is_as_declared(const TypeInfo& info, PyObject* object) {
   if (info.kind != Kind::kDeclared || info.agreement == TypeInfo::kDiffers) return false;
   const FieldReader reader(object, info);
-  std::vector<PyObject*> values(info.child_names.size() + info.static_names.size());
-  reader.read(info, values.data());
-  return reader.is_as_declared(info, values.data());
+  HeldValues values(info.child_names.size() + info.static_names.size());
+  return reader.read(info, values);
 }
 
 void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {

@@ -1,6 +1,7 @@
 // Reading the fields of attribute families (Equinox modules, dataclasses, declared classes) past user overrides.
 #pragma once
 
+#include "base/held_values.h"
 #include "base/python_api.h"
 #include "classes/type_table.h"
 
@@ -9,7 +10,7 @@ namespace partax {
 // The places of these names among the fields, children first.
 std::vector<std::uint32_t> places_of(const TypeInfo& info, PyObject* names);
 
-// The values of an instance's fields: children first, then statics; null where absent. Borrowed from the instance.
+// The values of an instance's fields: children first, then statics; null where absent.
 class FieldReader {
  public:
   FieldReader(PyObject* object, const TypeInfo& info)
@@ -18,13 +19,6 @@ class FieldReader {
                   ? Ref::checked(PyObject_GenericGetDict(object, nullptr))
                   : Ref()) {}
 
-  // Whether an instance of which these values have been read has all fields and no other attribute.
-  bool is_as_declared(const TypeInfo& info, PyObject* const* values) const {
-    for (std::size_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
-      if (values[i] == nullptr) return false;
-    }
-    return is_exact(info);
-  }
   // Whether an instance that has all of them has no other attribute beside.
   bool is_exact(const TypeInfo& info) const {
     const std::size_t total = info.child_names.size() + info.static_names.size();
@@ -32,17 +26,31 @@ class FieldReader {
   }
   // Null where the fields are in slots, and there is none or only a pointer to one.
   PyObject* dict() const noexcept { return dict_.get(); }
-  // Fills `values` (as long as both name lists). One pass over the dictionary where its order is one seen lately.
-  void read(const TypeInfo& info, PyObject** values) const {
-    const auto put = [values](std::size_t field, PyObject* value) {
-      values[field] = value;
+  // Where they are: what a Reading of them is of.
+  PyObject* place(const TypeInfo& info) const noexcept { return info.offsets.empty() ? dict_.get() : object_; }
+  // Fills `values` (as long as both name lists) and holds them. One pass over the dictionary where its order is one
+  // seen lately. Whether the instance has all fields and no other attribute.
+  bool read(const TypeInfo& info, HeldValues& values) const {
+    const Reading reading(place(info));
+    PyObject** const fields = values.to_fill();
+    const auto put = [fields](std::size_t field, PyObject* value) {
+      fields[field] = value;
       return true;
     };
-    if (!info.offsets.empty()) return read_slots(info, values);
-    if (!visit_in_order(info, put)) read_by_name(info, values);
+    if (!info.offsets.empty()) {
+      read_slots(info, fields);
+    } else if (!visit_in_order(info, put)) {
+      read_by_name(info, fields);
+    }
+    values.hold();
+    for (std::size_t i = 0; i < info.child_names.size() + info.static_names.size(); ++i) {
+      if (fields[i] == nullptr) return false;
+    }
+    return is_exact(info);
   }
   // Calls `visit(field, value)` for all fields, in the order of the dictionary, until it gives false; it must not run
-  // Python. False then, and where the dictionary has another order than those seen lately.
+  // Python, nor does anybody who calls this before the values are owned. False then, and where the dictionary has
+  // another order than those seen lately.
   template <typename Visit>
   bool visit_in_order(const TypeInfo& info, Visit&& visit) const {
     if (!info.offsets.empty()) return visit_slots(info, visit);

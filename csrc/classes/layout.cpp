@@ -46,14 +46,11 @@ Layout::Layout(PyObject* description) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) makers.push_back(Ref::borrow(PyTuple_GET_ITEM(given, i)));
 }
 
-PyObject* Layout::only_attribute(PyObject* dict) const {
-  if (PyDict_GET_SIZE(dict) != 1) return nullptr;
-  PyObject *key, *value;
-  Py_ssize_t position = 0;
-  if (PyDict_Next(dict, &position, &key, &value) != 0 && key == dictionary_name.get()) return value;
-  value = PyDict_GetItemWithError(dict, dictionary_name.get());
-  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-  return value;
+Ref Layout::only_attribute(PyObject* dict) const {
+  if (PyDict_GET_SIZE(dict) != 1) return {};
+  Py_ssize_t at = 0;
+  auto [key, value] = next_entry(dict, at);
+  return key.get() == dictionary_name.get() ? std::move(value) : dict_item(dict, dictionary_name.get());
 }
 
 }  // namespace partax

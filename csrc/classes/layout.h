@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/python_api.h"
+#include "base/owned_reads.h"
 
 namespace partax {
 
@@ -13,7 +13,9 @@ namespace partax {
 struct Slot {
   Ref name;
   Py_ssize_t offset;
+  // Borrowed: see Reading.
   PyObject* of(PyObject* instance) const noexcept { return place(instance); }
+  Ref owned_of(PyObject* instance) const noexcept { return part_at(instance, place(instance)); }
   PyObject*& place(PyObject* instance) const noexcept {
     return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offset);
   }
@@ -46,21 +48,20 @@ struct Layout {
   // As partax._families describes it.
   explicit Layout(PyObject* description);
 
-  // The dictionary with the entries, which must be an exact one; null where there is none. Borrowed from the object, or
-  // from `own`, which is set then.
-  PyObject* entries_of(PyObject* object, Ref& own) const {
-    PyObject* found = nullptr;
+  // The dictionary with the entries, which must be an exact one; empty where there is none.
+  Ref entries_of(PyObject* object) const {
+    Ref found;
     if (dictionary == Dictionary::kInSlot) {
-      found = dictionary_slot[0].of(object);
+      found = part_at(object, dictionary_slot[0].place(object));
     } else if (dictionary != Dictionary::kNone) {
-      own = Ref::checked(PyObject_GenericGetDict(object, nullptr));
-      found = dictionary == Dictionary::kOwn ? own.get() : only_attribute(own.get());
+      found = Ref::checked(PyObject_GenericGetDict(object, nullptr));
+      if (dictionary == Dictionary::kInAttribute) found = only_attribute(found.get());
     }
-    return found != nullptr && PyDict_CheckExact(found) ? found : nullptr;
+    return found && PyDict_CheckExact(found.get()) ? found : Ref();
   }
 
  private:
-  PyObject* only_attribute(PyObject* dict) const;
+  Ref only_attribute(PyObject* dict) const;
 };
 
 }  // namespace partax

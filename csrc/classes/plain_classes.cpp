@@ -1,5 +1,6 @@
 #include "classes/plain_classes.h"
 
+#include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "classes/instance_fields.h"
 #include "classes/type_lookup.h"
@@ -9,25 +10,18 @@ namespace {
 
 constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
 
-// The value of a name; borrowed, null where there is none.
-PyObject* named(PyObject* names, PyObject* name) {
-  PyObject* value = PyDict_GetItemWithError(names, name);
-  if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-  return value;
-}
-
 // Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
 // no built-in name.
 bool only_makes_tuples(PyObject* make, std::size_t arity) {
   static Name builtins_name("__builtins__"), tuple_new_name("_tuple_new");
   PyObject* names = PyFunction_GET_GLOBALS(make);
-  PyObject* builtins = named(names, builtins_name.get());
-  if (builtins == nullptr || !PyDict_CheckExact(builtins) || PyDict_GET_SIZE(builtins) != 0) return false;
-  PyObject* tuple_new = named(names, tuple_new_name.get());
-  if (tuple_new == nullptr || !PyCFunction_CheckExact(tuple_new)) return false;
-  const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(make));
-  return PyCFunction_GET_SELF(tuple_new) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
-         static_cast<std::size_t>(code->co_argcount) == arity + 1;
+  const Ref builtins = dict_item(names, builtins_name.get());
+  if (!builtins || !PyDict_CheckExact(builtins.get()) || PyDict_GET_SIZE(builtins.get()) != 0) return false;
+  const Ref tuple_new = dict_item(names, tuple_new_name.get());
+  if (!tuple_new || !PyCFunction_CheckExact(tuple_new.get())) return false;
+  const Ref code = code_of(make);
+  return PyCFunction_GET_SELF(tuple_new.get()) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
+         static_cast<std::size_t>(reinterpret_cast<PyCodeObject*>(code.get())->co_argcount) == arity + 1;
 }
 
 }  // namespace
@@ -36,7 +30,8 @@ bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
   PyTypeObject* type = info.type;
   const unsigned version = type_version(type);
   if (version != 0 && version == info.plain_version) {
-    return only_makes_tuples(info.plain_new.get(), arity);
+    const Ref known = info.plain_new;
+    return only_makes_tuples(known.get(), arity);
   }
   if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
   Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");

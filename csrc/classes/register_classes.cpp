@@ -32,15 +32,15 @@ const char* node_kind(const py::object& object) {
 }  // namespace
 
 void register_classes(py::module_& module) {
-  module.def("configure_classes", &configure_classes,
-             "Sets what the native stages need of Python and jax to know a class.", py::kw_only(),
-             py::arg("default_dict"), py::arg("flatten_one_level"), py::arg("flatten_one_level_with_keys"),
-             py::arg("is_node"), py::arg("jax_array"), py::arg("jax_array_type"), py::arg("registered"));
-  module.def(
-      "read_anew",
+  define(module, "configure_classes", &configure_classes,
+         "Sets what the native stages need of Python and jax to know a class.", py::kw_only(), py::arg("default_dict"),
+         py::arg("flatten_one_level"), py::arg("flatten_one_level_with_keys"), py::arg("is_node"), py::arg("jax_array"),
+         py::arg("jax_array_type"), py::arg("registered"));
+  define(
+      module, "read_anew",
       [](const py::type& type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type.ptr())); },
       "Has a type described anew when it is met next; older traces of it are void.", py::arg("type"));
-  module.def("node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
+  define(module, "node_kind", &node_kind, "The family of a node, or the sort of a leaf.", py::arg("object"));
   const py::object predicates = give(predicate_functions());
   const char* names[] = {"is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like"};
   for (std::size_t i = 0; i < 4; ++i) module.attr(names[i]) = predicates[py::int_(i)];

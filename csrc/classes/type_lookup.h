@@ -19,7 +19,9 @@ inline void limit(Reach& reach, Reach to) noexcept {
 // is 0 where CPython gives none, and then nothing may be remembered.
 unsigned new_type_version(PyTypeObject* type);
 inline unsigned type_version(PyTypeObject* type) {
-#if PY_VERSION_HEX >= 0x030C0000
+#ifdef Py_GIL_DISABLED
+  if (const unsigned version = _Py_atomic_load_uint_relaxed(&type->tp_version_tag)) return version;
+#elif PY_VERSION_HEX >= 0x030C0000
   if (type->tp_version_tag != 0) return type->tp_version_tag;
 #else
   if ((type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) != 0) return type->tp_version_tag;
@@ -27,8 +29,14 @@ inline unsigned type_version(PyTypeObject* type) {
   return new_type_version(type);
 }
 
-// What a type or its first base that has the (interned) name has for it, borrowed; or null. Sets no error.
-inline PyObject* on_type(PyTypeObject* type, PyObject* name) noexcept { return _PyType_Lookup(type, name); }
+// What a type or its first base that has the (interned) name has for it, or empty. Sets no error.
+inline Ref on_type(PyTypeObject* type, PyObject* name) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Ref::steal(_PyType_LookupRef(type, name));
+#else
+  return Ref::borrow(_PyType_Lookup(type, name));
+#endif
+}
 
 // Whether `__class__` of this type's instances is their type.
 bool tells_its_class(PyTypeObject* type);

@@ -12,7 +12,8 @@
 namespace partax {
 namespace {
 
-PyObject* on_type_death(PyObject* address, PyObject* weakref) {
+PyObject* on_type_death(PyObject* address, PyObject* weakref) noexcept {
+  const Turn turn;
   TypeTable::instance().forget(static_cast<PyTypeObject*>(PyLong_AsVoidPtr(address)), weakref);
   Py_RETURN_NONE;
 }
@@ -71,9 +72,9 @@ bool truth(PyObject* value) noexcept { return value == Py_True; }
 void find_offsets(PyTypeObject* type, TypeInfo& info) {
   for (const std::vector<Ref>* names : {&info.child_names, &info.static_names}) {
     for (const Ref& name : *names) {
-      PyObject* descriptor = on_type(type, name.get());
-      if (descriptor == nullptr || Py_TYPE(descriptor) != &PyMemberDescr_Type) return info.offsets.clear();
-      info.offsets.push_back(reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset);
+      const Ref descriptor = on_type(type, name.get());
+      if (!descriptor || Py_TYPE(descriptor.get()) != &PyMemberDescr_Type) return info.offsets.clear();
+      info.offsets.push_back(reinterpret_cast<PyMemberDescrObject*>(descriptor.get())->d_member->offset);
     }
   }
 }

@@ -11,7 +11,7 @@ ClassTest::ClassTest(PyObject* asked) : asked_(Ref::borrow(asked)) {
   if (!PyType_Check(asked)) return;
   if (asked == hooks().jax_array.get()) {
     how_ = How::kJaxArray;
-  } else if (on_type(Py_TYPE(asked), name.get()) == on_type(&PyType_Type, name.get())) {
+  } else if (on_type(Py_TYPE(asked), name.get()).get() == on_type(&PyType_Type, name.get()).get()) {
     how_ = How::kPlain;
   }
 }

@@ -3,10 +3,10 @@
 #include <unordered_map>
 
 #include "base/error_path.h"
+#include "base/held_values.h"
 #include "base/python_hooks.h"
 #include "partition/key_paths.h"
 #include "partition/structure.h"
-#include "tree/held_values.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -222,7 +222,10 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
     arguments[++given] = first.leaves[i];
     for (const LeafBuffer& other : others) arguments[++given] = other[i];
     const std::size_t flags = given | PY_VECTORCALL_ARGUMENTS_OFFSET;
-    Ref result = Ref::steal(PyObject_Vectorcall(function, arguments.data() + 1, flags, nullptr));
+    Ref result = [&] {
+      const Away away;
+      return Ref::steal(PyObject_Vectorcall(function, arguments.data() + 1, flags, nullptr));
+    }();
     if (!result) raise_at_leaf(tree, is_leaf, i);
     results.keep(std::move(result));
   }

@@ -1,6 +1,7 @@
 #include "partition/flat_partition.h"
 
 #include "base/error_path.h"
+#include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "partition/split.h"
 #include "tree/rebuild.h"
@@ -81,8 +82,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
     Ref leaf;
     for (Py_ssize_t tried = 0; tried < count && !leaf; ++tried) {
       const Py_ssize_t at = (latest + tried) % count;
-      leaf = Ref::borrow(PyDict_GetItemWithError(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(keys, i)));
-      if (!leaf && PyErr_Occurred() != nullptr) throw PythonError{};
+      leaf = dict_item(PyTuple_GET_ITEM(dicts, at), PyTuple_GET_ITEM(keys, i));
       if (leaf && tried > 0) latest = at;
     }
     right = static_cast<bool>(leaf);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "classes/predicates.h"
 
@@ -10,10 +11,9 @@ namespace {
 
 bool is_of_equinox(PyObject* function) {
   static Name name("__name__");
-  PyObject* module = PyDict_GetItemWithError(PyFunction_GET_GLOBALS(function), name.get());
-  if (module == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-  return module != nullptr && PyUnicode_Check(module) &&
-         PyUnicode_CompareWithASCIIString(module, "equinox._filters") == 0;
+  const Ref module = dict_item(PyFunction_GET_GLOBALS(function), name.get());
+  return module && PyUnicode_Check(module.get()) &&
+         PyUnicode_CompareWithASCIIString(module.get(), "equinox._filters") == 0;
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 int clear(PyObject* self) noexcept {
+  const Turn turn;
   const std::unique_ptr<TreeSpec> dropped(std::exchange(as_structure(self)->tree, nullptr));
   return 0;
 }

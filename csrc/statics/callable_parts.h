@@ -3,6 +3,7 @@
 
 #include "base/error_path.h"
 #include "base/hooks.h"
+#include "base/owned_reads.h"
 
 namespace partax {
 
@@ -50,34 +51,28 @@ auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
 
 // Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
-// A part is borrowed: `same` must hold it before it runs Python code.
 template <typename Same>
 bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
-  const auto dictionary = [](PyObject** dict) {
-    return dict == nullptr || *dict == nullptr || PyDict_GET_SIZE(*dict) == 0 ? nullptr : *dict;
-  };
+  const auto filled = [](Ref dict) { return dict && PyDict_GET_SIZE(dict.get()) > 0 ? dict : Ref(); };
   if (sort == CallableSort::kFunction) {
     auto* function = reinterpret_cast<PyFunctionObject*>(callable);
     const Py_ssize_t cells = function->func_closure == nullptr ? 0 : PyTuple_GET_SIZE(function->func_closure);
     for (Py_ssize_t i = 0; i < cells; ++i) {
       PyObject* cell = PyTuple_GET_ITEM(function->func_closure, i);
-      if (!same(static_cast<std::size_t>(i), reinterpret_cast<PyCellObject*>(cell)->ob_ref)) return false;
+      if (!same(static_cast<std::size_t>(i), Ref::steal(PyCell_Get(cell)))) return false;
     }
     const auto at = static_cast<std::size_t>(cells);
-    return same(at, function->func_defaults) && same(at + 1, function->func_kwdefaults) &&
-           same(at + 2, dictionary(&function->func_dict));
+    return same(at, part_at(callable, function->func_defaults)) &&
+           same(at + 1, part_at(callable, function->func_kwdefaults)) &&
+           same(at + 2, filled(part_at(callable, function->func_dict)));
   }
   if (sort == CallableSort::kPartial) {
     for (std::size_t i = 0; i < 3; ++i) {
-      const Ref part = Ref::checked(PyObject_GetAttr(callable, partial_names()[i]));
-      if (!same(i, part.get())) return false;
+      if (!same(i, Ref::checked(PyObject_GetAttr(callable, partial_names()[i])))) return false;
     }
-    return same(std::size_t{3}, dictionary(_PyObject_GetDictPtr(callable)));  // asking for __dict__ would make one
+    return same(std::size_t{3}, filled(dict_of(callable)));  // asking for __dict__ would make one
   }
-  if (sort == CallableSort::kWrapper) {
-    const Ref wrapped = taken_apart().wrapped(callable);
-    return same(std::size_t{0}, wrapped.get());
-  }
+  if (sort == CallableSort::kWrapper) return same(std::size_t{0}, taken_apart().wrapped(callable));
   return true;
 }
 

@@ -78,13 +78,12 @@ bool StaticValue::holds_the_same(PyObject* callable, const StackReserve& stack) 
   if (is_repeated_) return true;
   const Composite& known = *composite_;
   const CallableSort sort = callable_sort(callable);
-  if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), PyFunction_GET_CODE(callable))) return false;
-  return all_held(callable, sort, [&](std::size_t i, PyObject* part) {
+  if (sort == CallableSort::kFunction && !is_same_code(known.code.get(), code_of(callable).get())) return false;
+  return all_held(callable, sort, [&](std::size_t i, const Ref& part) {
     if (i >= known.items.size()) return false;
     if (known.is_left_out(i)) return true;
-    if (part == nullptr) return known.items[i].absent();
-    const Ref keep = Ref::borrow(part);
-    return attempt([&] { return known.items[i].equals_value(part, stack); }, [] { return false; });
+    if (!part) return known.items[i].absent();
+    return attempt([&] { return known.items[i].equals_value(part.get(), stack); }, [] { return false; });
   });
 }
 

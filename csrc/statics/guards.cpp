@@ -10,19 +10,12 @@
 namespace partax {
 namespace {
 
-// The value of a name in a dictionary; empty if there is none.
-Ref look_up(PyObject* dict, PyObject* name) {
-  Ref found = Ref::borrow(PyDict_GetItemWithError(dict, name));
-  if (!found && PyErr_Occurred() != nullptr) throw PythonError{};
-  return found;
-}
-
 // What code finds by a global name, followed through modules by the attributes that it reads of it at once.
 Ref global(PyObject* globals, PyObject* builtins, PyObject* chain) {
-  Ref found = look_up(globals, PyTuple_GET_ITEM(chain, 0));
-  if (!found && PyDict_Check(builtins) != 0) found = look_up(builtins, PyTuple_GET_ITEM(chain, 0));
+  Ref found = dict_item(globals, PyTuple_GET_ITEM(chain, 0));
+  if (!found && PyDict_Check(builtins) != 0) found = dict_item(builtins, PyTuple_GET_ITEM(chain, 0));
   for (Py_ssize_t i = 1; found && PyModule_Check(found.get()) && i < PyTuple_GET_SIZE(chain); ++i) {
-    Ref next = look_up(PyModule_GetDict(found.get()), PyTuple_GET_ITEM(chain, i));
+    Ref next = dict_item(PyModule_GetDict(found.get()), PyTuple_GET_ITEM(chain, i));
     if (!next) break;  // made by the module when it is asked for, or absent
     found = std::move(next);
   }
@@ -51,24 +44,24 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
     case Guards::kClass: {
       if (!PyType_Check(it) || PyType_HasFeature(reinterpret_cast<PyTypeObject*>(it), Py_TPFLAGS_HEAPTYPE) == 0) return;
       add(Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(it))));
-      add(Ref::borrow(reinterpret_cast<PyHeapTypeObject*>(it)->ht_name));
-      add(Ref::borrow(reinterpret_cast<PyHeapTypeObject*>(it)->ht_qualname));
-      const Ref mro = Ref::borrow(reinterpret_cast<PyTypeObject*>(it)->tp_mro);
+      add(part_at(it, reinterpret_cast<PyHeapTypeObject*>(it)->ht_name));
+      add(part_at(it, reinterpret_cast<PyHeapTypeObject*>(it)->ht_qualname));
+      const Ref mro = part_at(it, reinterpret_cast<PyTypeObject*>(it)->tp_mro);
       for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(mro.get()); ++i) add(Ref::borrow(PyTuple_GET_ITEM(mro.get(), i)));
       PyObject* const registered = hooks().registered.get();
-      add(registered == nullptr ? Ref() : look_up(registered, it));
+      add(registered == nullptr ? Ref() : dict_item(registered, it));
       return each_item(reinterpret_cast<PyTypeObject*>(it)->tp_dict, Form::kDict, add);
     }
     case Guards::kFunction: {
       if (!PyFunction_Check(it)) return;
       const auto* function = reinterpret_cast<PyFunctionObject*>(it);
-      add(Ref::borrow(function->func_code));
-      all_held(it, CallableSort::kFunction, [&](std::size_t, PyObject* part) {
-        add(Ref::borrow(part));
+      add(code_of(it));
+      all_held(it, CallableSort::kFunction, [&](std::size_t, const Ref& part) {
+        add(part);
         return true;
       });
-      add(Ref::borrow(function->func_name));
-      add(Ref::borrow(function->func_qualname));
+      add(part_at(it, function->func_name));
+      add(part_at(it, function->func_qualname));
       const Ref globals = Ref::borrow(function->func_globals), builtins = Ref::borrow(function->func_builtins);
       if (!PyTuple_Check(argument)) return add(globals);
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argument); ++i) {

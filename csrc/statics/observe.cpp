@@ -26,8 +26,8 @@ bool StaticValue::mark_changed(PyObject* other, bool& found) const {
     const std::shared_ptr<const Composite> composite = composite_;
     bool changed = false;
     std::vector<Ref> held;
-    all_held(other, callable_sort(other), [&](std::size_t, PyObject* part) {
-      held.push_back(Ref::borrow(part));
+    all_held(other, callable_sort(other), [&](std::size_t, Ref part) {
+      held.push_back(std::move(part));
       return true;
     });
     for (std::size_t i = 0; i < held.size() && i < composite->items.size(); ++i) {

@@ -25,14 +25,15 @@ StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::bor
 
 void register_statics(py::module_& module) {
   intern_partial_names();
-  module.def("configure_statics", &configure_statics, "Sets the types of values that are taken apart.", py::kw_only(),
-             py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
-  module.def(
-      "num_registrations",
+  define(module, "configure_statics", &configure_statics, "Sets the types of values that are taken apart.",
+         py::kw_only(), py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"),
+         py::arg("registrations"));
+  define(
+      module, "num_registrations",
       [](const py::object&) { return give(Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()))); },
       "How much has been registered with abstract classes.", py::arg("of"));
-  module.def(
-      "static_equal",
+  define(
+      module, "static_equal",
       [](const py::object& a, const py::object& b) {
         return with_path("value", [&] {
           const MadeAnew made_anew;
@@ -43,21 +44,21 @@ void register_statics(py::module_& module) {
         });
       },
       py::arg("a"), py::arg("b"));
-  module.def(
-      "static_hash",
+  define(
+      module, "static_hash",
       [](const py::object& value) {
         return with_path("value", [&] { return number(static_hash(value.ptr(), Unhashable::kRefuse)); });
       },
       py::arg("value"));
-  module.def(
-      "parts_of",
+  define(
+      module, "parts_of",
       [](const py::object& value, int parts, const py::object& argument, const py::object& absent) {
         return give(Guards::parts_of(value.ptr(), static_cast<Guards::Parts>(parts), argument.ptr(), absent.ptr()));
       },
       "What is read next of a value: see guards.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
       py::arg("absent"));
-  module.def(
-      "unproven",
+  define(
+      module, "unproven",
       [](const py::object& callable) {
         return py::str(with_path("callable", [&] {
           const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(callable.ptr())});
@@ -65,8 +66,8 @@ void register_statics(py::module_& module) {
         }));
       },
       "What of all that a callable reads nobody can prove unchanged; empty if there is nothing.", py::arg("callable"));
-  module.def(
-      "difference",
+  define(
+      module, "difference",
       [](const py::object& before, const py::object& now) {
         std::string found;
         with_path("callable", [&] {

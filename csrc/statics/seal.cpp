@@ -95,11 +95,11 @@ class Sealer {
     composite->type_ref = hold_type(Py_TYPE(value));
     const CallableSort sort = callable_sort(value);
     std::vector<Ref> held;  // user code may change the callable meanwhile
-    all_held(value, sort, [&](std::size_t, PyObject* part) {
-      held.push_back(Ref::borrow(part));
+    all_held(value, sort, [&](std::size_t, Ref part) {
+      held.push_back(std::move(part));
       return true;
     });
-    if (sort == CallableSort::kFunction) composite->code = Ref::borrow(PyFunction_GET_CODE(value));
+    if (sort == CallableSort::kFunction) composite->code = code_of(value);
     if (sort == CallableSort::kFunction) composite->left_out = left_out(value, held);
     composite->items.resize(held.size());
     ++depth_;
@@ -115,7 +115,7 @@ class Sealer {
   static std::vector<bool> left_out(PyObject* function, const std::vector<Ref>& held) {
     std::vector<bool> left(held.size(), false);
     if (held.size() > 3) {
-      const Ref code = Ref::borrow(PyFunction_GET_CODE(function));
+      const Ref code = code_of(function);
       for (std::size_t i = 0; i + 3 < held.size(); ++i) left[i] = is_written_cell(code.get(), i, held[i].get());
     }
     return left;

@@ -183,12 +183,11 @@ std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right) {
   const Ref one = field(left, name.get()), other = field(right, name.get());
   if (!one || !other || !PyDict_CheckExact(one.get()) || !PyDict_CheckExact(other.get())) return {};
   // Most often all keys and values are identical.
-  PyObject *key, *value, *other_key, *other_value;
-  Py_ssize_t position = 0, other_position = 0, same = 0;
-  while (PyDict_Next(one.get(), &position, &key, &value) != 0 &&
-         PyDict_Next(other.get(), &other_position, &other_key, &other_value) != 0 && key == other_key &&
-         value == other_value) {
-    ++same;
+  Py_ssize_t at = 0, other_at = 0, same = 0;
+  for (bool are_same = true; are_same; same += are_same ? 1 : 0) {
+    const auto [key, value] = next_entry(one.get(), at);
+    const auto [other_key, other_value] = next_entry(other.get(), other_at);
+    are_same = key && key.get() == other_key.get() && value.get() == other_value.get();
   }
   if (same == PyDict_GET_SIZE(one.get()) && same == PyDict_GET_SIZE(other.get())) return true;
   return checked_int(PyObject_RichCompareBool(one.get(), other.get(), Py_EQ)) == 1;

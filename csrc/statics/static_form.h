@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error_path.h"
-#include "base/python_api.h"
+#include "base/owned_reads.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -89,15 +89,15 @@ Ref content_of(PyObject* value);
 // slot has no value.
 template <typename Visit>
 void each_attribute(PyObject* value, Visit&& visit) {
-  if (PyObject** dict = _PyObject_GetDictPtr(value); dict != nullptr && *dict != nullptr) {
-    const Ref items = items_of_dict(*dict);
+  if (const Ref dict = dict_of(value)) {
+    const Ref items = items_of_dict(dict.get());
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
       PyObject* pair = PyList_GET_ITEM(items.get(), i);
       visit(PyTuple_GET_ITEM(pair, 0), Ref::borrow(PyTuple_GET_ITEM(pair, 1)));
     }
   }
   const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-  for (const Slot& slot : info->slots) visit(slot.name.get(), Ref::borrow(slot.of(value)));
+  for (const Slot& slot : info->slots) visit(slot.name.get(), slot.owned_of(value));
 }
 
 // Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place. `visit`
@@ -120,7 +120,7 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       break;
     case Form::kList:
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i) {
-        located(Ref::borrow(PyList_GET_ITEM(value, i)), [&] { return index_segment(i); });
+        if (const Ref item = list_item(value, i)) located(item, [&] { return index_segment(i); });
       }
       break;
     case Form::kDict: {
@@ -135,10 +135,11 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       };
       if (PyDict_CheckExact(value)) {
         const Py_ssize_t size = PyDict_GET_SIZE(value);  // user code may add to it
-        PyObject *key, *item;
         Py_ssize_t at = 0;
-        while (PyDict_GET_SIZE(value) == size && PyDict_Next(value, &at, &key, &item) != 0) {
-          pair(Ref::borrow(key), Ref::borrow(item));
+        while (PyDict_GET_SIZE(value) == size) {
+          const auto [key, item] = next_entry(value, at);
+          if (!key) break;
+          pair(key, item);
         }
         break;
       }

@@ -29,7 +29,8 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
   if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
   const CallableSort sort = callable_sort(value);
   if (sort == CallableSort::kFunction) {
-    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value));
+    const Ref code_object = code_of(value);
+    const auto* code = reinterpret_cast<PyCodeObject*>(code_object.get());
     seed = mix(seed, static_cast<std::size_t>(own_hash(code->co_qualname, Unhashable::kRefuse)));
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }

@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "base/error_path.h"
+#include "base/held_values.h"
 #include "classes/equinox.h"
 #include "classes/instance_fields.h"
 #include "classes/registered_functions.h"
-#include "tree/held_values.h"
 
 namespace partax {
 namespace {
@@ -243,8 +243,9 @@ void Flattener::node(PyObject* object, const TypeInfo& info, std::size_t index) 
       const auto size = static_cast<std::size_t>(PyList_GET_SIZE(object));
       open(info.kind, size, &info);
       const auto item = [&](std::size_t i) {
-        if (i >= static_cast<std::size_t>(PyList_GET_SIZE(object))) changed_while_walking();
-        return Ref::borrow(PyList_GET_ITEM(object, i));
+        Ref found = list_item(object, static_cast<Py_ssize_t>(i));
+        if (!found) changed_while_walking();
+        return found;
       };
       sequence(size, item, object, index);
       if (static_cast<std::size_t>(PyList_GET_SIZE(object)) != size) changed_while_walking();
@@ -281,8 +282,12 @@ void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index)
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
     child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
-      Ref value = Ref::borrow(PyDict_GetItemWithError(dict, key));
-      if (!value && PyErr_Occurred() != nullptr) throw WalkError::from_user_code("looking up a key of");
+      Ref value;
+      try {
+        value = dict_item(dict, key);
+      } catch (const PythonError&) {
+        throw WalkError::from_user_code("looking up a key of");
+      }
       if (!value) changed_while_walking();
       return value;
     });
@@ -295,9 +300,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   const std::size_t children = info.child_names.size(), statics = info.static_names.size();
   const FieldReader reader(object, info);
   HeldValues values(children + statics);
-  reader.read(info, values.to_fill());
-  const bool is_as_declared = reader.is_as_declared(info, values.to_fill());
-  values.hold();
+  const bool is_as_declared = reader.read(info, values);
   // Another instance than what has been declared is what the registered functions say.
   const bool is_declared = info.kind == Kind::kDeclared;
   if (is_declared && !(is_as_declared && agrees(info, object))) return registered(object, info, index);
@@ -314,9 +317,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
     PyObject* names = equinox().wrapper_names.get();
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
       PyObject* name = PyTuple_GET_ITEM(names, i);
-      PyObject* value = PyDict_GetItemWithError(reader.dict(), name);
-      if (value == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
-      add_field(name, Ref::borrow(value));
+      add_field(name, dict_item(reader.dict(), name));
     }
   }
   for (std::size_t i = 0; i < children; ++i) {
@@ -363,8 +364,9 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   }
   // They may be a list that the node itself keeps, which user code may shrink meanwhile.
   const auto child = [&](std::size_t i) {
-    if (i >= static_cast<std::size_t>(PySequence_Fast_GET_SIZE(level.children.get()))) changed_while_walking();
-    return Ref::borrow(PySequence_Fast_GET_ITEM(level.children.get(), i));
+    Ref found = item_of(level.children.get(), static_cast<Py_ssize_t>(i));
+    if (!found) changed_while_walking();
+    return found;
   };
   sequence(count, child, object, index);
 }

@@ -11,8 +11,8 @@ class KeyOrder {
   std::size_t expected(std::size_t keys, std::size_t place) const noexcept {
     return order_.empty() ? keys + place : order_[keys + place];
   }
-  // From now on that of `dict`; `ordered`, a tuple, has its keys in the order of the static values, of which there are
-  // `num_statics` in all. Does nothing where they are others.
+  // From now on that of `dict`, within a Reading of it; `ordered`, a tuple, has its keys in the order of the static
+  // values, of which there are `num_statics` in all. Does nothing where they are others.
   void expect(PyObject* dict, PyObject* ordered, std::size_t keys, std::size_t num_statics);
 
  private:

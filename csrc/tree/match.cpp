@@ -1,13 +1,12 @@
 #include "tree/match.h"
 
+#include "base/held_values.h"
 #include "base/stack_room.h"
 #include "classes/equinox.h"
 #include "classes/instance_fields.h"
 #include "classes/registered_functions.h"
-#include "tree/child_rows.h"
 #include "tree/dictionary_reader.h"
 #include "tree/flatten.h"
-#include "tree/held_values.h"
 #include "tree/unchanged_reader.h"
 
 namespace partax {
@@ -32,8 +31,7 @@ class Matcher {
   bool call(PyObject* const* values, std::size_t count) {
     if (nodes_[0].arity != count) return false;
     ++at_;
-    const FixedItems items{const_cast<PyObject**>(values)};
-    return kept_ == nullptr ? sequence(items, count) : beside_kept(items, count);
+    return kept_ == nullptr ? sequence(values, count) : beside_kept(values, count);
   }
 
   bool walk(PyObject* object) {
@@ -48,7 +46,7 @@ class Matcher {
       case Kind::kTuple:
       case Kind::kNamedTuple: {
         if (!is_such(node, object) || PyTuple_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
-        return sequence(FixedItems{reinterpret_cast<PyTupleObject*>(object)->ob_item}, node.arity);
+        return sequence(reinterpret_cast<PyTupleObject*>(object)->ob_item, node.arity);
       }
       case Kind::kList:
         return is_such(node, object) && list(node, object);
@@ -98,12 +96,6 @@ class Matcher {
     return true;
   }
 
-  // A child that its parent may let go while it is walked.
-  bool loose_child(PyObject* object) {
-    const Ref owned = Ref::borrow(object);
-    return child(object);
-  }
-
   // Takes what is unchanged in one pass. A node in which that ends is walked, but for the nodes that have been taken.
   bool child(PyObject* object) {
     if (at_ >= taken_ && at_ != stopped_) {
@@ -123,36 +115,28 @@ class Matcher {
     return walk(object);
   }
 
-  // Walks the children that `source` gives. A run of static leaves is one comparison of pointers where it is unchanged.
-  template <typename Source>
-  bool sequence(const Source& source, std::size_t arity) {
+  // Walks children in a row that nothing moves, and that are held. A run of static leaves is one comparison of pointers
+  // where it is unchanged.
+  bool sequence(PyObject* const* children, std::size_t arity) {
     std::size_t i = 0;
     while (i < arity) {
       const Node& next = nodes_[at_];
       if (next.kind != Kind::kStaticRun) {
-        PyObject* object = source.at(i++);
-        if (object == nullptr || !(Source::kHolds ? child(object) : loose_child(object))) return false;
+        if (!child(children[i++])) return false;
         continue;
       }
       ++at_;
-      const std::size_t count = next.arity;
-      PyObject** block = source.block(i, count);
-      if (block == nullptr) return false;
-      if (abstract_ || !unchanged_.are_identical(block, next)) {
-        for (std::size_t j = 0; j < count; ++j) {
-          PyObject* object = source.at(i + j);
-          if (object == nullptr) return false;
-          const Ref owned = Ref::borrow(object);
-          if (!static_value(next.first_static + j, object) || becomes_dynamic(object)) return false;
-        }
+      const bool is_same = !abstract_ && unchanged_.are_identical(children + i, next);
+      for (std::size_t j = 0; !is_same && j < next.arity; ++j) {
+        if (!static_value(next.first_static + j, children[i + j]) || becomes_dynamic(children[i + j])) return false;
       }
-      i += count;
+      i += next.arity;
     }
     return true;
   }
 
   // The values of a call, of which some are known.
-  bool beside_kept(const FixedItems& values, std::size_t count) {
+  bool beside_kept(PyObject* const* values, std::size_t count) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at_];
       if (next.kind != Kind::kStaticRun && kept_->has(i)) {
@@ -161,23 +145,23 @@ class Matcher {
         continue;
       }
       const std::size_t together = next.kind == Kind::kStaticRun ? next.arity : 1;
-      if (!sequence(FixedItems{values.block(i, together)}, together)) return false;
+      if (!sequence(values + i, together)) return false;
       i += together;
     }
     return true;
   }
 
   bool list(const Node& node, PyObject* object) {
-    const auto arity = static_cast<Py_ssize_t>(node.arity);
-    return PyList_GET_SIZE(object) == arity && sequence(ListItems{object}, node.arity) &&
-           PyList_GET_SIZE(object) == arity;
+    HeldValues items(node.arity);
+    return items.hold_items_of(object) && sequence(items.to_fill(), node.arity) &&
+           PyList_GET_SIZE(object) == static_cast<Py_ssize_t>(node.arity);
   }
 
   bool dict(const Node& node, PyObject* object) {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     if (PyDict_GET_SIZE(object) != arity) return false;
     if (node.kind == Kind::kDefaultDict) {
-      const Ref factory = Ref::borrow(node.info->slots[0].of(object));
+      const Ref factory = node.info->slots[0].owned_of(object);
       if (!static_value(node.first_static, factory ? factory.get() : Py_None)) return false;
     }
     const std::size_t keys = first_key(node);
@@ -189,8 +173,13 @@ class Matcher {
     HeldValues items(node.arity);
     PyObject** const to_fill = items.to_fill();
     const auto put = [=](std::size_t place, PyObject* value) { return (to_fill[place] = value) != nullptr; };
-    if (!reader_.visit_equal(object, keys, node.arity, put)) return dict_by_keys(node, object);
-    items.hold();
+    const bool is_read = [&] {
+      const Reading reading(object);
+      if (!reader_.visit_equal(object, keys, node.arity, put)) return false;
+      items.hold();
+      return true;
+    }();
+    if (!is_read) return dict_by_keys(node, object);
     for (std::size_t i = 0; i < node.arity; ++i) {
       if (!child(items[i])) return false;
     }
@@ -208,13 +197,10 @@ class Matcher {
       if (!static_value(keys + i, PyTuple_GET_ITEM(ordered.get(), i))) return false;
     }
     for (std::size_t i = 0; i < node.arity; ++i) {
-      PyObject* value = PyDict_GetItemWithError(object, PyTuple_GET_ITEM(ordered.get(), i));
-      if (value == nullptr) {
-        if (PyErr_Occurred() != nullptr) throw PythonError{};
-        return false;
-      }
-      if (!loose_child(value)) return false;
+      const Ref value = dict_item(object, PyTuple_GET_ITEM(ordered.get(), i));
+      if (!value || !child(value.get())) return false;
     }
+    const Reading reading(object);
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
     spec_.key_order.expect(object, ordered.get(), keys, spec_.statics.size());
     return true;
@@ -226,17 +212,14 @@ class Matcher {
     const FieldReader reader(object, info);
     if (node.kind == Kind::kModule && reader.is_exact(info) == node.has_wrapper_fields) return false;
     HeldValues fields(children + statics);
-    reader.read(info, fields.to_fill());
-    fields.hold();
-    if (node.kind == Kind::kDeclared && !reader.is_as_declared(info, fields.to_fill())) return false;
+    if (!reader.read(info, fields) && node.kind == Kind::kDeclared) return false;
     for (std::size_t i = 0; i < statics; ++i) {
       if (!optional_static(node.first_static + i, fields[children + i])) return false;
     }
     if (node.has_wrapper_fields) {
       PyObject* names = equinox().wrapper_names.get();
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-        const Ref value = Ref::borrow(PyDict_GetItemWithError(reader.dict(), PyTuple_GET_ITEM(names, i)));
-        if (!value && PyErr_Occurred() != nullptr) throw PythonError{};
+        const Ref value = dict_item(reader.dict(), PyTuple_GET_ITEM(names, i));
         if (!optional_static(node.first_static + statics + static_cast<std::size_t>(i), value.get())) return false;
       }
     }
@@ -254,52 +237,55 @@ class Matcher {
     const std::size_t in_slots = layout.children.size(), num_statics = at.keys - node.first_static;
     // The children, then the static values, in the order of the spec: null where they are identical.
     HeldValues values(node.arity + num_statics);
-    PyObject** const children = values.to_fill();
+    PyObject** const children = values.to_own();
     PyObject** const statics = children + node.arity;
-    std::fill_n(statics, num_statics, nullptr);
-    for (std::size_t i = 0; i < in_slots; ++i) {
-      children[i] = layout.children[i].of(object);
-      if (children[i] == nullptr) return false;
-    }
-    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-      PyObject* value = layout.statics[i].of(object);
-      if (value == nullptr) return false;
-      if (!unchanged_.is_same_static(node.first_static + i, value)) statics[i] = value;
+    const auto own = [](PyObject*& place, PyObject* value) { Ref::steal(std::exchange(place, Py_NewRef(value))); };
+    {
+      const Reading reading(object);
+      for (std::size_t i = 0; i < in_slots; ++i) {
+        children[i] = Py_XNewRef(layout.children[i].of(object));
+        if (children[i] == nullptr) return false;
+      }
+      for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+        PyObject* value = layout.statics[i].of(object);
+        if (value == nullptr) return false;
+        if (!unchanged_.is_same_static(node.first_static + i, value)) own(statics[i], value);
+      }
     }
     if (layout.dictionary != Layout::Dictionary::kNone) {
       const std::size_t first = node.first_static;
       const auto put = [&](std::size_t place, PyObject* value) {
         if (place < at.children) {
-          children[in_slots + place] = value;
+          own(children[in_slots + place], value);
         } else if (const std::size_t index = at.statics + place - at.children;
                    !unchanged_.is_same_static(index, value)) {
-          statics[index - first] = value;
+          own(statics[index - first], value);
         }
         return true;
       };
-      Ref own;
-      PyObject* dict = layout.entries_of(object, own);
-      if (dict == nullptr || !reader_.visit(dict, at.keys, node.entries, put)) return false;
+      const Ref dict = layout.entries_of(object);
+      if (!dict) return false;
+      const Reading reading(dict.get());
+      if (!reader_.visit(dict.get(), at.keys, node.entries, put)) return false;
     }
-    values.hold();
     for (std::size_t i = 0; i < num_statics; ++i) {
       if (statics[i] != nullptr && !static_value(node.first_static + i, statics[i])) return false;
     }
-    return sequence(FixedItems{children}, node.arity);
+    return sequence(children, node.arity);
   }
 
   // Children in a list or tuple of the object's, and static values in slots.
   bool row(const Node& node, PyObject* object) {
     const Layout& layout = *node.info->layout;
-    const Ref children = Ref::borrow(layout.items[0].of(object));
+    const Ref children = layout.items[0].owned_of(object);
     if (!children || !(PyList_CheckExact(children.get()) || PyTuple_CheckExact(children.get()))) return false;
     for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-      const Ref value = Ref::borrow(layout.statics[i].of(object));
+      const Ref value = layout.statics[i].owned_of(object);
       if (!value || !static_value(node.first_static + i, value.get())) return false;
     }
     if (PyList_CheckExact(children.get())) return list(node, children.get());
     return PyTuple_GET_SIZE(children.get()) == static_cast<Py_ssize_t>(node.arity) &&
-           sequence(FixedItems{reinterpret_cast<PyTupleObject*>(children.get())->ob_item}, node.arity);
+           sequence(reinterpret_cast<PyTupleObject*>(children.get())->ob_item, node.arity);
   }
 
   bool optional_static(std::size_t index, PyObject* object) {
@@ -312,8 +298,8 @@ class Matcher {
     const OneLevel level = flatten_registered(object, *node.info);
     if (PySequence_Fast_GET_SIZE(level.children.get()) != static_cast<Py_ssize_t>(node.arity)) return false;
     if (!static_value(node.first_static, level.aux.get())) return false;
-    if (PyList_Check(level.children.get())) return sequence(ListItems{level.children.get()}, node.arity);
-    return sequence(FixedItems{reinterpret_cast<PyTupleObject*>(level.children.get())->ob_item}, node.arity);
+    if (PyList_Check(level.children.get())) return list(node, level.children.get());
+    return sequence(reinterpret_cast<PyTupleObject*>(level.children.get())->ob_item, node.arity);
   }
 
   const TreeSpec& spec_;

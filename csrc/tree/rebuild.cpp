@@ -1,13 +1,13 @@
 #include "tree/rebuild.h"
 
 #include "base/error_path.h"
+#include "base/held_values.h"
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
 #include "classes/equinox.h"
 #include "classes/plain_classes.h"
 #include "classes/registered_functions.h"
 #include "tree/given_statics.h"
-#include "tree/held_values.h"
 #include "tree/made_entries.h"
 #include "tree/new_instance.h"
 
@@ -86,6 +86,9 @@ class Rebuilder {
   }
 
  private:
+  // Without a GIL another thread may find a new one of the type meanwhile.
+  using SetOrder = std::conditional_t<kFreeThreaded, std::vector<std::uint32_t>, const std::vector<std::uint32_t>&>;
+
   static PyObject* type(const Node& node) { return reinterpret_cast<PyObject*>(node.info->type); }
 
   Ref static_value(std::size_t index) const { return statics_.at(index); }
@@ -275,7 +278,7 @@ class Rebuilder {
   }
 
   // An instance of which nothing but these fields is set, in this order; runs nobody's code.
-  Ref with_fields(const TypeInfo& info, const HeldValues& values, const std::vector<std::uint32_t>& order) const {
+  Ref with_fields(const TypeInfo& info, const HeldValues& values, SetOrder order) const {
     const Ref object = instances_.make(info);
     if (!info.offsets.empty()) {
       for (const std::uint32_t i : order) {

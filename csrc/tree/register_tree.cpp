@@ -99,12 +99,12 @@ void register_tree(py::module_& module) {
             }
           },
           py::is_operator());
-  module.def("configure_tree", &configure_tree, "Sets what Equinox puts into its modules beside their fields.",
-             py::kw_only(), py::arg("missing"), py::arg("wrapper_names"));
-  module.def("flatten", &flatten, "The dynamic leaves of a tree, and its static part.", py::arg("tree"),
-             py::arg("root") = "tree");
-  module.def(
-      "describe_tree",
+  define(module, "configure_tree", &configure_tree, "Sets what Equinox puts into its modules beside their fields.",
+         py::kw_only(), py::arg("missing"), py::arg("wrapper_names"));
+  define(module, "flatten", &flatten, "The dynamic leaves of a tree, and its static part.", py::arg("tree"),
+         py::arg("root") = "tree");
+  define(
+      module, "describe_tree",
       [](const py::object& tree, const py::str& root) {
         LeafBuffer leaves;
         const std::string name = exact_text(root.ptr());
@@ -115,8 +115,8 @@ void register_tree(py::module_& module) {
   const py::object static_nodes = give(register_static_node_types());
   module.attr("FlatSpec") = static_nodes[py::int_(0)];
   module.attr("Static") = static_nodes[py::int_(1)];
-  module.def(
-      "roots_of", [](const py::object& node) { return give(roots_of(node.ptr())); },
+  define(
+      module, "roots_of", [](const py::object& node) { return give(roots_of(node.ptr())); },
       "All that is static in a Static or FlatSpec.", py::arg("node"));
 }
 

@@ -66,6 +66,7 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 int node_clear(PyObject* self) noexcept {
+  const Turn turn;
   const std::unique_ptr<StaticPart> dropped(std::exchange(as_node(self)->part, nullptr));
   return 0;
 }

@@ -1,14 +1,14 @@
 // Takes nodes of a tree, in the order of a spec, as long as they are unchanged: arrays where it has dynamic leaves, and
-// else identical. It runs no Python, so it need not hold what it looks at.
+// else identical. It runs no Python, so with a GIL it need not hold what it looks at.
 #pragma once
 
 #include <cstring>
 
 #include "base/collection_pause.h"
+#include "base/held_values.h"
 #include "base/stack_room.h"
 #include "classes/instance_fields.h"
 #include "tree/dictionary_reader.h"
-#include "tree/held_values.h"
 
 namespace partax {
 
@@ -65,6 +65,11 @@ class UnchangedReader {
   bool take_slots(const Node& node, PyObject* object, std::size_t& at) {
     if (Py_TYPE(object) != node.info->type) return false;
     const Layout& layout = *node.info->layout;
+    if (layout.dictionary != Layout::Dictionary::kNone) {
+      const Ref dict = layout.dictionary_slot[0].owned_of(object);
+      if (!dict || !PyDict_CheckExact(dict.get()) || !read_entries(node, dict.get(), nullptr)) return false;
+    }
+    const Reading reading(object);
     PyObject** to = leaves_.end();
     for (const Slot& slot : layout.children) {
       PyObject* value = slot.of(object);
@@ -75,11 +80,6 @@ class UnchangedReader {
     for (const Slot& slot : layout.statics) {
       PyObject* value = slot.of(object);
       if (value == nullptr || value != *statics++) return false;
-    }
-    if (layout.dictionary != Layout::Dictionary::kNone) {
-      PyObject* dict = layout.dictionary_slot[0].of(object);
-      if (dict == nullptr) return false;
-      if (!PyDict_CheckExact(dict) || !read_entries(node, dict, nullptr)) return false;
     }
     if (node.is_passthrough) leaves_.keep_node(at, object);
     leaves_.take(node.arity);
@@ -97,8 +97,8 @@ class UnchangedReader {
     }
     if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
     if (PyObject* const* const row = row_of(node, object)) return take_children(node, object, row, at);
-    HeldValues children(node.arity);  // borrowed, as nothing that runs in here lets go of them
-    return read_children(node, object, children.to_fill()) && take_children(node, object, children.to_fill(), at);
+    HeldValues children(node.arity);
+    return read_children(node, object, children) && take_children(node, object, children.to_fill(), at);
   }
 
   bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at) {
@@ -116,7 +116,8 @@ class UnchangedReader {
     return taken == count;
   }
 
-  // Of an object that keeps its children in a row; null of others, and where they may be others.
+  // Of an object that keeps its children in a row, which nobody moves meanwhile; null of others, and where they may be
+  // others.
   PyObject* const* row_of(const Node& node, PyObject* object) const {
     const auto arity = static_cast<Py_ssize_t>(node.arity);
     switch (node.kind) {
@@ -124,10 +125,10 @@ class UnchangedReader {
       case Kind::kNamedTuple:
         return items_of_tuple(object, arity);
       case Kind::kList:
-        return items_of_list(object, arity);
+        return kFreeThreaded ? nullptr : items_of_list(object, arity);
       case Kind::kEntries: {
         const Layout& layout = *node.info->layout;
-        if (layout.items.empty() || !slots_are_same(layout, node.first_static, object)) return nullptr;
+        if (kFreeThreaded || layout.items.empty() || !slots_are_same(layout, node.first_static, object)) return nullptr;
         PyObject* const row = layout.items[0].of(object);
         if (row == nullptr || !(PyList_CheckExact(row) || PyTuple_CheckExact(row))) return nullptr;
         return PyList_CheckExact(row) ? items_of_list(row, arity) : items_of_tuple(row, arity);
@@ -152,11 +153,17 @@ class UnchangedReader {
   }
 
   // The children of any other object, in the order of the spec; false where it may be another.
-  bool read_children(const Node& node, PyObject* object, PyObject** children) const {
+  bool read_children(const Node& node, PyObject* object, HeldValues& values) const {
+    PyObject** const children = values.to_fill();
     switch (node.kind) {
+      case Kind::kList:
+        return values.hold_items_of(object);
       case Kind::kDict: {
+        const Reading reading(object);
         const auto put = [=](std::size_t place, PyObject* value) { return (children[place] = value) != nullptr; };
-        return reader_.visit_identical(object, first_key(node), node.arity, put);
+        if (!reader_.visit_identical(object, first_key(node), node.arity, put)) return false;
+        values.hold_if_free(node.arity);
+        return true;
       }
       case Kind::kModule:
       case Kind::kDataclass:
@@ -165,34 +172,57 @@ class UnchangedReader {
         const auto put = [&](std::size_t field, PyObject* value) {
           return place_or_compare(field, value, children, node.arity, node.first_static);
         };
-        return FieldReader(object, *node.info).visit_in_order(*node.info, put);
+        const FieldReader fields(object, *node.info);
+        const Reading reading(fields.place(*node.info));
+        if (!fields.visit_in_order(*node.info, put)) return false;
+        values.hold_if_free(node.arity);
+        return true;
       }
       case Kind::kEntries:
-        return node.info->layout->items.empty() && read_slots_and_entries(node, object, children);
+        return node.info->layout->items.empty() ? read_slots_and_entries(node, object, values)
+                                                : read_row(node, object, values);
       default:
         return false;
     }
   }
 
-  bool read_slots_and_entries(const Node& node, PyObject* object, PyObject** children) const {
+  bool read_row(const Node& node, PyObject* object, HeldValues& children) const {
     const Layout& layout = *node.info->layout;
-    for (const Slot& slot : layout.children) {
-      *children = slot.of(object);
-      if (*children++ == nullptr) return false;
-    }
-    if (!slots_are_same(layout, node.first_static, object)) return false;
-    if (layout.dictionary == Layout::Dictionary::kNone) return true;
-    Ref own;
-    PyObject* const dict = layout.entries_of(object, own);
-    return dict != nullptr && read_entries(node, dict, children);
+    const Ref row = layout.items[0].owned_of(object);
+    if (!row || !(PyList_CheckExact(row.get()) || PyTuple_CheckExact(row.get()))) return false;
+    if (!children.hold_items_of(row.get())) return false;
+    const Reading reading(object);
+    return slots_are_same(layout, node.first_static, object);
   }
 
-  bool read_entries(const Node& node, PyObject* dict, PyObject** children) const {
+  bool read_slots_and_entries(const Node& node, PyObject* object, HeldValues& values) const {
+    const Layout& layout = *node.info->layout;
+    {
+      const Reading reading(object);
+      PyObject** child = values.to_fill();
+      for (const Slot& slot : layout.children) {
+        *child = slot.of(object);
+        if (*child++ == nullptr) return false;
+      }
+      if (!slots_are_same(layout, node.first_static, object)) return false;
+      values.hold_if_free(layout.children.size());
+    }
+    if (layout.dictionary == Layout::Dictionary::kNone) return true;
+    const Ref dict = layout.entries_of(object);
+    return dict && read_entries(node, dict.get(), &values);
+  }
+
+  // `values`, null where none of the entries is a child, has those in slots already.
+  bool read_entries(const Node& node, PyObject* dict, HeldValues* values) const {
     const EntryPlaces places(node);
+    PyObject** const children = values == nullptr ? nullptr : values->to_fill() + node.info->layout->children.size();
     const auto put = [&](std::size_t place, PyObject* value) {
       return place_or_compare(place, value, children, places.children, places.statics);
     };
-    return reader_.visit_identical(dict, places.keys, node.entries, put);
+    const Reading reading(dict);
+    if (!reader_.visit_identical(dict, places.keys, node.entries, put)) return false;
+    if (values != nullptr) values->hold_if_free(node.arity);
+    return true;
   }
 
   // A value of a dictionary: the child at its place, or else a static value, of which the first is `first`.

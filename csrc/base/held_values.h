@@ -22,13 +22,24 @@ class HeldValues {
     for (std::size_t i = 0; i < held_; ++i) Py_XDECREF(values_[i]);
   }
 
-  // To be filled with borrowed objects, null where one is absent; and then held before any Python runs.
+  // To be filled with borrowed objects, null where one is absent; and then held before any Python runs, or other
+  // threads do.
   PyObject** to_fill() noexcept { return values_; }
   void hold() noexcept { hold_first(size_); }
-  // The others are not looked at any more.
   void hold_first(std::size_t count) noexcept {
-    for (std::size_t i = 0; i < count; ++i) Py_XINCREF(values_[i]);
-    held_ = count;
+    for (; held_ < count; ++held_) Py_XINCREF(values_[held_]);
+  }
+  // Where nothing runs that could let go of them with a GIL.
+  void hold_if_free(std::size_t count) noexcept {
+    if (kFreeThreaded) hold_first(count);
+  }
+  // Takes the items of a list or tuple; false where these are not as many.
+  bool hold_items_of(PyObject* sequence) noexcept {
+    const Reading reading(sequence);
+    if (PySequence_Fast_GET_SIZE(sequence) != static_cast<Py_ssize_t>(size_)) return false;
+    std::copy_n(PySequence_Fast_ITEMS(sequence), size_, values_);
+    hold();
+    return true;
   }
   // To be filled with owned objects, each of which may be taken out again.
   PyObject** to_own() noexcept {

@@ -1,0 +1,67 @@
+// Reads of objects that other threads may change meanwhile: what is found is owned.
+#pragma once
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// Empty where the list is shorter.
+inline Ref list_item(PyObject* list, Py_ssize_t i) noexcept {
+  const Reading reading(list);
+  return i < PyList_GET_SIZE(list) ? Ref::borrow(PyList_GET_ITEM(list, i)) : Ref();
+}
+
+// The same of a list or tuple.
+inline Ref item_of(PyObject* sequence, Py_ssize_t i) noexcept {
+  if (PyList_Check(sequence)) return list_item(sequence, i);
+  return i < PyTuple_GET_SIZE(sequence) ? Ref::borrow(PyTuple_GET_ITEM(sequence, i)) : Ref();
+}
+
+// Empty where the key is absent. Comparing keys may run user code.
+inline Ref dict_item(PyObject* dict, PyObject* key) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  checked_int(PyDict_GetItemRef(dict, key, &found));
+#else
+  found = Py_XNewRef(PyDict_GetItemWithError(dict, key));
+  if (found == nullptr && PyErr_Occurred() != nullptr) throw PythonError{};
+#endif
+  return Ref::steal(found);
+}
+
+// The next entry of a dictionary from `at` on; an empty key at its end.
+inline std::pair<Ref, Ref> next_entry(PyObject* dict, Py_ssize_t& at) noexcept {
+  const Reading reading(dict);
+  PyObject *key, *value;
+  if (PyDict_Next(dict, &at, &key, &value) == 0) return {};
+  return {Ref::borrow(key), Ref::borrow(value)};
+}
+
+// The dictionary of an instance, empty where it has none yet.
+inline Ref dict_of(PyObject* instance) noexcept {
+  PyObject** const place = _PyObject_GetDictPtr(instance);
+  if (place == nullptr) return {};
+  const Reading reading(instance);
+  return Ref::borrow(*place);
+}
+
+// What is at a place in an object, such as a slot.
+inline Ref part_at(PyObject* object, PyObject* const& place) noexcept {
+  const Reading reading(object);
+  return Ref::borrow(place);
+}
+
+// Puts another object there, and gives what was there.
+inline Ref replaced(PyObject* object, PyObject*& place, PyObject* value) noexcept {
+  const Reading reading(object);
+#ifdef Py_GIL_DISABLED
+  return Ref::steal(static_cast<PyObject*>(_Py_atomic_exchange_ptr(&place, Py_NewRef(value))));
+#else
+  return Ref::steal(std::exchange(place, Py_NewRef(value)));
+#endif
+}
+inline Ref code_of(PyObject* function) noexcept {
+  return part_at(function, reinterpret_cast<PyFunctionObject*>(function)->func_code);
+}
+
+}  // namespace partax

@@ -1,0 +1,100 @@
+// Whose turn it is to run the code of csrc/, where Python has no GIL; with a GIL all of this is nothing.
+//
+// As with the GIL, one thread at a time: a `Turn` is taken wherever Python calls us, is let go by CPython itself
+// wherever the thread waits, and is left by an `Away` around what is not ours. A part of python_api.h.
+#pragma once
+
+#include <cstdint>
+
+namespace partax {
+
+#ifdef Py_GIL_DISABLED
+
+inline constexpr bool kFreeThreaded = true;
+inline PyObject turn_object{};  // a place for its mutex
+
+// The thread's innermost critical section, if that is a turn which it has now; else null.
+inline PyCriticalSection* current_turn() noexcept {
+  constexpr std::uintptr_t kInactiveOrOfTwo = 3;
+  const std::uintptr_t innermost = PyThreadState_GetUnchecked()->critical_section;
+  if (innermost == 0 || (innermost & kInactiveOrOfTwo) != 0) return nullptr;
+  auto* const section = reinterpret_cast<PyCriticalSection*>(innermost);
+  return section->_cs_mutex == &turn_object.ob_mutex ? section : nullptr;
+}
+
+class Turn {
+ public:
+  Turn() noexcept : is_first_(current_turn() == nullptr) {
+    if (is_first_) PyCriticalSection_Begin(&section_, &turn_object);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (is_first_) PyCriticalSection_End(&section_);
+  }
+
+ private:
+  PyCriticalSection section_;
+  bool is_first_;
+};
+
+// Around a program, the user's function and Python of ours: other threads have their turn meanwhile.
+class Away {
+ public:
+  Away() noexcept : section_(current_turn()) {
+    if (section_ != nullptr) PyCriticalSection_End(section_);
+  }
+  Away(const Away&) = delete;
+  Away& operator=(const Away&) = delete;
+  ~Away() {
+    if (section_ != nullptr) PyCriticalSection_Begin(section_, &turn_object);
+  }
+
+ private:
+  PyCriticalSection* section_;
+};
+
+// While an object of somebody else's is read: no other thread changes it, nor has the turn. What runs in here must
+// neither wait nor begin another one, and what is found must be owned before it ends.
+class Reading {
+ public:
+  explicit Reading(PyObject* object) noexcept {
+    constexpr std::uintptr_t kInactive = 1;
+    PyCriticalSection_Begin(&section_, object);
+    while ((section_._cs_prev & kInactive) != 0) {  // it had to wait, which let go of the turn
+      PyCriticalSection_End(&section_);
+      PyCriticalSection_Begin(&section_, object);
+    }
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  ~Reading() { PyCriticalSection_End(&section_); }
+
+ private:
+  PyCriticalSection section_;
+};
+
+#else
+
+inline constexpr bool kFreeThreaded = false;
+
+// Each has a constructor and a destructor, or compilers warn of what is not used.
+class Turn {
+ public:
+  Turn() noexcept {}
+  ~Turn() {}
+};
+class Away {
+ public:
+  Away() noexcept {}
+  ~Away() {}
+};
+class Reading {
+ public:
+  explicit Reading(PyObject*) noexcept {}
+  ~Reading() {}
+};
+
+#endif
+
+}  // namespace partax
