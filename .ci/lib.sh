@@ -129,6 +129,43 @@ if "%d.%d" % sys.version_info[:2] + threads != sys.argv[1]: sys.exit(1)' \
   return 1
 }
 
+# free_threaded_python [thread]: compiles a Python without a GIL (and for ThreadSanitizer, by clang), unless an earlier run
+# has, and prints its path.
+free_threaded_python() {
+  local sanitizer=${1:-} version=3.13.5 home source
+  home="$ROOT/build/free-threaded${sanitizer:+-$sanitizer}"
+  if [[ ! -x $home/bin/python3 ]]; then
+    source="$WORK/python$sanitizer"
+    mkdir -p "$source"
+    curl --silent --show-error --fail --location \
+      "http://deb.debian.org/debian/pool/main/p/python3.13/python3.13_$version.orig.tar.xz" |
+      tar -xJ --strip-components=1 -C "$source"
+    (
+      cd "$source"
+      # shellcheck disable=SC2086 # an option or none
+      CC=${sanitizer:+clang} ./configure -q --prefix="$home" --disable-gil --with-ensurepip=install \
+        ${sanitizer:+--with-thread-sanitizer} CFLAGS="${sanitizer:+-O1 -g1}"
+      make -s -j "$(nproc)" && make -s install
+    ) >"$source.log" 2>&1 || { cat "$source.log" >&2; return 1; }
+  fi
+  echo "$home/bin/python3"
+}
+
+# free_threaded_environment PYTHON FOLDER: partax and all that its tests need and can be had for it.
+free_threaded_environment() {
+  local python=$1 pip="$2/bin/pip" wanted
+  "$python" -m venv "$2"
+  "$pip" install --quiet --prefer-binary -C build-dir="$WORK/build/{wheel_tag}" "$ROOT" pytest hypothesis pytest-xdist \
+    equinox optax chex penzai inox cloudpickle beartype einops rich jinja2 wadler-lindig diffrax tqdm matplotlib scikit-learn
+  # Of Flax what nnx needs: its files are written by a library that has no wheels for such a Python.
+  wanted=$(grep -oE '"flax>=[0-9.]+"' "$ROOT/pyproject.toml" | sort -V | tail -n 1 | tr -d '"')
+  "$pip" install --quiet --no-deps "$wanted,<0.12.9"
+  MSGPACK_PUREPYTHON=1 "$pip" install --quiet msgpack PyYAML etils typing_extensions treescope
+}
+
+# Of the tests, those that need what such a Python has no wheels for: safetensors, or all of Flax.
+not_free_threaded=(--ignore tests/clients --ignore tests/docs)
+
 # readme_command pytest: the command of the README that runs this module.
 readme_command() {
   grep -m 1 -E "^python3 -m venv .* -m $1( |\$)" "$ROOT/README.md"

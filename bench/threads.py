@@ -4,7 +4,9 @@
 
 Each row runs the same number of calls in the same number of threads with either, in turns. The floor is
 `jax.jit` on a flat tuple of the same arrays. On the small work the time is Python's, which the GIL
-hands from thread to thread; on the large one XLA's, which computes without the GIL.
+hands from thread to thread; on the large one XLA's, which computes without the GIL. On a Python without its GIL there
+are rows of what a second thread gains: the time of a call in two threads, each with a function of its own, over that in
+one, which is 0.5 at best.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ except ImportError as error:
 
 OVER_FLOOR = f"x {FLOOR}"
 BUDGET = 1.06  # as for one thread, in bench/dispatch.py
+OVER_ONE = "x one thread"
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Pool:
@@ -114,6 +118,63 @@ def large(effort: Effort, name: str, budget: float, *, threads: int) -> Row:
     return calls_a_second(name, in_threads(effort, forms, threads, 4 if effort.quick else 10), budget)
 
 
+def second_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> Row:
+    def flat(*leaves: jax.Array) -> list[jax.Array]:
+        return [leaf + 1 for leaf in leaves]
+
+    leaves = [jnp.ones(2) for _ in range(arrays)]
+    tree = {
+        str(i): {"w": pair[0], "rest": [pair[1], "s"]}
+        for i, pair in enumerate(zip(leaves[::2], leaves[1::2], strict=True))
+    }
+    calls = (20_000 if effort.quick else 60_000) // arrays
+    forms = {
+        FLOOR: [partial(jax.jit(lambda *leaves: flat(*leaves)), *leaves) for _ in range(2)],
+        PARTAX: [
+            partial(
+                partax.filter_jit(lambda tree: flat(*partax.tree.leaves(partax.filter(tree, partax.is_array)))), tree
+            )
+            for _ in range(2)
+        ],
+    }
+    pools = {1: Pool(1), 2: Pool(2)}
+
+    def measure(functions: list[Callable[[], Any]], threads: int) -> Callable[[], float]:
+        def each() -> None:
+            with lock:
+                fn = own.pop()
+            out = None
+            for _ in repeat(None, calls):
+                out = fn()
+            jax.block_until_ready(out)
+
+        lock = threading.Lock()
+        own: list[Callable[[], Any]] = []
+
+        def seconds() -> float:
+            own[:] = functions[:threads]
+            return pools[threads].seconds(each) / (calls * threads)
+
+        seconds()
+        return seconds
+
+    try:
+        takers = {f"{form}, {n}": measure(fns, n) for form, fns in forms.items() for n in (1, 2)}
+        timings = take_turns(takers, 15 if effort.quick else 61)
+    finally:
+        for pool in pools.values():
+            pool.close()
+    rates = ", ".join(f"{form} {1 / timing.median:,.0f}" for form, timing in timings.items())
+    return as_row(
+        name,
+        {form: timings[f"{form}, 2"] for form in forms},
+        budget,
+        OVER_ONE,
+        f"calls a second by threads: {rates}",
+        measured=timings[f"{PARTAX}, 2"].over(timings[f"{PARTAX}, 1"]),
+    )
+
+
 KINDS: dict[str, Callable[..., Row]] = {
     "one array, x + 1": small,
     "forward, 8-layer MLP, width 32 (19 arrays)": model,
@@ -124,6 +185,11 @@ ROWS: list[tuple[str, float, Measure]] = [
     for kind, measure in KINDS.items()
     for threads in (1, 2, 4)
 ]
+if not HAS_GIL:
+    ROWS += [
+        (f"{arrays} arrays in and out, own functions, 2 threads", 1 / 1.3, partial(second_thread, arrays=arrays))
+        for arrays in (50, 400)
+    ]
 
 
 if __name__ == "__main__":

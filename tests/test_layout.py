@@ -1,5 +1,6 @@
 """Guards the promise that the folders stand in one direction and say what they hold: no include of `csrc/` and no
-import of `partax` goes against it, no file is longer than 400 lines, and C++ finds what it names of Python."""
+import of `partax` goes against it, no file is longer than 400 lines, C++ finds what it names of Python, and Python
+calls no C++ that does not take its turn."""
 
 from __future__ import annotations
 
@@ -124,6 +125,40 @@ def says_what_passes(csrc: Path, folder: str) -> bool:
     return bool(re.fullmatch(rf"// {folder}/ .+\.", first) and re.fullmatch(r"// In: .+\. Out: .+\.", second))
 
 
+def called_by_python(text: str) -> set[str]:
+    """The functions that a C++ file puts into slots, tables of methods and of properties."""
+    return {
+        *re.findall(r"Py_\w+, reinterpret_cast<void\*>\((\w+)\)", text),
+        *re.findall(r"reinterpret_cast<void \(\*\)\(\)>\((\w+)\)", text),
+        *re.findall(r'\{"\w+",\s*(\w+)(?:<[\w:]+>)?, (?:METH_|nullptr)', text),
+    }
+
+
+def without_a_turn(csrc: Path) -> list[str]:
+    """Those whose body begins without one; but the collector's visits, which run while all threads are stopped."""
+    wrong: list[str] = []
+    for path in sources(csrc):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(csrc).as_posix()
+        if name != "base/binding.h":
+            wrong += [f"{name}: module.def"] * len(re.findall(r"module\.def\(|cpp_function\(", text))
+        for function in called_by_python(text):
+            body = re.search(
+                rf"\b{function}\([^;{{]*\) (?:noexcept )?\{{(.*?)(?:^}}|\}}$)", text, re.DOTALL | re.MULTILINE
+            )
+            if body is None or "visitproc" in body[0]:
+                continue
+            takes = re.search(r"const Turn turn;|\bguarded<|dealloc_in_turn\(", body[1])
+            if takes is None and body[1].strip() not in ("return Py_NewRef(self);", "return 1;"):
+                wrong.append(f"{name}: {function}")
+    return sorted(wrong)
+
+
+def test_what_python_calls_takes_a_turn() -> None:
+    assert sum(len(called_by_python(path.read_text(encoding="utf-8"))) for path in sources(CSRC)) > 60
+    assert without_a_turn(CSRC) == []
+
+
 def test_no_include_goes_against_the_direction() -> None:
     assert len(set(includes(CSRC))) > 100
     assert wrong_includes(CSRC) == []
@@ -225,6 +260,19 @@ def test_a_wrong_import_is_seen(tmp_path: Path, line: str) -> None:
     assert wrong_imports(tmp_path) == []
     write(tmp_path / "_pytree/wrong.py", line + "\n")
     assert [at for at, _ in wrong_imports(tmp_path)] == ["_pytree/wrong.py"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'PyObject* get(PyObject* a, void*) noexcept {\n  return a;\n}\nPyGetSetDef all[] = {{"a", get, nullptr}};',
+        "int clear(PyObject*) noexcept { return 0; }\nPyType_Slot s[] = {Py_tp_clear, reinterpret_cast<void*>(clear)};",
+        'void f(py::module_& module) {\n  module.def("f", [] { return 1; });\n}',
+    ],
+)
+def test_a_function_without_a_turn_is_seen(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "tree" / "wrong.cpp", text)
+    assert len(without_a_turn(tmp_path)) == 1
 
 
 def test_a_long_file_and_a_folder_that_says_nothing_are_seen(tmp_path: Path) -> None:
