@@ -129,26 +129,31 @@ if "%d.%d" % sys.version_info[:2] + threads != sys.argv[1]: sys.exit(1)' \
   return 1
 }
 
+# kept_free_threaded [thread]: prints the path of the Python that `free_threaded_python` has compiled, if it has.
+kept_free_threaded() {
+  local python="$ROOT/build/free-threaded${1:+-$1}/bin/python3"
+  if [[ ! -x $python ]]; then return 1; fi
+  echo "$python"
+}
+
 # free_threaded_python [thread]: compiles a Python without a GIL (and for ThreadSanitizer, by clang), unless an earlier run
 # has, and prints its path.
 free_threaded_python() {
-  local sanitizer=${1:-} version=3.13.5 home source
-  home="$ROOT/build/free-threaded${sanitizer:+-$sanitizer}"
-  if [[ ! -x $home/bin/python3 ]]; then
-    source="$WORK/python$sanitizer"
-    mkdir -p "$source"
-    curl --silent --show-error --fail --location \
-      "http://deb.debian.org/debian/pool/main/p/python3.13/python3.13_$version.orig.tar.xz" |
-      tar -xJ --strip-components=1 -C "$source"
-    (
-      cd "$source"
-      # shellcheck disable=SC2086 # an option or none
-      CC=${sanitizer:+clang} ./configure -q --prefix="$home" --disable-gil --with-ensurepip=install \
-        ${sanitizer:+--with-thread-sanitizer} CFLAGS="${sanitizer:+-O1 -g1}"
-      make -s -j "$(nproc)" && make -s install
-    ) >"$source.log" 2>&1 || { cat "$source.log" >&2; return 1; }
-  fi
-  echo "$home/bin/python3"
+  local sanitizer=${1:-} version=3.13.5 source
+  if kept_free_threaded "$@"; then return 0; fi
+  source="$WORK/python$sanitizer"
+  mkdir -p "$source"
+  curl --silent --show-error --fail --location \
+    "http://deb.debian.org/debian/pool/main/p/python3.13/python3.13_$version.orig.tar.xz" |
+    tar -xJ --strip-components=1 -C "$source"
+  (
+    cd "$source"
+    export TSAN_OPTIONS=report_bugs=0
+    CC=${sanitizer:+clang} ./configure -q --prefix="$ROOT/build/free-threaded${sanitizer:+-$sanitizer}" --disable-gil \
+      --with-ensurepip=install ${sanitizer:+--with-thread-sanitizer} CFLAGS="${sanitizer:+-O1 -g1}"
+    make -s -j "$(nproc)" && make -s install
+  ) >"$source.log" 2>&1 || { cat "$source.log" >&2; return 1; }
+  kept_free_threaded "$@"
 }
 
 # free_threaded_environment PYTHON FOLDER: partax and all that its tests need and can be had for it.

@@ -29,10 +29,9 @@ class WrapperModel:
         self.known: dict[Hashable, dict[Hashable, bool]] = {}  # by state of the function: program -> surely there
 
     def program(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-        bound.apply_defaults()
-        values = list(bound.arguments.values())
-        return static_key(values), tuple(abstract(x) for _, x in dynamic_leaves(values))
+        given = inspect.signature(function).bind(*args, **kwargs).arguments  # a default that is left out is no value
+        values = list(given.values())
+        return tuple(given), static_key(values), tuple(abstract(x) for _, x in dynamic_leaves(values))
 
     def result(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = to_jax((args, kwargs))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,14 @@ sys.path.insert(0, str(HARNESS))
 
 from compiling import compiler  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or compiler() is None, reason="needs Linux's loader and a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or compiler() is None, reason="needs Linux's loader and a C++ compiler"
+    ),
+    pytest.mark.skipif(
+        bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="a free-threaded Python takes no other allocator"
+    ),
+]
 
 
 def run(*arguments: str) -> str:

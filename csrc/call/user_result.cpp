@@ -65,10 +65,8 @@ PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
   });
 }
 
-Py_hash_t handle_hash(PyObject* self) noexcept {
-  (void)self;  // handles may become equal by their shardings, and none is ever in a large table
-  return 1;
-}
+// Handles may become equal by their shardings, and none is ever in a large table.
+Py_hash_t handle_hash(PyObject*) noexcept { return 1; }
 
 int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(Py_TYPE(self));

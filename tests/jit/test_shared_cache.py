@@ -15,6 +15,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from growth import dies
 from partax import filter_jit
 from trees import Layer, array, assert_same
 
@@ -222,6 +223,7 @@ def test_a_function_and_its_closure_die_with_the_last_user_reference(collect: Co
     assert [ref() for ref in alive] == [None, None, None]
 
 
+@dies
 def test_static_arguments_die_with_function_and_wrapper(collect: Collect) -> None:
     @dataclasses.dataclass(frozen=True)
     class Config:
@@ -308,6 +310,7 @@ def test_transformed_functions_die(collect: Collect, name: str) -> None:
     assert alive() is None
 
 
+@dies
 def test_a_plain_class_with_decorated_methods_dies(collect: Collect) -> None:
     class Plain:
         @filter_jit

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import struct
 import types
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from partax._guards.installed import is_installed
 from partax._guards.user_objects import asked_once, read
 
 _HEAP_TYPE = 1 << 9
-_WORD = object.__basicsize__ // 2
+_WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
 _CONSTANT = {
     *("AbstractMesh", "Device", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
