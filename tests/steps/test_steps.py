@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
 from collections.abc import Callable, Iterator
@@ -359,12 +360,18 @@ def test_wrong_uses_are_named(name: str) -> None:
 
 
 def test_explain_tells_what_a_chunk_saves(caplog: pytest.LogCaptureFixture) -> None:
-    run = partax.steps(partax.filter_jit(carry_first), 4)
+    step = partax.filter_jit(carry_first)
+    run = partax.steps(step, 4)
     right = one_by_one("carry first", 12)
     with partax.explain(), caplog.at_level("WARNING", "partax"):
         found = [it for _, _, value in run(*state(), over=batches(12)) for it in value.tolist()]
     close(jnp.asarray(found), jnp.stack([it[2] for it in right]))
     assert caplog.text.count("µs a step in chunks of 4, ") == 1
+    [measured] = step.report().steps
+    assert measured.size == 4 and 0 < measured.step_seconds < 1 and 0 < measured.single_seconds < 1
+    assert str(measured) in caplog.text and str(measured) in str(step.report())
+    slower = dataclasses.replace(measured, single_seconds=measured.step_seconds / 2)
+    assert str(slower).endswith("single steps are faster here")
 
 
 def test_nothing_is_kept_of_a_run() -> None:

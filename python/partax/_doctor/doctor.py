@@ -15,6 +15,7 @@ from partax._doctor import (
     repeats,
     retraces,
     scalars,
+    short_steps,
     slow_operations,
     state,
     unused,
@@ -41,6 +42,7 @@ _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
     slow_operations.find,
     scalars.find,
     dispatch.find,
+    short_steps.find,
 )
 
 _FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake
@@ -64,16 +66,16 @@ def doctor(
       ...     print(finding.severity, finding.kind, finding.figures["bytes"])
       medium constant 4000000
 
-    Nothing is run, and no array is allocated. On a terminal with rich installed, its stages are shown once
-    they have taken a second.
+    Nothing is run, and no array is allocated, unless `measure` is set. On a terminal with rich installed, its stages
+    are shown once they have taken a second.
 
     Args:
       function: what `filter_jit`, `jax.jit`, `equinox.filter_jit`, `nnx.jit` or `partax.nnx.jit` returned, or any
         function, which is examined as `filter_jit` would compile it.
       *args: the arguments of the call; a `jax.ShapeDtypeStruct` may stand for any array.
       compile: whether the program is compiled too, which gives XLA's own figures.
-      measure: whether the advice for repeated code is tried: a smaller part of it is compiled, in a loop and not, and
-        the seconds are in the finding's figures.
+      measure: whether advice is tried, with the seconds in the finding's figures: of repeated code a smaller part is
+        compiled, in a loop and not; a small step is run on zeros, by itself and as one of 32 in a call.
       memory_limit: how many bytes the program may take; those of the device by default.
       **kwargs: the arguments of the call by name. One that is called as an option here is passed with a
         `functools.partial`.

@@ -60,7 +60,8 @@ class Examined:
       args: the arguments as they were given.
       kwargs: those by name.
       memory_limit: bytes that the program may take, or None for those of the device.
-      measure: whether finders may compile small programs to measure what their advice gains.
+      measure: whether finders may compile and run small programs to measure what their advice gains.
+      calls: how often a script has called the function, where that is known.
       compiled: the compiled program, or None.
       lower_seconds, compile_seconds: how long those took, or None.
     """
@@ -80,6 +81,7 @@ class Examined:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     memory_limit: int | None = None
     measure: bool = False
+    calls: int = 0
     compiled: Any = None
     lower_seconds: float | None = None
     compile_seconds: float | None = None

@@ -17,6 +17,7 @@ from partax._doctor import traced_again
 from partax._doctor.compiled_programs import (
     Program,
     by_function,
+    calls_of,
     examined_program,
     paths_of,
     stage_seconds,
@@ -47,12 +48,18 @@ class Watch:
     def __init__(self) -> None:
         self.programs: dict[tuple[Any, ...], Program] = {}
         self._at_work = threading.local()
+        self._has_ended = False
         self.is_told = watch_lowering(self._lowers)
         jax.monitoring.register_event_duration_secs_listener(self._took)
 
+    def end(self) -> None:
+        """The script has ended: what is compiled from now on is the doctor's own."""
+        self._has_ended = True
+
     def _lowers(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
         try:
-            self._note(jaxpr, name, donated)
+            if not self._has_ended:
+                self._note(jaxpr, name, donated)
         except Exception:  # the script goes on as it would without us
             _logger.exception("partax: the program `%s` could not be noted; please report this", name)
 
@@ -71,7 +78,7 @@ class Watch:
         self._at_work.program = program
 
     def _took(self, event: str, duration_secs: float, **details: Any) -> None:
-        program = getattr(self._at_work, "program", None)
+        program = None if self._has_ended else getattr(self._at_work, "program", None)
         stage = stage_of(event, details)
         if stage == "trace":  # which comes before the program
             name, traces = _plain(function_name(details)), self._traces()
@@ -108,6 +115,7 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     Returns:
       The diagnoses, the costliest first; those of libraries' functions come last.
     """
+    watch.end()
     functions = _costliest_functions(watch.costliest())
     worth = [it for it in functions if _seconds(it) >= _LEAST_SECONDS]
     worth.sort(key=lambda it: not it[0].is_users)
@@ -148,7 +156,9 @@ def _function(line: Line | None, variables: Mapping[str, Any]) -> Any:
 
 def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     """Of the costliest of a function's programs, with what all of them took."""
-    found = diagnosis_of(examined_program(programs[0], function))
+    examined = examined_program(programs[0], function)
+    examined.calls = calls_of(programs[0].line)
+    found = diagnosis_of(examined)
     figures: dict[str, int | float | str] = {
         "programs": len(programs),
         "times": sum(it.times for it in programs),

@@ -21,7 +21,7 @@ from partax._report.limits import RetraceError, counters, forbidden
 from partax._report.opaque_arrays import warn_of_arrays
 from partax._report.reasons import Occasion, Reasons, first_reason
 from partax._report.record import Record
-from partax._report.report import LoadReport
+from partax._report.report import LoadReport, StepsReport
 from partax._report.snapshot import Noted, Snapshot, take_snapshot
 from partax._report.value_parts import ValueParts
 
@@ -41,6 +41,7 @@ class History:
       count: how many traces there have been.
       live: how many of them since `clear_cache`, without those that raised.
       loads: the stored programs that were loaded in the place of a trace, and when that began.
+      steps: what its steps take in `partax.steps`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class History:
         self.count = 0
         self.live = 0
         self.loads: list[tuple[float, LoadReport]] = []
+        self.steps: list[StepsReport] = []
         self._under_way = 0  # traces that have begun
         self._lock = threading.RLock()  # threads may trace one function at once
 

@@ -115,6 +115,36 @@ class LoadReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class StepsReport:
+    """What a step of the function takes in `partax.steps`, measured once while `partax.explain` is on.
+
+    Example:
+      >>> add = partax.filter_jit(lambda total, x: {"t": total["t"] + x, "n": total["n"] + 1})
+      >>> with partax.explain():
+      ...     for total in partax.steps(add, 4)({"t": jnp.zeros(2), "n": jnp.zeros(2)}, over=[jnp.ones(2)] * 12):
+      ...         pass
+      >>> [measured.size for measured in add.report().steps]
+      [4]
+
+    Attributes:
+      size: how many steps make a chunk.
+      step_seconds: of one of them.
+      single_seconds: of a step by itself.
+    """
+
+    size: int
+    step_seconds: float
+    single_seconds: float
+
+    def __str__(self) -> str:
+        times = f"{self.step_seconds * 1e6:.0f} µs a step in chunks of {self.size}"
+        advice = "" if self.step_seconds < self.single_seconds else "; single steps are faster here"
+        return f"{times}, {self.single_seconds * 1e6:.0f} µs by itself{advice}"
+
+    __repr__ = record_text
+
+
+@dataclasses.dataclass(frozen=True)
 class SlowNode:
     """A node type that is flattened by a registered Python function, in each call.
 
@@ -164,6 +194,7 @@ class FunctionReport:
       keys: its static keys, the one used last first.
       slow_nodes: what is flattened by Python functions.
       loads: the stored programs that it has loaded.
+      steps: what its steps take in `partax.steps`, where that was measured.
     """
 
     name: str
@@ -173,6 +204,7 @@ class FunctionReport:
     keys: tuple[KeyReport, ...]
     slow_nodes: tuple[SlowNode, ...]
     loads: tuple[LoadReport, ...] = ()
+    steps: tuple[StepsReport, ...] = ()
 
     @property
     def traces(self) -> tuple[TraceReport, ...]:
@@ -191,7 +223,7 @@ class FunctionReport:
           >>> import json
           >>> double = partax.filter_jit(lambda x: 2 * x)
           >>> sorted(json.loads(double.report().to_json()))
-          ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes']
+          ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
 
         Args:
           **options: of `json.dumps`, such as `indent`.
@@ -294,6 +326,7 @@ def function_table(report: FunctionReport) -> Table:
             name = constant.name or "an array without a name"
             notes.append(f"    captured {name}: {constant.type}, {_bytes_text(constant.bytes)}")
     notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
+    notes += [f"  {it}" for it in report.steps]
     notes += [
         f"  {node.type} x {node.count} flattened by a Python function: {node.microseconds:.1f} us a call"
         + (f"; {node.because}" if node.because else "")

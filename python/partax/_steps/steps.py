@@ -14,6 +14,7 @@ from partax._core import JitFunction
 from partax._jit.donation_warnings import donation_warnings
 from partax._pytree.call_site import call_site
 from partax._report.explain import explaining, report_line
+from partax._report.report import StepsReport
 from partax._steps import places
 from partax._steps.batches import Batches, stacked_results
 from partax._steps.chunk import call, function_of_values, unnamed, with_parameters
@@ -272,10 +273,11 @@ class _Timing:
         result = chunk(*values.values())
         _wait_for(result)
         self.is_told = True
-        together, single = (time.perf_counter() - begin) / self._size, self.single or 0.0
-        times = f"{together * 1e6:.0f} µs a step in chunks of {self._size}, {single * 1e6:.0f} µs by itself"
-        advice = "" if together < single else "; single steps are faster here"
-        report_line(call_site(), f"{self._step.__name__}: {times}{advice}")
+        measured = StepsReport(self._size, (time.perf_counter() - begin) / self._size, self.single or 0.0)
+        report_line(call_site(), f"{self._step.__name__}: {measured}")
+        history = self._step._cache.history
+        if history is not None:
+            history.steps.append(measured)
         return result
 
 

@@ -1,0 +1,132 @@
+"""Finds steps of a loop that are shorter than their dispatch: many of them in one call would take less time."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from partax._doctor.definition import argument_name, definition
+from partax._doctor.examined import Examined, Leaf
+from partax._doctor.figure_text import seconds_text
+from partax._doctor.finding import Finding
+
+_FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
+_LONGEST = 2e-3  # seconds of a step whose dispatch is worth a word
+_LEAST_GAIN = 0.3  # of a step's time
+_LEAST_SECONDS = 0.1  # that all calls of a script would gain
+_MUCH = 10.0
+_TURNS = 32
+_MOST_EQUATIONS = 5_000
+_MOST_BYTES = 64 << 20  # of the arrays that are made to try it
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `dispatch`, of a function that a script has called often, or that is to be measured."""
+    is_asked = examined.measure or examined.calls >= _FEWEST_CALLS
+    carried = _carried(examined) if is_asked and _may_be_run(examined) else {}
+    if not carried:
+        return
+    try:
+        single, together = _measured(examined, carried)
+    except Exception:  # what only its own call can have: a mesh, a layout, memory of its own
+        return
+    gained = (single - together) * examined.calls
+    if single > _LONGEST or together > (1 - _LEAST_GAIN) * single or (examined.calls and gained < _LEAST_SECONDS):
+        return
+    line = definition(examined.function)
+    often = f", {seconds_text(gained)} in the {examined.calls:,} calls here" if examined.calls else ""
+    yield Finding(
+        kind="dispatch",
+        severity="medium" if gained >= _MUCH else "low",
+        file=line.file,
+        line=line.line,
+        source=line.source,
+        path="",
+        figures={
+            "calls": examined.calls,
+            "step_seconds": single,
+            "looped_seconds": together,
+            "gain_seconds": gained,
+            "steps": _TURNS,
+        },
+        message=(
+            f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} "
+            f"in a call (tried on zeros): a loop of single steps waits for the host{often}."
+        ),
+        advice=f"Run {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
+    )
+
+
+def _may_be_run(examined: Examined) -> bool:
+    """Whether running the program on zeros does nothing but compute, and comes to an end soon."""
+    jaxpr, equations = examined.jaxpr, examined.equations
+    if jaxpr.effects or len(equations) > _MOST_EQUATIONS or equations.named("while"):
+        return False
+    stacked = sum(leaf.bytes for leaf in examined.arguments) * (_TURNS + 1)
+    return bool(examined.arguments) and stacked <= _MOST_BYTES
+
+
+def _carried(examined: Examined) -> dict[int, int]:
+    """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
+    left: dict[Any, list[int]] = {}
+    for i, aval in enumerate(examined.jaxpr.out_avals):
+        left.setdefault(_type(aval), []).append(i)
+    roots: dict[str, list[int]] = {}
+    for i, leaf in enumerate(examined.arguments):
+        roots.setdefault(argument_name(leaf.path), []).append(i)
+    carried: dict[int, int] = {}
+    for inputs in roots.values():
+        types = Counter(_type(examined.arguments[i].aval) for i in inputs)
+        if len(inputs) < 2 or any(len(left.get(it, ())) < count for it, count in types.items()):
+            continue
+        for i in inputs:
+            carried[i] = left[_type(examined.arguments[i].aval)].pop(0)
+    return carried
+
+
+def _type(aval: Any) -> tuple[Any, Any]:
+    return aval.shape, aval.dtype
+
+
+def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:
+    """Seconds of a step: by itself, one call after the other, and as one of many in a call."""
+    run: Callable[..., Any] = jaxpr_as_fun(examined.jaxpr)
+    others = [i for i in range(len(examined.arguments)) if i not in carried]
+
+    def together(state: Sequence[Any], batches: Sequence[Any]) -> Any:
+        def turn(state: Sequence[Any], batch: Sequence[Any]) -> Any:
+            values = dict(zip(carried, state, strict=True)) | dict(zip(others, batch, strict=True))
+            results = run(*[values[i] for i in range(len(values))])
+            rest = [result for i, result in enumerate(results) if i not in carried.values()]
+            return [results[i] for i in carried.values()], rest
+
+        return jax.lax.scan(turn, state, batches, length=_TURNS)
+
+    values = [_zeros(leaf) for leaf in examined.arguments]
+    batches = [jnp.stack([values[i]] * _TURNS) for i in others]
+    single = _seconds(jax.jit(lambda *values: run(*values)), values, _TURNS)
+    return single, _seconds(jax.jit(together), [[values[i] for i in carried], batches], 3) / _TURNS
+
+
+def _zeros(leaf: Leaf) -> Any:
+    if jnp.issubdtype(leaf.aval.dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(0), leaf.aval.shape)
+    return jnp.zeros(leaf.aval.shape, leaf.aval.dtype)
+
+
+def _seconds(run: Callable[..., Any], values: Sequence[Any], calls: int) -> float:
+    """Of a call, the fastest of three times so many one after the other."""
+    jax.block_until_ready(run(*values))
+    taken: list[float] = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        out = None
+        for _ in range(calls):
+            out = run(*values)
+        jax.block_until_ready(out)
+        taken.append((time.perf_counter() - begin) / calls)
+    return min(taken)
