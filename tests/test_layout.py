@@ -149,6 +149,8 @@ def without_a_turn(csrc: Path) -> list[str]:
             if body is None or "visitproc" in body[0]:
                 continue
             takes = re.search(r"const Turn turn;|\bguarded<|dealloc_in_turn\(", body[1])
+            if re.search(r"Turn turn;.*PyObject_GC_UnTrack", body[1], re.DOTALL):
+                wrong.append(f"{name}: {function} untracks too late")
             if takes is None and body[1].strip() not in ("return Py_NewRef(self);", "return 1;"):
                 wrong.append(f"{name}: {function}")
     return sorted(wrong)
@@ -268,6 +270,8 @@ def test_a_wrong_import_is_seen(tmp_path: Path, line: str) -> None:
         'PyObject* get(PyObject* a, void*) noexcept {\n  return a;\n}\nPyGetSetDef all[] = {{"a", get, nullptr}};',
         "int clear(PyObject*) noexcept { return 0; }\nPyType_Slot s[] = {Py_tp_clear, reinterpret_cast<void*>(clear)};",
         'void f(py::module_& module) {\n  module.def("f", [] { return 1; });\n}',
+        "void dealloc(PyObject* a) noexcept {\n  const Turn turn;\n  PyObject_GC_UnTrack(a);\n}\n"
+        "PyType_Slot s[] = {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)};",
     ],
 )
 def test_a_function_without_a_turn_is_seen(tmp_path: Path, text: str) -> None:

@@ -14,8 +14,8 @@ PyObject*& next_of(PyObject* object) noexcept { return reinterpret_cast<Nestable
 }  // namespace
 
 void dealloc_in_turn(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept {
-  const Turn turn;
   if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
+  const Turn turn;
   if (reinterpret_cast<NestableHead*>(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   if (nested == kMaxNested) {
     next_of(self) = std::exchange(waiting, self);

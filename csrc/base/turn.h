@@ -22,6 +22,8 @@ inline PyCriticalSection* current_turn() noexcept {
   return section->_cs_mutex == &turn_object.ob_mutex ? section : nullptr;
 }
 
+// A destructor takes its object from the collector first: taking a turn may let a collection run, which would take it
+// for garbage once more.
 class Turn {
  public:
   Turn() noexcept : is_first_(current_turn() == nullptr) {

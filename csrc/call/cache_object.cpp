@@ -35,8 +35,8 @@ int cache_clear(PyObject* self) noexcept {
 }
 
 void cache_dealloc(PyObject* self) noexcept {
-  const Turn turn;
   PyObject_GC_UnTrack(self);
+  const Turn turn;
   delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
   free_heap_object(self);
 }

@@ -47,8 +47,8 @@ int handle_clear(PyObject* self) noexcept {
 }
 
 void handle_dealloc(PyObject* self) noexcept {
-  const Turn turn;
   PyObject_GC_UnTrack(self);
+  const Turn turn;
   handle_clear(self);
   free_heap_object(self);
 }
@@ -76,8 +76,8 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
 }
 
 void node_dealloc(PyObject* self) noexcept {
-  const Turn turn;
   PyObject_GC_UnTrack(self);
+  const Turn turn;
   Py_XDECREF(as<OutputNode>(self)->handle);
   Py_XDECREF(as<OutputNode>(self)->results);
   free_heap_object(self);

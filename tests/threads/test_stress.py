@@ -242,6 +242,8 @@ def test_wrappers_that_are_made_and_dropped() -> None:
         x, n = numbers(rng), rng.randrange(3)
         same(filter_jit(add)(x), x + 1)
         same(filter_jit(lambda x: add(x, n))(x), x + n)
+        if rng.random() < 0.05:
+            gc.collect()  # while others' wrappers are being destroyed
 
     stress(work)
 

@@ -124,8 +124,7 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
 
 def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
     counts: dict[str, tuple[int, float, str]] = {}
-    latest = history.records[-1] if history.records else None
-    for part in () if latest is None else latest.snapshot.parts:
+    for part in [part for record in history.records[-1:] for part in record.snapshot.parts]:
         kind = part.refs[0]() if part.key[:2] == ("node", "registered") and part.refs else None
         if kind is not None:
             count = counts[part.text][0] + 1 if part.text in counts else 1

@@ -81,7 +81,8 @@ class History:
         noted: Noted | None = None,
     ) -> Snapshot:
         """The snapshot of a call; see `take_snapshot`."""
-        like = self.records[-1].snapshot if self.records else None
+        latest = self.records[-1:]  # at once: another thread may remove one meanwhile
+        like = latest[0].snapshot if latest else None
         verbose = explaining() or self.max_traces is not None or forbidden.get()
         return take_snapshot(described, values, traced, ValueParts(self.by_structure, verbose), like, noted or Noted())
 
