@@ -25,11 +25,7 @@ class CollectionPause {
 
 #else
 
-class CollectionPause {
- public:
-  CollectionPause() noexcept {}
-  ~CollectionPause() {}
-};
+class [[maybe_unused]] CollectionPause {};
 
 #endif
 

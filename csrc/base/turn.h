@@ -80,21 +80,11 @@ class Reading {
 
 inline constexpr bool kFreeThreaded = false;
 
-// Each has a constructor and a destructor, or compilers warn of what is not used.
-class Turn {
- public:
-  Turn() noexcept {}
-  ~Turn() {}
-};
-class Away {
- public:
-  Away() noexcept {}
-  ~Away() {}
-};
-class Reading {
+class [[maybe_unused]] Turn {};
+class [[maybe_unused]] Away {};
+class [[maybe_unused]] Reading {
  public:
   explicit Reading(PyObject*) noexcept {}
-  ~Reading() {}
 };
 
 #endif

@@ -53,7 +53,7 @@ auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
 template <typename Same>
 bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
-  const auto filled = [](Ref dict) { return dict && PyDict_GET_SIZE(dict.get()) > 0 ? dict : Ref(); };
+  const auto filled = [](const Ref& dict) { return dict && PyDict_GET_SIZE(dict.get()) > 0 ? dict : Ref(); };
   if (sort == CallableSort::kFunction) {
     auto* function = reinterpret_cast<PyFunctionObject*>(callable);
     const Py_ssize_t cells = function->func_closure == nullptr ? 0 : PyTuple_GET_SIZE(function->func_closure);
