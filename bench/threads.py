@@ -33,7 +33,7 @@ except ImportError as error:
 
 OVER_FLOOR = f"x {FLOOR}"
 BUDGET = 1.06  # as for one thread, in bench/dispatch.py
-OVER_ONE = "x one thread"
+OVER_ONE = "of one thread"
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
