@@ -136,6 +136,7 @@ def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str |
     try:
         namespace = _run(script, arguments, is_module)
     finally:
+        watch.end()
         found = diagnoses(watch, namespace)
         print_programs(watch, found, sys.stderr)
         write_diagnoses(found, json_file, html_file)

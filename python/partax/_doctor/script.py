@@ -115,7 +115,6 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     Returns:
       The diagnoses, the costliest first; those of libraries' functions come last.
     """
-    watch.end()
     functions = _costliest_functions(watch.costliest())
     worth = [it for it in functions if _seconds(it) >= _LEAST_SECONDS]
     worth.sort(key=lambda it: not it[0].is_users)
