@@ -169,7 +169,7 @@ free_threaded_environment() {
 }
 
 # Of the tests, those that need what such a Python has no wheels for: safetensors, or all of Flax.
-not_free_threaded=(--ignore tests/clients --ignore tests/docs)
+not_free_threaded=(--ignore tests/clients --ignore tests/docs --ignore tests/io -k "not files and not a_file_")
 
 # readme_command pytest: the command of the README that runs this module.
 readme_command() {

@@ -143,15 +143,18 @@ def without_a_turn(csrc: Path) -> list[str]:
         if name != "base/binding.h":
             wrong += [f"{name}: module.def"] * len(re.findall(r"module\.def\(|cpp_function\(", text))
         for function in called_by_python(text):
-            body = re.search(
-                rf"\b{function}\([^;{{]*\) (?:noexcept )?\{{(.*?)(?:^}}|\}}$)", text, re.DOTALL | re.MULTILINE
+            found = re.search(
+                rf"\b{function}\([^;{{]*\) (?:noexcept )?\{{(\n.*?(?=^\}})|[^\n]*(?=\}}$))",
+                text,
+                re.DOTALL | re.MULTILINE,
             )
-            if body is None or "visitproc" in body[0]:
+            if found is None or "visitproc" in found[0]:
                 continue
-            takes = re.search(r"const Turn turn;|\bguarded<|dealloc_in_turn\(", body[1])
-            if re.search(r"Turn turn;.*PyObject_GC_UnTrack", body[1], re.DOTALL):
+            body = found[1]
+            takes = re.search(r"const Turn turn;|\bguarded<|dealloc_in_turn\(", body)
+            if re.search(r"Turn turn;.*PyObject_GC_UnTrack", body, re.DOTALL):
                 wrong.append(f"{name}: {function} untracks too late")
-            if takes is None and body[1].strip() not in ("return Py_NewRef(self);", "return 1;"):
+            if takes is None and body.strip() not in ("return Py_NewRef(self);", "return 1;"):
                 wrong.append(f"{name}: {function}")
     return sorted(wrong)
 

@@ -72,6 +72,17 @@ def together(*works: Callable[[], Any]) -> list[Any]:
     return results
 
 
+def beside(other: Callable[[], Any], stop: threading.Event, *works: Callable[[], Any]) -> list[Any]:
+    """`together(*works)` while another thread does something until it is to stop."""
+    thread = threading.Thread(target=other, daemon=True)
+    thread.start()
+    try:
+        return together(*works)
+    finally:
+        stop.set()
+        thread.join()
+
+
 def all_right(results: list[Any]) -> None:
     for result in results:
         if isinstance(result, BaseException):
@@ -590,14 +601,7 @@ def test_arguments_that_another_thread_changes_are_refused_or_taken_as_they_were
                 assert 4 <= count <= 7
                 taken["as it was"] += 1
 
-    thread = threading.Thread(target=changes, daemon=True)
-    thread.start()
-    try:
-        results = together(work, work, work)
-    finally:
-        stop.set()
-        thread.join()
-    all_right(results)
+    all_right(beside(changes, stop, work, work, work))
     assert taken["refused"] and taken["as it was"], taken
     assert_equal(f(tree)[0], array(2) * 4)
 
@@ -857,14 +861,7 @@ def test_partition_in_threads_while_the_tree_changes() -> None:
             assert [layer["n"] for layer in whole["layers"]] == [0, 1, 2, 3]
             assert whole["slow"].aux.number == 3
 
-    thread = threading.Thread(target=changes, daemon=True)
-    thread.start()
-    try:
-        results = together(work, work, work)
-    finally:
-        stop.set()
-        thread.join()
-    all_right(results)
+    all_right(beside(changes, stop, work, work, work))
     assert sizes[0] and sizes.keys() <= {0, 4, 5}, sizes
 
 

@@ -17,6 +17,7 @@ from test_threads import (
     Traces,
     all_right,
     assert_equal,
+    beside,
     rounds,
     switching_as_often_as_possible,  # noqa: F401
     together,
@@ -107,14 +108,7 @@ def test_an_object_that_another_thread_changes_is_read_as_it_is_at_one_moment(ma
             seen[float(np.sum(product))] += 1
 
     parts[place] = values[0]
-    thread = threading.Thread(target=changes, daemon=True)
-    thread.start()
-    try:
-        results = together(work, work, work)
-    finally:
-        stop.set()
-        thread.join()
-    all_right(results)
+    all_right(beside(changes, stop, work, work, work))
     assert len(seen) == 3, seen
     for value in values[::-1]:
         parts[place] = value
