@@ -118,6 +118,21 @@ _SETTING = {
         "np.seterr(invalid='raise')",
         "np.seterr(**OLD)",
     ),
+    **{
+        f"how NumPy takes a division by zero, {name}": (
+            f"OLD = np.geterr()\n{setup}\ndef tried(f):\n    try: f()\n    except FloatingPointError: return 2.0\n    return 3.0",
+            f"tried(lambda: {value})",
+            "np.seterr(divide='ignore')",
+            "np.seterr(**OLD)",
+        )
+        for name, value, setup in [
+            ("by a ufunc", "np.divide(1.0, 0.0)", "np.seterr(divide='raise')"),
+            ("by an operator", "1.0 / np.zeros(2)", "np.seterr(divide='raise')"),
+            ("of a number", "ONE / 0", "np.seterr(divide='raise')\nONE = np.float64(1.0)"),
+            ("of a power", "np.power(0.0, -1.0)", "np.seterr(divide='raise')"),
+            ("of a logarithm", "log(0.0)", "np.seterr(divide='raise')\nfrom numpy import log"),
+        ]
+    },
     "np.get_printoptions": (
         "OLD = np.get_printoptions()",
         "np.get_printoptions()['precision']",

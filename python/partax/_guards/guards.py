@@ -20,12 +20,12 @@ from partax._families.equinox import is_module
 from partax._guards.bytecode import ABOUT_CLASS, Named, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.places import attribute, followed, place
-from partax._guards.pure import is_pure, is_pure_code, is_pure_module
+from partax._guards.pure import is_pure, is_pure_code, is_pure_module, module_of
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
 from partax._jax.nodes import registered_nodes
 from partax._jax.private import concrete_array_type
-from partax._jax.settings import SETTINGS, Settings, ask_for_settings
+from partax._jax.settings import SETTINGS, Settings, ask_for_all_settings, ask_for_settings
 
 # More than this is not proven.
 _MOST = 20_000
@@ -253,8 +253,11 @@ class _Walk:
         return self._constant(it) if is_constant(it) else self._address(it)
 
     def _settings(self, it: Any) -> None:
-        found = self._open(it, _THERE, _ASKED, (Settings, ask_for_settings))
-        self._read_by([(_Walk._anything, None, ""), *((_Walk._setting, value, "jax.config") for value in found[1:])])
+        """Read after all else: NumPy's count where something of NumPy was met."""
+        of_numpy = any(module_of(value).partition(".")[0] == "numpy" for value in self.kept)
+        name = "jax.config or numpy.seterr" if of_numpy else "jax.config"
+        found = self._open(it, _THERE, _ASKED, (Settings, ask_for_all_settings if of_numpy else ask_for_settings))
+        self._read_by([(_Walk._anything, None, ""), *((_Walk._setting, value, name) for value in found[1:])])
 
     def _asked(self, it: Any, ask: Callable[[Any], Any], segments: tuple[str, ...]) -> None:
         cls, *found = self._open(it, _NEW, _ASKED, (type(it), ask))

@@ -254,9 +254,15 @@ def is_listed(module: Any, name: Any) -> bool:
     return False
 
 
+def module_of(value: Any) -> str:
+    """The name of the module that defines a value or, as methods of C types have none, its class."""
+    module = read(value, "__module__") or read(type(value), "__module__")
+    return module if type(module) is str else ""
+
+
 def is_pure(value: Any) -> bool:
     """Whether a function or class is in the table, and found by its module and name."""
-    module = read(value, "__module__") or read(type(value), "__module__")  # methods of C types have none
+    module = module_of(value)
     name = read(value, "__qualname__") or read(value, "__name__")
     if not is_listed(module, name):
         return False

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from partax._jax.private import attribute_of as _attribute
 from partax._jax.private import name_of as _name
@@ -40,6 +41,11 @@ def _settings() -> tuple[Any, Callable[[Any], Any]]:
 
 
 SETTINGS, ask_for_settings = _settings()
+
+
+def ask_for_all_settings(settings: Any) -> tuple[Any, ...]:
+    """The settings of jax, and how NumPy takes a division by zero."""
+    return *ask_for_settings(settings), *np.geterr().values()
 
 
 # What says how programs are kept, logged or explained, and changes none.
