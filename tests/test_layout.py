@@ -151,7 +151,7 @@ def without_a_turn(csrc: Path) -> list[str]:
             if found is None or "visitproc" in found[0]:
                 continue
             body = found[1]
-            takes = re.search(r"const Turn turn;|\bguarded<|dealloc_in_turn\(", body)
+            takes = re.search(r"const Turn turn;|\bguarded<|dealloc_nested\(", body)
             if re.search(r"Turn turn;.*PyObject_GC_UnTrack", body, re.DOTALL):
                 wrong.append(f"{name}: {function} untracks too late")
             if takes is None and body.strip() not in ("return Py_NewRef(self);", "return 1;"):

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/dealloc_in_turn.h"
+#include "base/trashcan.h"
 #include "base/python_api.h"
 
 namespace partax {
@@ -83,7 +83,7 @@ struct Boxed {
 
   static void dealloc(PyObject* self) noexcept {
     static_assert(offsetof(Boxed, weakrefs) == offsetof(NestableHead, weakrefs));
-    dealloc_in_turn(self, [](PyObject* dying) noexcept { clear(dying); });
+    dealloc_nested(self, [](PyObject* dying) noexcept { clear(dying); });
   }
 };
 

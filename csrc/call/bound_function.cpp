@@ -2,7 +2,7 @@
 
 #include <structmember.h>
 
-#include "base/dealloc_in_turn.h"
+#include "base/trashcan.h"
 #include "call/call.h"
 
 namespace partax {
@@ -48,7 +48,7 @@ int bound_clear(PyObject* self) noexcept {
 
 void bound_dealloc(PyObject* self) noexcept {
   static_assert(offsetof(BoundFunction, weakrefs) == offsetof(NestableHead, weakrefs));
-  dealloc_in_turn(self, [](PyObject* dying) noexcept { bound_clear(dying); });
+  dealloc_nested(self, [](PyObject* dying) noexcept { bound_clear(dying); });
 }
 
 PyObject* get_func(PyObject* self, void*) noexcept {

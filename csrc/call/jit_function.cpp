@@ -2,7 +2,7 @@
 
 #include <structmember.h>
 
-#include "base/dealloc_in_turn.h"
+#include "base/trashcan.h"
 #include "base/owned_reads.h"
 #include "call/call.h"
 #include "call/find_cache.h"
@@ -48,7 +48,7 @@ int jit_clear(PyObject* self) noexcept {
 
 void jit_dealloc(PyObject* self) noexcept {
   static_assert(offsetof(JitFunction, weakrefs) == offsetof(NestableHead, weakrefs));
-  dealloc_in_turn(self, [](PyObject* dying) noexcept {
+  dealloc_nested(self, [](PyObject* dying) noexcept {
     jit_clear(dying);
     Py_CLEAR(as_jit(dying).options);
     Py_CLEAR(as_jit(dying).cache);

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "base/dealloc_in_turn.h"
+#include "base/trashcan.h"
 #include "base/error_path.h"
 #include "base/python_hooks.h"
 #include "tree/rebuild.h"
@@ -46,7 +46,7 @@ int clear(PyObject* self) noexcept {
 
 void dealloc(PyObject* self) noexcept {
   static_assert(offsetof(Structure, weakrefs) == offsetof(NestableHead, weakrefs));
-  dealloc_in_turn(self, [](PyObject* dying) noexcept { clear(dying); });
+  dealloc_nested(self, [](PyObject* dying) noexcept { clear(dying); });
 }
 
 // Of the nodes alone, as jax's: aux data need not be hashable.

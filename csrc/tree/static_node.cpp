@@ -2,12 +2,13 @@
 
 #include <structmember.h>
 
+#include <atomic>
 #include <memory>
 #include <unordered_set>
 
-#include "base/dealloc_in_turn.h"
 #include "base/error_path.h"
 #include "base/python_hooks.h"
+#include "base/trashcan.h"
 #include "statics/static_value.h"
 #include "tree/spec_data.h"
 #include "tree/tree_spec.h"
@@ -25,7 +26,7 @@ struct StaticPart {
   Ref separator;                           // FlatSpec: of the keys, or None
   std::unique_ptr<const TreeSpec> sealed;  // what comparisons take, once made
   std::size_t hash = 0;
-  bool is_hashed = false;
+  std::atomic<bool> is_hashed{false};
 };
 
 struct StaticNode {
@@ -73,7 +74,7 @@ int node_clear(PyObject* self) noexcept {
 
 void node_dealloc(PyObject* self) noexcept {
   static_assert(offsetof(StaticNode, weakrefs) == offsetof(NestableHead, weakrefs));
-  dealloc_in_turn(self, [](PyObject* dying) noexcept { node_clear(dying); });
+  dealloc_nested(self, [](PyObject* dying) noexcept { node_clear(dying); });
 }
 
 [[noreturn]] void raise_at(const WalkError& error, PyObject* self, std::size_t index) {
@@ -96,7 +97,7 @@ void seal(PyObject* self) {
 
 std::size_t hash_of(PyObject* self) {
   StaticPart& part = part_of(self);
-  if (part.is_hashed) return part.hash;
+  if (part.is_hashed.load(std::memory_order_acquire)) return part.hash;
   std::unordered_set<std::size_t> aux_data;
   for (const Node& node : part.tree.nodes) {
     if (node.kind == Kind::kRegistered) aux_data.insert(node.first_static);
@@ -119,7 +120,7 @@ std::size_t hash_of(PyObject* self) {
   }
   if (may_hold_callables) seal(self);
   part.hash = hash;
-  part.is_hashed = true;
+  part.is_hashed.store(true, std::memory_order_release);
   return hash;
 }
 
@@ -134,7 +135,6 @@ bool are_alike(const Ref& a, const Ref& b) {
 }
 
 bool equal_nodes(PyObject* a, PyObject* b) {
-  if (a == b) return true;
   if (hash_of(a) != hash_of(b)) return false;
   if (!are_alike(part_of(a).separator, part_of(b).separator) || !are_alike(part_of(a).keys, part_of(b).keys)) {
     return false;
@@ -149,17 +149,21 @@ bool equal_nodes(PyObject* a, PyObject* b) {
 
 PyObject* node_compare(PyObject* self, PyObject* other, int operation) noexcept {
   if (Py_TYPE(self) != Py_TYPE(other) || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  if (self == other) return PyBool_FromLong(operation == Py_EQ);
   return guarded<PyObject*>(nullptr, [&] {
     const Ref keep_self = Ref::borrow(self), keep_other = Ref::borrow(other);
     return PyBool_FromLong(equal_nodes(self, other) == (operation == Py_EQ));
   });
 }
 
+// Takes no turn where it is known: jax asks for it while it has a lock of its own.
 Py_hash_t node_hash(PyObject* self) noexcept {
-  return guarded<Py_hash_t>(-1, [&] {
-    const auto hash = static_cast<Py_hash_t>(hash_of(self));
-    return hash == -1 ? -2 : hash;
-  });
+  const auto valid = [](std::size_t hash) {
+    return static_cast<Py_hash_t>(hash) == -1 ? -2 : static_cast<Py_hash_t>(hash);
+  };
+  const StaticPart* part = as_node(self)->part;
+  if (part != nullptr && part->is_hashed.load(std::memory_order_acquire)) return valid(part->hash);
+  return guarded<Py_hash_t>(-1, [&] { return valid(hash_of(self)); });
 }
 
 PyObject* node_repr(PyObject* self) noexcept {

@@ -1,4 +1,4 @@
-#include "base/dealloc_in_turn.h"
+#include "base/trashcan.h"
 
 namespace partax {
 namespace {
@@ -13,7 +13,7 @@ PyObject*& next_of(PyObject* object) noexcept { return reinterpret_cast<Nestable
 
 }  // namespace
 
-void dealloc_in_turn(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept {
+void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept {
   if (PyObject_IS_GC(self)) PyObject_GC_UnTrack(self);
   const Turn turn;
   if (reinterpret_cast<NestableHead*>(self)->weakrefs != nullptr) PyObject_ClearWeakRefs(self);

@@ -14,6 +14,6 @@ struct NestableHead {
 
 // The whole `tp_dealloc` of such an object: `let_go(self)` drops all that it holds. Inside of too many others it waits
 // until they are done.
-void dealloc_in_turn(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept;
+void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept;
 
 }  // namespace partax
