@@ -375,14 +375,11 @@ class _Walk:
 
         One that is an integer has no weak references: it is known by its class and its name.
         """
-        cls: Any = type(it)
-        found = self._open(it, OBJECT if cls.__weakrefoffset__ else _THERE, STATE)
-        names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
-        return self._read(found, (".__class__", ".<content>", *names))
+        return self._instance(it, OBJECT if type(it).__weakrefoffset__ else _THERE)
 
-    def _instance(self, it: Any) -> None:
+    def _instance(self, it: Any, expected: int = _NEW) -> None:
         """By its class and all that it holds."""
-        found = self._open(it, _NEW, STATE)
+        found = self._open(it, expected, STATE)
         names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
         self._read(found, (".__class__", "", *names))
 

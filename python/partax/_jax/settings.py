@@ -53,10 +53,11 @@ _OF_KEEPING = ("compilation_cache", "persistent_cache", "log_", "logging", "expl
 
 
 def every_setting() -> tuple[tuple[str, str], ...]:
-    """The values of jax's configuration that are in force now, by name, as texts.
+    """The values of jax's configuration that are in force now and how NumPy takes a division by zero, as texts.
 
     The fallback does not see what a context manager has set for this thread.
     """
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     values = {name: state.value for name, state in states.items()} or dict(jax.config.values)
+    values["numpy.seterr"] = np.geterr()
     return tuple(sorted((n, repr(v)) for n, v in values.items() if not any(part in n for part in _OF_KEEPING)))
