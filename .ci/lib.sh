@@ -168,9 +168,6 @@ free_threaded_environment() {
   MSGPACK_PUREPYTHON=1 "$pip" install --quiet msgpack PyYAML etils typing_extensions treescope
 }
 
-# Of the tests, those that need what such a Python has no wheels for: safetensors, or all of Flax.
-not_free_threaded=(--ignore tests/clients --ignore tests/docs --ignore tests/io -k "not files and not a_file_")
-
 # readme_command pytest: the command of the README that runs this module.
 readme_command() {
   grep -m 1 -E "^python3 -m venv .* -m $1( |\$)" "$ROOT/README.md"

@@ -54,6 +54,8 @@ from jax.experimental.compilation_cache import compilation_cache
 from compiled_names import compiled_names
 from counting import TraceCounter
 
+# Files need it; a free-threaded Python has none.
+collect_ignore = [] if find_spec("safetensors") else ["io"]
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
 # What a file names that has threads.

@@ -129,6 +129,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_the_error_names_the_place_and_the_remedy(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name.startswith(("save ", "load ")):
+        pytest.importorskip("safetensors")
     monkeypatch.chdir(tmp_path)
     mistake, error, words = MISTAKES[name]
     with pytest.raises(error) as caught:
@@ -196,6 +198,7 @@ OTHER_FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize("name", OTHER_FILES)
 def test_a_file_of_another_kind(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
     write, kind = OTHER_FILES[name]
     path = tmp_path / "model.safetensors"
     write(path)
@@ -204,6 +207,7 @@ def test_a_file_of_another_kind(name: str, tmp_path: Path) -> None:
 
 
 def test_a_file_without_arrays_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
     path = tmp_path / "model.safetensors"
     with pytest.warns(UserWarning, match="has no array") as caught:
         partax.save(path, {"name": "text", "rate": 0.1})

@@ -477,6 +477,8 @@ def explanations() -> None:
 
 
 def files() -> None:
+    if importlib.util.find_spec("safetensors") is None:
+        return
     import partax
 
     tree = {"a": Layer(jnp.arange(3.0), 2.0), "key": jax.random.key(3), "b": Box(jnp.ones(2, "bfloat16"), 1)}

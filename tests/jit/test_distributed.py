@@ -24,6 +24,7 @@ import processes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes are ended as groups, which POSIX has")
 
+pytest.importorskip("safetensors")  # for the files that both write
 WORKER = Path(__file__).parents[1].joinpath("distributed_worker.py")
 VICTIM = 1
 
