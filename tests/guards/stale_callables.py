@@ -154,6 +154,41 @@ _RECURSIVE = {
     ),
 }
 
+# A function that counts or logs, and another one that sees how much; `f` itself is the same object each time.
+COUNTING = """
+def made():
+    n, log, seen = 0, [], {}
+    def f(x):
+        nonlocal n
+        n += 1
+        log.append(1)
+        seen["n"] = 1
+        return x
+    def count(): return 1.0 + n
+    def inner(x):
+        nonlocal n
+        n += 1
+        def see(): return 1.0 + n
+        return x * see()
+    def change():
+        nonlocal n
+        n += 5
+        log.extend([1] * 5)
+        seen["m"] = 1
+    def size(): return 1.0 + len(log) + len(seen)
+    return f, count, inner, change, size
+f, count, inner, change_it, size = made()
+class Counting(eqx.Module):
+    def __call__(self, x): return f(x) * count()
+"""
+_COUNTING = {
+    "count that another function reads": (COUNTING, "lambda x: f(x) * count()", "change_it()"),
+    "count under a checkpoint": (COUNTING, "partax.filter_checkpoint(lambda x: f(x) * count())", "change_it()"),
+    "count that a function inside reads": (COUNTING, "functools.partial(inner)", "change_it()"),
+    "count under a gradient": (COUNTING, "partax.filter_grad(lambda x: f(x) * count())", "change_it()"),
+    "log whose length is read": (COUNTING, "lambda x, size=size: f(x) * size()", "change_it()"),
+}
+
 MODULE = """
 class Static(eqx.Module):
     o: typing.Any = eqx.field(static=True)
@@ -204,6 +239,7 @@ _TREES = {
     ),
     "jax.jit of an object": (MODULE, "jax.jit(lambda x, o=o: x * o.k)", "o"),
     "filter_jit of an object": (MODULE, "partax.filter_jit(lambda x: x * o.k)", "o"),
+    "tree whose method reads a count": (COUNTING, "Counting()", "change_it()"),
     "schedule of optax": (MODULE, "lambda x, tx=optax.sgd(lambda step: K): tx.update(x, tx.init(x))[0]", "K"),
     "custom_jvp of an object": (
         MODULE + "@jax.custom_jvp\ndef f(x): return x * o.k\nf.defjvp(lambda p, t: (p[0] * o.k, t[0] * o.k))",
@@ -215,5 +251,11 @@ _TREES = {
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: program_of(*parts) for name, parts in programs.items()}
-    for kind, programs in {"default": _DEFAULTS, "method": _METHODS, "recursive": _RECURSIVE, "tree": _TREES}.items()
+    for kind, programs in {
+        "default": _DEFAULTS,
+        "method": _METHODS,
+        "recursive": _RECURSIVE,
+        "tree": _TREES,
+        "counting": _COUNTING,
+    }.items()
 }

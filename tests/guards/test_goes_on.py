@@ -290,6 +290,32 @@ def test_a_module_made_anew_with_a_function_of_its_own(activation: Callable[[], 
     assert apply.cache_info().traces == 2
 
 
+COUNTED: dict[str, Callable[[Any], Any]] = {
+    "filter_grad": partax.filter_grad,
+    "grad of Equinox": eqx.filter_grad,
+    "vmap of Equinox": lambda fun: eqx.filter_vmap(fun, axis_size=3, in_axes=None),
+    "module": lambda fun: eqx.nn.Lambda(fun),
+    "partial": lambda fun: functools.partial(fun),
+    "transformed twice": lambda fun: partax.filter_checkpoint(partax.filter_grad(fun)),
+}
+
+
+@pytest.mark.parametrize("wrap", COUNTED.values(), ids=COUNTED)
+def test_one_function_that_only_counts_its_traces_under_wrappers_made_anew(wrap: Callable[[Any], Any]) -> None:
+    for _ in range(2):  # a function made anew counts its own
+        count, log = 0, []
+
+        def fun(x: Any) -> Any:
+            nonlocal count
+            count += 1
+            log.append(x.shape)  # noqa: B023
+            return x * 2
+
+        for i in range(3):
+            filter_jit(wrap(fun))(jnp.float32(i))
+        assert (count, log) == (1, [()])
+
+
 # --- what is made of a value
 
 

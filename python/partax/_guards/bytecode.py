@@ -1,5 +1,6 @@
 """What a code object reads by name: globals, attributes, closure cells that it writes to."""
 
+import collections
 import dis
 import types
 from collections.abc import Iterator
@@ -7,13 +8,6 @@ from typing import NamedTuple
 
 from partax._guards.user_objects import asked_once
 
-ABOUT_CLASS = {
-    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
-    *("__abstractclassvars__", "__dataclass_fields__", "__dataclass_params__", "__firstlineno__"),
-    *("__static_attributes__", "__doc__", "__module__", "__qualname__"),
-}
-"""Entries of a class that its statement, and decorators of libraries, write about it: these are not written down."""
 # Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself.
 _SPECIAL = """
 abs add aenter aexit aiter and anext await bool bytes call ceil class complex contains copy deepcopy delattr delete
@@ -126,32 +120,76 @@ def written_cells(code: types.CodeType) -> tuple[bool | None, ...]:
     """
     if not code.co_freevars:
         return ()
-    assigned, read = _cell_uses(code)
+    assigned, read, _ = _cell_uses(code)
     return tuple(True if name in assigned else False if name in read else None for name in code.co_freevars)
+
+
+_COUNTED = (int, float, list, set, dict, collections.deque)
+
+
+def counters(function: types.FunctionType) -> frozenset[str]:
+    """The free variables of a function whose values it cannot see: its code and the code inside it only assign them,
+    count them up by a constant, or append to them.
+    """
+    code = function.__code__
+    if not any(it is not False for it in written_cells(code)):
+        return frozenset()
+    _, read, stored = _cell_uses(code)
+    unread = {*code.co_freevars} - read - stored
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    return frozenset(name for name, cell in cells if name in unread and _is_counted(cell))
+
+
+def _is_counted(cell: types.CellType) -> bool:
+    try:
+        return type(cell.cell_contents) in _COUNTED
+    except ValueError:  # it is empty
+        return False
 
 
 _ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
 
 
-def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str]]:
-    """The free variables that a code object and the code inside it assign, and those that they read."""
+def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
+    """The free variables that a code object and the code inside it assign, that they read for more than to count them
+    up, and those of which they only assign an item.
+    """
     assigned: set[str] = set()
     read: set[str] = set()
+    stored: set[str] = set()
     steps = _steps(code)
-    for step, after, third in zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=False):
+    for i, step in enumerate(steps):
         if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             assigned.add(step.argval)
         elif step.opname in ("LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
             read.add(step.argval)
         elif step.opname == "LOAD_DEREF":
-            adds = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING
-            stores = after is not None and after.opname in _SIMPLE_LOADS
-            if not adds and not (stores and third is not None and third.opname == "STORE_SUBSCR"):
+            names = [it.opname for it in steps[i + 1 : i + 4]]
+            if names[:1] and names[0] in _SIMPLE_LOADS and names[1:2] == ["STORE_SUBSCR"]:
+                stored.add(step.argval)
+            elif not _adds(steps, i) and not _counts(steps, i):
                 read.add(step.argval)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            inner_assigned, inner_read = _cell_uses(inner)
-            assigned |= inner_assigned
-            read |= inner_read
+            for uses, more in zip((assigned, read, stored), _cell_uses(inner), strict=True):
+                uses |= more
     free = set(code.co_freevars)  # else they are variables of this code
-    return assigned & free, read & free
+    return assigned & free, read & free, stored & free
+
+
+def _adds(steps: list[dis.Instruction], at: int) -> bool:
+    after = steps[at + 1]
+    return after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING
+
+
+def _counts(steps: list[dis.Instruction], at: int) -> bool:
+    """Whether a variable is loaded to be assigned again with a constant added or taken away: `n += 1`."""
+    constant, adds, stores = [*steps[at + 1 : at + 4], None, None, None][:3]
+    return (
+        constant is not None
+        and constant.opname in ("LOAD_CONST", "LOAD_SMALL_INT")
+        and adds is not None
+        and (adds.opname, adds.argrepr.rstrip("=")) in (("BINARY_OP", "+"), ("BINARY_OP", "-"))
+        and stores is not None
+        and (stores.opname, stores.argval) == ("STORE_DEREF", steps[at].argval)
+    )

@@ -17,8 +17,9 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._families.equinox import is_module
-from partax._guards.bytecode import ABOUT_CLASS, Named, named_by
+from partax._guards.bytecode import Named, counters, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
+from partax._guards.entries import ABOUT_CLASS, OF_ENUM
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import is_pure, is_pure_code, is_pure_module, module_of
 from partax._guards.shown import CHECKED, how_shown, is_checker
@@ -53,11 +54,6 @@ _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
 # Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
 _SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
-# What an enumeration keeps of its members, beside each member itself.
-_OF_ENUM = {
-    *("_generate_next_value_", "_hashable_values_", "_member_map_", "_member_names_", "_member_type_", "_new_member_"),
-    *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value2member_map_", "_value_repr_"),
-}
 
 
 class _UnprovenError(Exception):
@@ -173,11 +169,10 @@ class _Walk:
     def _open(self, it: Any, expected: int, parts: int, argument: Any = None) -> tuple[Any, ...]:
         """A check of a value of which more is read; returns the parts."""
         found = _core.parts_of(it, parts, argument, _NOTHING)
-        known = None
         if expected in (_NEW, OBJECT):
             self._met[id(it)] = len(self.checks)
-            known = weakref.ref(it) if expected == OBJECT else None
-        self.checks.append((expected, it if expected == EQUAL else known, parts, argument, len(found)))
+        known = weakref.ref(it) if expected == OBJECT else it if expected == EQUAL else None
+        self.checks.append((expected, known, parts, argument, len(found)))
         return found
 
     def _read(self, parts: Iterable[Any], segments: Iterable[str | int]) -> None:
@@ -235,14 +230,8 @@ class _Walk:
         self._read(found, (".__class__", *(segment for key in keys for segment in (key, key))))
 
     def _method(self, it: Any) -> None:
-        cls, function, instance = self._open(it, _NEW, _ITEMS)
-        self._read_by(
-            [
-                (_Walk._constant, cls, ".__class__"),
-                (_Walk._value, function, ".__func__"),
-                (_Walk._value, instance, ".__self__"),
-            ]
-        )
+        notes, segments = (_Walk._constant, _Walk._value, _Walk._value), (".__class__", ".__func__", ".__self__")
+        self._read_by(list(zip(notes, self._open(it, _NEW, _ITEMS), segments, strict=True)))
 
     def _module(self, it: Any) -> None:
         """One that code has as a value, and not only by the names that it reads of it at once."""
@@ -310,9 +299,11 @@ class _Walk:
         self._names |= named.attributes
         for name in named.imports:
             self._modules.append((sys.modules[name], len(self.checks)))
-        found = iter(self._open(it, _NEW, FUNCTION, None if is_listed else named.globals))
+        counts = frozenset[str]() if is_listed else counters(it)
+        found = iter(self._open(it, OBJECT if counts else _NEW, FUNCTION, None if is_listed else named.globals))
         steps: list[Any] = [(_Walk._code, next(found), "")]
-        steps += [(_Walk._value, next(found), f"closure cell '{name}'") for name in code.co_freevars]
+        for name in code.co_freevars:
+            steps.append((_Walk._by_type if name in counts else _Walk._value, next(found), f"closure cell '{name}'"))
         steps += [(_Walk._value, next(found), "a default") for _ in range(2)]
         attributes = next(found)
         steps.append((_Walk._value if attributes is _NOTHING else _Walk._attributes, attributes, ""))
@@ -323,6 +314,10 @@ class _Walk:
         if named.unproven:
             steps.append((_Walk._unproven, None, named.unproven))
         return self._read_by(steps)
+
+    def _by_type(self, it: Any) -> None:
+        """What its function counts or logs, but cannot see: it is that very function, or traced anew."""
+        self._read_by([(_Walk._constant, self._open(it, _THERE, _TYPE)[0], ".__class__")])
 
     def _code(self, it: Any) -> None:
         self._check(CODE, it)
@@ -358,7 +353,7 @@ class _Walk:
                 raise _UnprovenError
             if name == "_abc_impl":
                 steps += [(_Walk._anything, None, ""), (_Walk._registrations, entry, ".register")]
-            elif name in ABOUT_CLASS or (is_enum and name in _OF_ENUM):
+            elif name in ABOUT_CLASS or (is_enum and name in OF_ENUM):
                 steps += [(_Walk._anything, None, ""), (_Walk._anything, None, "")]
             else:
                 steps += [(_Walk._constant, name, ""), (_Walk._value, entry, f".{name}")]

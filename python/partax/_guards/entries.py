@@ -1,0 +1,14 @@
+"""Entries of classes that are not written down: code that reads them is not proven, or they follow from the others."""
+
+ABOUT_CLASS = {
+    *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
+    *("__abstractclassvars__", "__dataclass_fields__", "__dataclass_params__", "__firstlineno__"),
+    *("__static_attributes__", "__doc__", "__module__", "__qualname__"),
+}
+"""Entries of a class that its statement, and decorators of libraries, write about it: these are not written down."""
+# What an enumeration keeps of its members, beside each member itself.
+OF_ENUM = {
+    *("_generate_next_value_", "_hashable_values_", "_member_map_", "_member_names_", "_member_type_", "_new_member_"),
+    *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value2member_map_", "_value_repr_"),
+}
