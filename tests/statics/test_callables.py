@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from callables_made_anew import MAKERS, scaled
+from callables_made_anew import scaled
 from conftest import TraceCounter
 from partax import _core, filter_jit
 from trees import Layer, array, assert_same
@@ -42,39 +42,6 @@ class Holder:
 
 
 HOLDER = Holder()
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-def test_a_callable_made_anew_is_the_same_static_value(make: Callable[[Any], Any], traces: TraceCounter) -> None:
-    @filter_jit
-    def step(fun: Any, x: jax.Array) -> Any:
-        traces.tick()
-        return fun(x)
-
-    x = array(3, start=1.0)
-    for _ in range(3):
-        assert_same(step(make(2), x), make(2)(x))
-    assert traces.count == 1
-    assert_same(step(make(3), x), make(3)(x))
-    assert traces.count == 2
-    for n in (2, 3, 2):
-        assert_same(step(make(n), x), make(n)(x))
-    assert traces.count == 2
-    assert_same(step(make(2.0), x), make(2.0)(x))  # another type is another value, at any depth
-    assert traces.count == 3
-
-
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-def test_a_wrapper_of_a_callable_made_anew_finds_the_traces(make: Callable[[Any], Any]) -> None:
-    x = array(3, start=1.0)
-    wrapper = filter_jit(make(2))
-    expected = wrapper(x)
-    before = wrapper.cache_info().traces
-    for _ in range(3):
-        again = filter_jit(make(2))
-        assert_same(again(x), expected)
-        assert again.cache_info().traces == before
-    assert_same(filter_jit(make(3))(x), make(3)(x))
 
 
 def test_a_wrapper_made_anew_in_a_loop_does_not_retrace(traces: TraceCounter) -> None:
