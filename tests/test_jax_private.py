@@ -51,7 +51,7 @@ def without() -> Iterator[_Ask]:
         server.stdin.close()
 
 
-_GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "30")) >= 100 else 8
+_GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "30")) >= 100 else 4
 
 
 @pytest.mark.parametrize("names", [_NAMES[i::_GROUPS] for i in range(_GROUPS)], ids=", ".join)

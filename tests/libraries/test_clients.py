@@ -25,6 +25,7 @@ def test_that_fails_anyway(): assert False
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("git") is None, reason="the suites are fetched by git")
 def test_only_what_fails_by_partax_counts(tmp_path: Path) -> None:
     repository = tmp_path / "equinox"

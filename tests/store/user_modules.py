@@ -45,7 +45,7 @@ def imported(source: str, folder: Path, name: str = NAME) -> Iterator[types.Modu
     module.__file__ = str(file)
     sys.modules[name] = module
     try:
-        exec(compile(source, str(file), "exec"), vars(module))
+        exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))
         yield module
     finally:
         getattr(module, "restore", lambda: None)()
