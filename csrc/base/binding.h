@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/trashcan.h"
 #include "base/python_api.h"
+#include "base/trashcan.h"
 
 namespace partax {
 

@@ -2,8 +2,8 @@
 
 #include <structmember.h>
 
-#include "base/trashcan.h"
 #include "base/owned_reads.h"
+#include "base/trashcan.h"
 #include "call/call.h"
 #include "call/find_cache.h"
 

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "base/trashcan.h"
 #include "base/error_path.h"
 #include "base/python_hooks.h"
+#include "base/trashcan.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
