@@ -331,7 +331,6 @@ SCALAR = "scalar out of a 64-layer MLP and its Adam state (392 arrays)"
 WARM = "the same in a plain loop of calls"
 DICTIONARIES = "it reads 196 modules, each a dictionary: nearly half of that is CPython's own"
 KNOWN = {
-    ADAM: Known(1.3, "it makes and frees 192 modules, which the flat form does not; that is what it takes above it"),
     KEYS: Known(
         15.0, "1,000 programs in turn are cold for jax.jit too; bench/recompile.py has what partax takes above it"
     ),

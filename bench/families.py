@@ -18,7 +18,7 @@ try:
 
     import family_trees
     import partax
-    from budgets import Known, Measure, Row, as_row, run
+    from budgets import OF_VARIABLES, Known, Measure, Row, as_row, run
     from family_trees import Family, Trees
     from interleave import Effort, repeated
     from workloads import FLOOR, JAX_JIT, PARTAX
@@ -30,7 +30,6 @@ LIBRARIES = ("equinox", "optax", "flax", "chex", "penzai", "dm-haiku")
 IN, OUT, OUT_OF_NNX, OWN = 1.15, 1.25, 1.35, 1.0
 """Budgets: of families that are read natively over the floor, of a class of one's own over `jax.jit`."""
 OF_NNX = "nnx"
-VARIABLES = "each Variable has a dictionary of seven entries of its own, all of which are compared in each call"
 
 
 def new_reader() -> Callable[[Any], jax.Array]:
@@ -73,7 +72,7 @@ def rows_of(family: Family) -> list[tuple[str, float, Measure]]:
 def main() -> int:
     rows, notes = family_trees.rows_of_installed(rows_of)
     description = "Measure calls on the trees of each library beside jax.jit on them."
-    known = {name: Known(1.6, VARIABLES) for name, _, _ in rows if name.startswith(OF_NNX)}
+    known = {name: Known(1.6, OF_VARIABLES) for name, _, _ in rows if name.startswith(OF_NNX)}
     return run(rows, FORMS, (JAX_JIT, PARTAX), description, known, notes, LIBRARIES)
 
 

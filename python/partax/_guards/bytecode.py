@@ -131,13 +131,9 @@ def counters(function: types.FunctionType) -> frozenset[str]:
     """The free variables of a function whose values it cannot see: its code and the code inside it only assign them,
     count them up by a constant, or append to them.
     """
-    code = function.__code__
-    if not any(it is not False for it in written_cells(code)):
-        return frozenset()
-    _, read, stored = _cell_uses(code)
-    unread = {*code.co_freevars} - read - stored
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    return frozenset(name for name, cell in cells if name in unread and _is_counted(cell))
+    _, read, stored = _cell_uses(function.__code__)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return frozenset(name for name, cell in cells if name not in read | stored and _is_counted(cell))
 
 
 def _is_counted(cell: types.CellType) -> bool:
@@ -150,6 +146,7 @@ def _is_counted(cell: types.CellType) -> bool:
 _ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
 
 
+@asked_once
 def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
     """The free variables that a code object and the code inside it assign, that they read for more than to count them
     up, and those of which they only assign an item.
@@ -164,8 +161,7 @@ def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
         elif step.opname in ("LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
             read.add(step.argval)
         elif step.opname == "LOAD_DEREF":
-            names = [it.opname for it in steps[i + 1 : i + 4]]
-            if names[:1] and names[0] in _SIMPLE_LOADS and names[1:2] == ["STORE_SUBSCR"]:
+            if _assigns_item(steps, i):
                 stored.add(step.argval)
             elif not _adds(steps, i) and not _counts(steps, i):
                 read.add(step.argval)
@@ -182,14 +178,15 @@ def _adds(steps: list[dis.Instruction], at: int) -> bool:
     return after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING
 
 
+def _assigns_item(steps: list[dis.Instruction], at: int) -> bool:
+    key, then = steps[at + 1], steps[at + 2 : at + 3]
+    return key.opname in _SIMPLE_LOADS and [step.opname for step in then] == ["STORE_SUBSCR"]
+
+
 def _counts(steps: list[dis.Instruction], at: int) -> bool:
     """Whether a variable is loaded to be assigned again with a constant added or taken away: `n += 1`."""
-    constant, adds, stores = [*steps[at + 1 : at + 4], None, None, None][:3]
-    return (
-        constant is not None
-        and constant.opname in ("LOAD_CONST", "LOAD_SMALL_INT")
-        and adds is not None
-        and (adds.opname, adds.argrepr.rstrip("=")) in (("BINARY_OP", "+"), ("BINARY_OP", "-"))
-        and stores is not None
-        and (stores.opname, stores.argval) == ("STORE_DEREF", steps[at].argval)
-    )
+    rest = steps[at + 1 : at + 4]
+    names = [step.opname for step in rest]
+    if names[:1] not in (["LOAD_CONST"], ["LOAD_SMALL_INT"]) or names[1:] != ["BINARY_OP", "STORE_DEREF"]:
+        return False
+    return rest[1].argrepr.rstrip("=") in ("+", "-") and rest[2].argval == steps[at].argval
