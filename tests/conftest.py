@@ -39,10 +39,11 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1":
         _add_flag("xla_cpu_use_fusion_emitters", "false")
 
 import gc
+import importlib.metadata
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -50,12 +51,18 @@ import jax
 import pytest
 from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
+from packaging.version import Version
 
 from compiled_names import compiled_names
 from counting import TraceCounter
+from older_jax import IS_OLDER
 
 # Files need it; a free-threaded Python has none.
 collect_ignore = [] if find_spec("safetensors") else ["io"]
+if IS_OLDER:
+    collect_ignore.append("docs")  # what they show is the newest jax's
+if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("0.12.8"):
+    sys.modules["flax"] = None  # type: ignore[assignment] - partax.nnx does not take it, so it is as if there were none
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
 # What a file names that has threads.
@@ -82,6 +89,23 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1" and not hasattr(mlir, "_thread_loca
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error")
+
+
+class _Module(pytest.Module):
+    """A file that needs Flax is left out where there is none."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            if str(getattr(error.__cause__, "name", "")).partition(".")[0] != "flax":
+                raise
+            pytest.skip("Flax is not here", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    module: pytest.Module = _Module.from_parent(parent, path=module_path)
+    return module
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -223,4 +223,11 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
 
 def describe(tree: Any) -> Any:
     """A static result that shows what the traced program saw: texts, since an object would be each call's own."""
-    return [f"{type(x)} {canonical(x)!r}" for x in jax.tree.leaves(tree) if not is_dynamic(x)]
+    return [f"{type(x)} {_text(canonical(x))}" for x in jax.tree.leaves(tree) if not is_dynamic(x)]
+
+
+def _text(value: Any) -> str:
+    """Of equal values the same, in whatever order their sets are: the hash of a NaN is that of its object."""
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(_text, value)))}}}"
+    return f"({', '.join(map(_text, value))})" if isinstance(value, tuple) else repr(value)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import partax
+from older_jax import IS_OLDER
 from without_private_names import private_names
 
 _PACKAGE = pathlib.Path(partax.__file__).parent
@@ -35,6 +36,8 @@ def without() -> Iterator[_Ask]:
     script = pathlib.Path(__file__).with_name("without_private_names.py")
     if not hasattr(os, "fork"):
         pytest.skip("the processes are forked")
+    if IS_OLDER:
+        pytest.skip("a jax that is out loses no names")
     environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     with subprocess.Popen(
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment

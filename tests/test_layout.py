@@ -214,6 +214,8 @@ def test_what_cpp_names_of_python_is_there() -> None:
     ]
     assert elsewhere == [CSRC / "base/python_hooks.h"]
     for module, function in sorted(named):
+        if "flax" in module:
+            pytest.importorskip("flax")
         assert callable(getattr(importlib.import_module(module), function, None)), f"{module}.{function}"
 
 

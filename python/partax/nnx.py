@@ -39,9 +39,14 @@ from importlib import import_module as _import_module
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 try:
-    _import_module("flax.nnx")
+    _nnx = _import_module("flax.nnx")
 except ImportError as _error:
     raise ImportError("partax.nnx needs flax: install the extra `partax[flax]`", name="flax") from _error
+if not hasattr(_nnx, "prefix"):
+    _found = _import_module("flax").__version__
+    raise ImportError(
+        f"partax.nnx needs flax 0.12.8 or newer, found {_found}: install the extra `partax[flax]`", name="flax"
+    )
 
 
 from partax._core import JitFunction

@@ -32,6 +32,7 @@ import partax
 from conftest import TraceCounter
 from counting import pause
 from growth import Witness
+from older_jax import IS_OLDER
 from partax import filter_jit
 from partax._report.value_parts import ValueParts
 from trees import array, assert_close
@@ -180,7 +181,7 @@ def test_threads_that_miss_at_the_same_moment_trace_once(
         all_right(results)
         for result in results:
             assert_equal(result, array(3) * 3)
-        assert traces.count == 1
+        assert traces.count == 1 or IS_OLDER  # which traces in each thread itself where there are options
 
 
 def test_many_keys_and_shapes_in_any_order_are_traced_once_each() -> None:

@@ -15,6 +15,7 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 
 import partax
+from older_jax import not_on_older_jax
 from partax import filter_checkpoint, filter_closure_convert, filter_eval_shape, filter_make_jaxpr
 from transformed import assert_close_trees
 from trees import Layer, array, assert_same
@@ -42,6 +43,7 @@ def kept(fun: Any) -> str:
     return out.getvalue()
 
 
+@not_on_older_jax("names nothing in what it prints")
 def test_policies_and_names_say_what_is_kept() -> None:
     def f(x: Any) -> Any:
         return jnp.sum(jnp.sin(checkpoint_name(jnp.sin(checkpoint_name(jnp.sin(x), "first")), "second")))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import partax
+from older_jax import IS_OLDER
 from partax import filter_vmap, if_array
 from trees import Bag, Cell, Layer, Pair, array, assert_same, make_model
 
@@ -106,6 +107,8 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
     fun, options, args, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
         filter_vmap(fun, **options)(*args)
+    if name == "axis_size" and IS_OLDER:
+        return  # jax before 0.10 takes any
     with pytest.raises(ValueError):
         eqx.filter_vmap(fun, **options)(*args)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from partax._jax.programs import frames_of
 from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library
 
 
@@ -90,16 +91,6 @@ def _of_code(code: types.CodeType) -> _Code:
     return found
 
 
-def _frames(equation: Any) -> tuple[list[types.CodeType], list[int]]:
-    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
-    if traceback is None:
-        return [], []
-    try:
-        return traceback.raw_frames()
-    except AttributeError:  # another jaxlib: no lines, and all else as ever
-        return [], []
-
-
 def line_of(equation: Any) -> Line | None:
     """The innermost line of the user's that an equation comes from; of a library's where there is no such.
 
@@ -109,7 +100,7 @@ def line_of(equation: Any) -> Line | None:
     Returns:
       The line, or None if jax does not know it.
     """
-    codes, instructions = _frames(equation)
+    codes, instructions = frames_of(equation)
     best, best_at = 0, -1
     for i, code in enumerate(codes):
         rank = _of_code(code).rank
@@ -122,7 +113,7 @@ def line_of(equation: Any) -> Line | None:
 
 def stack_of(equation: Any) -> tuple[Line, ...]:
     """All lines of the user's and of libraries' that an equation comes from, the outermost first."""
-    codes, instructions = _frames(equation)
+    codes, instructions = frames_of(equation)
     pairs = ((_of_code(code), at) for code, at in zip(codes, instructions, strict=True))
     found = [code.line_at(at) for code, at in pairs if code.rank > 0]
     return tuple(reversed(found))
@@ -140,7 +131,7 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
     """
     library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
     for equation in equations:
-        codes = iter(reversed(_frames(equation)[0]))  # the outermost first
+        codes = iter(reversed(frames_of(equation)[0]))  # the outermost first
         if not any(code.co_filename == file for code in codes):
             continue
         inner = (code for code in codes if _of_code(code).rank > 0 and not code.co_filename.startswith(library))

@@ -17,6 +17,7 @@ from partax._doctor.finding import Finding, Severity
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import calls_of, inner_programs, user_line
 from partax._doctor.lines import NOWHERE, Line
+from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
 
 # Of the operations that give arrays of floats, how many give wider ones. A sum or a loss that is meant to be in
@@ -186,11 +187,7 @@ def _text(aval: Any) -> str:
 
 def _names_a_type(eqn: Any) -> bool:
     """Whether a conversion is one that the user wrote, and not one of two operands to their common type."""
-    try:
-        codes, _ = eqn.source_info.traceback.raw_frames()
-    except AttributeError:  # another jaxlib
-        return False
-    return any(code.co_name in _NAMES_A_TYPE for code in codes)
+    return any(code.co_name in _NAMES_A_TYPE for code in frames_of(eqn)[0])
 
 
 def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Finding:

@@ -9,6 +9,7 @@ import functools
 import importlib
 import logging
 import operator
+import sys
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
@@ -112,14 +113,13 @@ _PUBLIC = ("jax_disable_jit", "jax_enable_x64", "jax_default_matmul_precision", 
 def configuration() -> dict[str, Any]:
     """The configuration that a trace depends on now, by name; the same dictionary as long as nothing changes.
 
-    Before jax 0.10 the values have numbers for names, beside a few public options. The fallback knows only these:
+    The fallback has numbers for names, beside a few public options. Without the values it knows only these:
     explanations tell of no others.
     """
     global _latest
     context = () if _context is None else _context()
-    if _context_names is not None and names_configuration():
-        names = _context_names()
-    else:
+    names = _names()
+    if len(names) != len(context) or not names:
         numbers = (f"setting {i} of jax" for i in range(len(context)))
         names = (*numbers, *_PUBLIC)
         context = (*context, *(getattr(jax.config, name, None) for name in _PUBLIC))
@@ -129,13 +129,33 @@ def configuration() -> dict[str, Any]:
     return latest[1]
 
 
-@functools.cache
 def names_configuration() -> bool:
-    """Whether jax tells the names of what a trace depends on."""
-    try:
-        return _context is not None and _context_names is not None and bool(_context_names())
-    except NotImplementedError:
-        return False
+    """Whether all that a trace depends on has a name."""
+    return bool(_names()) and all(_names())
+
+
+@functools.cache
+def _names() -> tuple[str, ...]:
+    """The names of the configuration's values; before jax 0.10, which does not tell, by where each value stands."""
+    if _context is None:
+        return ()
+    if _context_names is not None:
+        try:
+            return tuple(_context_names())
+        except NotImplementedError:
+            pass
+    names = [""] * len(_context())
+    for name, state in vars(sys.modules[type(jax.config).__module__]).items():
+        if isinstance(state, type) or not hasattr(state, "swap_local"):
+            continue
+        value = object()
+        before = state.swap_local(value)  # of this thread, and past what jax does where one is changed
+        try:
+            context = _context()
+        finally:
+            state.set_local(before)
+        names = [getattr(state, "name", name) if it is value else old for it, old in zip(context, names, strict=True)]
+    return tuple(names)
 
 
 _context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_context")
@@ -149,6 +169,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and not value:
         return None
     sizes = getattr(value, "axis_sizes", None)
+    if isinstance(value, tuple) and all(isinstance(it, tuple) and len(it) == 2 for it in value):
+        sizes = dict(value)  # as jax before 0.10 has them
     if isinstance(sizes, Mapping):  # the mapped axes of vmap and shard_map
         return str(dict(sizes)) if sizes else None
     return None if getattr(value, "empty", False) is True else str(value)
@@ -182,21 +204,21 @@ _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
 def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str | None]) -> None:
-    """Keeps those of jax's own explanations of cache misses from its log that are `explained`, and rewrites the others.
+    """Keeps jax's own explanations of cache misses from its log, and logs those that are not `explained` rewritten.
 
     Where their logger has another name, both are in the log, as jax has them.
     """
-    module = _name("jax._src.interpreters.partial_eval")
+    modules = (_name("jax._src.interpreters.partial_eval"), _name("jax._src.pjit"))  # the second before jax 0.10
 
     def rewrite(record: logging.LogRecord) -> bool:
         if explained():
             return False
         text = rewritten(record.getMessage())
         if text is not None:
-            record.msg, record.args = text, None
-        return True
+            logging.getLogger("partax").warning("%s", text)  # jax before 0.10 puts the time before each line
+        return text is None
 
-    if module is not None:
+    for module in filter(None, modules):
         logging.getLogger(module.__name__).addFilter(rewrite)
 
 

@@ -2,7 +2,9 @@
 
 import copyreg
 import functools
+import os
 import threading
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +32,27 @@ def open_equations() -> list[Any] | None:
     equations = [note() if isinstance(note, weakref.ref) else note for note in noted]
     found = [equation for equation in equations if equation is not None]
     return found if all(hasattr(equation, "params") for equation in found) else None
+
+
+_FOLDER = os.path.dirname(str(jax.__file__)) + os.sep
+_TRACING = ("trace_to_jaxpr_dynamic", "trace_to_jaxpr")
+
+
+def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
+    """The frames that an equation comes from, from its own on to that of the function that was traced.
+
+    Returns:
+      Their code, and in each the instruction; nothing where jax or its library does not tell.
+    """
+    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
+    frames = getattr(traceback, "raw_frames", None)
+    if frames is None:
+        return [], []
+    codes, instructions = frames()
+    # Before jax 0.10 the frames of who traces the function follow.
+    tracing = (i for i, it in enumerate(codes) if it.co_name in _TRACING and it.co_filename.startswith(_FOLDER))
+    end = next(tracing, len(codes))
+    return codes[:end], instructions[:end]
 
 
 _FUNCTION = "lower_sharding_computation"

@@ -98,5 +98,5 @@ def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield here, leaf
         if issubclass(type(leaf), nnx.Pytree):
             is_list = issubclass(type(leaf), nnx.List)
-            for name in sorted(vars(leaf).keys() - {_STATE}):
+            for name in sorted(vars(leaf).keys() - {_STATE}, key=str):
                 yield from _objects(nnx, vars(leaf)[name], f"{here}[{name}]" if is_list else f"{here}.{name}")

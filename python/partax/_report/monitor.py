@@ -69,7 +69,7 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     watcher = _watcher.get()
     if watcher is not None and stage == "trace":
         watcher(function_name(kwargs))
-    record = _record_of_call()
+    record = _record_of_call(compiles=stage != "trace")
     if record is None:
         if _others is not None and _core.call_under_way() is None:
             name = function_name(kwargs)
@@ -94,13 +94,17 @@ def _on_event(event: str, **_: Any) -> None:
         _record_of_call()
 
 
-def _record_of_call() -> "Record | None":
-    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls."""
+def _record_of_call(compiles: bool = True) -> "Record | None":
+    """The record that jax's work now is for, if it is for a target of ours and not for what its function calls.
+
+    Args:
+      compiles: whether that work is no trace: jax 0.9 also tells of a trace that it only looks up.
+    """
     under_way = _core.call_under_way()
     if under_way is None:
         return record_at_work.get()
     history, record = under_way
-    if record is not None or history is None:
+    if record is not None or history is None or not compiles:
         return record
     # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
     described, values = _core.describe_call()
