@@ -1,11 +1,13 @@
-"""Runs the suites of Equinox and of libraries that stand on it with `accelerate()`, and that of Flax with our nnx.jit.
+"""Runs the suites of Equinox and of libraries that stand on it on partax, and that of Flax with our nnx.jit.
 
     python -m pip install -r tests/clients/requirements.txt
-    python tests/clients/run.py [--only NAME] [--files TEXT] [--jobs N] [--seconds S] [--from URL] [--into DIR]
+    python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--from URL]
+        [--into DIR]
 
-The suites are fetched, in the versions of requirements.txt, and each of their files runs in a process of its own: first
-with partax, then, where a test failed, that file once more without, and the tests that pass only there once more with:
-some measure speed. It ends with 1 if a test fails that passes without, but for those of what differs on purpose.
+There are two ways: with `accelerate()`, and with `partax.equinox` in the place of Equinox. The suites are fetched, in
+the versions of requirements.txt, and each of their files runs in a process of its own: first with partax, then, where a
+test failed, that file once more without, and the tests that pass only there once more with: some measure speed. It ends
+with 1 if a test fails that passes without, but for those of what differs on purpose.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ ORIGIN = "https://github.com/{owner}/{name}"
 
 @dataclass(frozen=True)
 class Suite:
-    """Where the tests of a library are, and the pytest plugin by which they run on partax."""
+    """Where the tests of a library are, and the pytest plugins by which they run on partax, one for each way."""
 
     owner: str
     tests: str
     files: str = "test_*.py"
-    plugin: str = "accelerated"
+    plugins: tuple[str, ...] = ("accelerated", "replaced")
     differs: tuple[str, ...] = ()
     """Tests of what differs on purpose."""
 
@@ -44,13 +46,14 @@ _FLAX = Suite(
     "google",
     "tests/nnx",
     "**/*_test.py",
-    "nnx_replaced",
+    ("nnx_replaced",),
     # What does not change is not touched, and hijax Variables are refused.
     (*_STAYS_WHERE_IT_IS, "HijaxTransformCoverageTest::test_hijax_variable_in_jit_graph_updates_false"),
 )
 _EQUINOX = Suite(
     "patrick-kidger",
     "tests",
+    plugins=("accelerated",),  # its tests are of what is in its own modules
     # The class of a module that is jitted itself names a generator of keys, which can be changed.
     differs=("test_buffer_donation_instance",),
 )
@@ -124,17 +127,17 @@ def name_of(case: ElementTree.Element, module: str) -> str:
 
 
 def compared(
-    checkout: Path, file: Path, suite: Suite, seconds: float
-) -> tuple[Path, Outcome, Outcome | None, set[str]]:
+    checkout: Path, file: Path, suite: Suite, plugin: str, seconds: float
+) -> tuple[Path, str, Outcome, Outcome | None, set[str]]:
     """The outcome with partax; that without, where something failed with it; and what passes only without."""
-    ours = run_file(checkout, file, suite.plugin, seconds)
+    ours = run_file(checkout, file, plugin, seconds)
     if ours.ended and not ours.failed():
-        return file, ours, None, set()
+        return file, plugin, ours, None, set()
     theirs = run_file(checkout, file, "", seconds)
     lost = lost_in(ours, theirs) - {*suite.differs}
     if ours.ended and lost:
-        lost &= run_file(checkout, file, suite.plugin, seconds, sorted(lost)).failed()
-    return file, ours, theirs, lost
+        lost &= run_file(checkout, file, plugin, seconds, sorted(lost)).failed()
+    return file, plugin, ours, theirs, lost
 
 
 def lost_in(ours: Outcome, theirs: Outcome) -> set[str]:
@@ -149,6 +152,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", metavar="NAME", choices=SUITES, action="append", help="this suite; may be repeated")
     parser.add_argument("--files", metavar="TEXT", default="", help="only test files whose names hold it")
+    parser.add_argument("--way", metavar="NAME", default="", help="only by the plugin of this name")
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="files at a time")
     parser.add_argument("--seconds", metavar="S", type=float, default=3600, help="for each file, then it is ended")
     parser.add_argument("--from", dest="origin", metavar="URL", default=ORIGIN, help="has {owner} and {name}")
@@ -163,14 +167,16 @@ def main() -> int:
             suite = SUITES[name]
             files = sorted((checkout / suite.tests).glob(suite.files))
             files = [file for file in files if options.files in file.name]
-            running += [pool.submit(compared, checkout, file, suite, options.seconds) for file in files]
+            ways = [plugin for plugin in suite.plugins if options.way in ("", plugin)]
+            tasks = [(checkout, file, suite, plugin, options.seconds) for plugin in ways for file in files]
+            running += [pool.submit(compared, *task) for task in tasks]
         if not running:
             sys.exit(f"no test file holds {options.files!r}")
         for done in concurrent.futures.as_completed(running):
-            file, ours, theirs, found = done.result()
-            where = f"{file.parent.parent.name}/{file.name}"
+            file, plugin, ours, theirs, found = done.result()
+            where = f"{file.parent.parent.name}/{file.name} {plugin}"
             passed = sum(outcome == "passed" for outcome in ours.tests.values())
-            line = f"{where:45} {passed:5} passed, {len(ours.failed()):3} failed"
+            line = f"{where:55} {passed:5} passed, {len(ours.failed()):3} failed"
             if theirs is not None:
                 line += f" ({len(theirs.failed())} without), {len(found)} by partax"
             print(line + ("" if ours.ended else ", did not end"), flush=True)

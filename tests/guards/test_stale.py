@@ -37,6 +37,11 @@ OTHER_WAYS = [way for way in WAYS if way != "direct"]
 EACH = [(name, OTHER_WAYS[i % len(OTHER_WAYS)]) for i, name in enumerate(PROGRAMS)]
 # As arguments of one function these are equal for Python and for Equinox, whatever has changed in them.
 EACH = [(name, way) for name, way in EACH if not (name.startswith(("method", "tree")) and way in ("argument", "field"))]
+# Half of them each night.
+BY_DAY = [
+    pytest.param(name, way, marks=pytest.mark.nightly if i % 2 else (), id=f"{name}-{way}")
+    for i, (name, way) in enumerate(EACH)
+]
 
 
 def assert_right(found: list[float], right: list[float], name: str) -> None:
@@ -50,11 +55,16 @@ def assert_right(found: list[float], right: list[float], name: str) -> None:
 def test_a_change_is_seen(name: str, program: Load) -> None:
     right = answers(program(PROGRAMS[name]), plain)
     assert right[0] != right[1]  # else the program would say nothing
-    assert_right(answers(program(PROGRAMS[name]), jitted), right, name)
     assert_right(answers(program(PROGRAMS[name]), WAYS["direct"]()), right, name)
 
 
-@pytest.mark.parametrize(("name", "way"), EACH)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_jax_jit_sees_it_too(name: str, program: Load) -> None:
+    assert_right(answers(program(PROGRAMS[name]), jitted), answers(program(PROGRAMS[name]), plain), name)
+
+
+@pytest.mark.parametrize(("name", "way"), BY_DAY)
 def test_a_change_is_seen_in_other_ways(name: str, way: str, program: Load) -> None:
     right = answers(program(PROGRAMS[name]), (lambda f, *args: jax.grad(f)(*args)) if way == "gradient" else plain)
     assert_right(answers(program(PROGRAMS[name]), WAYS[way]()), right, name)

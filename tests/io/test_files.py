@@ -631,6 +631,14 @@ def test_a_file_of_a_newer_version(path: Path) -> None:
 # --- broken files
 
 
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null"])
+def test_a_device_is_refused_before_it_is_read(name: str) -> None:
+    if not Path(name).exists():
+        pytest.skip("the system has no such device")
+    with pytest.raises(ValueError, match=f"`{name}` cannot be loaded: found a device or a pipe"):
+        load(name, {"w": np.zeros(1)})
+
+
 def own(text: str) -> bytes:
     return raw_file({"__metadata__": {"partax": text}, "k": entry("U32", [2], 0, 8)}, bytes(8))
 

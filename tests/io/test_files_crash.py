@@ -26,7 +26,7 @@ import safetensors
 from partax import load, save
 from partax._io import file_format, save_and_load
 
-KILLS = 120
+KILLS = 60
 TEMPORARY = re.compile(r"\.model\.safetensors\.[0-9a-f]{16}\.tmp")
 
 

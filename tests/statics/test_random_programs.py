@@ -33,7 +33,7 @@ import partax.equinox
 from counting import SEEN, seen
 from partax import _core, filter_jit
 
-EXAMPLES = int(os.environ.get("PARTAX_PROGRAMS_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("PARTAX_PROGRAMS_EXAMPLES", "80"))
 VALUES: list[Any] = [0, 1, 2, True, False, 1.0, 2.5, 0.0, -0.0, "a", "b", None, (1, 2), (1, 2.0), (1, (2, True)), b"a"]
 PLAIN = st.sampled_from(VALUES)
 _SUMMER = datetime.datetime(2026, 10, 25, 2, 30)

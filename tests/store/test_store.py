@@ -20,6 +20,7 @@ import pytest
 from user_modules import PACKAGE, imported, run, written
 
 import partax
+from partax.__main__ import main
 from partax._store.folder import Folder
 
 pytestmark = pytest.mark.compiled_anew
@@ -67,7 +68,6 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     assert re.search(r"train\.py:\d+ step: loaded from the store in \d\.\d\d s \(saves [\d.]+ s\)", said)
     other = STEP.replace("** 2", "** 4")
     assert process(other, tmp_path, PARTAX_STORE=store)[0].split()[1] == "1"
-    assert process(STEP, tmp_path)[0].split()[1] == "1"
 
 
 SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
@@ -260,19 +260,19 @@ def test_threads_that_call_for_the_first_time_at_once(tmp_path: Path) -> None:
     assert found == [6.0] * 4 and len(list(tmp_path.glob("*.partax"))) == 1
 
 
-def test_the_command_lists_and_drops(stored: Path, tmp_path: Path) -> None:
+def test_the_command_lists_and_drops(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def command(*options: str) -> str:
-        variables = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-        arguments = [sys.executable, "-m", "partax", "store", str(stored.parent), *options]
-        done = subprocess.run(arguments, env=variables, capture_output=True, text=True, check=True)
-        return done.stdout
+        main(["store", str(stored.parent), *options])
+        return capsys.readouterr().out
 
     size = f"{stored.stat().st_size:,}"
     assert re.search(rf"^f +\S+ \S+ +{size} +\d+\.\d\d$", command(), re.MULTILINE) and "1 programs" in command()
     assert "dropped" not in command("--prune", "1GB", "--older", "1d")
     data = stored.read_bytes()
     stored.write_bytes(data[:-1])
-    assert "1 dropped" in command("--verify") and "0 programs" in command()
+    with pytest.warns(RuntimeWarning, match="damaged|is not whole|skipped"):
+        assert "1 dropped" in command("--verify")
+    assert "0 programs" in command()
     stored.write_bytes(data)
     assert "1 dropped" in command("--clear") and not stored.exists()
 

@@ -93,7 +93,7 @@ def _type(aval: Any) -> tuple[Any, Any]:
 
 
 def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:
-    """Seconds of a step: by itself, one call after the other, and as one of many in a call."""
+    """Seconds of a step: by itself, one call after the other, and as one of many in a call, if it is short."""
     run: Callable[..., Any] = jaxpr_as_fun(examined.jaxpr)
     others = [i for i in range(len(examined.arguments)) if i not in carried]
 
@@ -109,6 +109,8 @@ def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float
     values = [_zeros(leaf) for leaf in examined.arguments]
     batches = [jnp.stack([values[i]] * _TURNS) for i in others]
     single = _seconds(jax.jit(lambda *values: run(*values)), values, _TURNS)
+    if single > _LONGEST:
+        return single, single
     return single, _seconds(jax.jit(together), [[values[i] for i in carried], batches], 3) / _TURNS
 
 

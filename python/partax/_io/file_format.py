@@ -136,6 +136,8 @@ def _tensor_spec(library: Any, leaf: Any, array: np.ndarray[Any, Any]) -> Any:
 def read_arrays(name: str) -> dict[str, Any]:
     """The arrays of a file: NumPy arrays, and typed PRNG keys."""
     library = safetensors_library()
+    if os.path.exists(name) and not os.path.isfile(name) and not os.path.isdir(name):  # a device may have no end
+        raise ValueError(f"`{name}` cannot be loaded: found a device or a pipe, expected a safetensors file")
     size, what = _size(name), os.path.basename(name)
     with progress(f"loading {what}", size, unit="B", is_long=size >= _LARGE) as work:
         data = _read(name, size, work)

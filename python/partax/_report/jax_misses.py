@@ -40,7 +40,7 @@ def one_line(text: str) -> str | None:
 
 def _between() -> list[str]:
     """Packages on the way from the user to jax, and from jax to here."""
-    return [name for name in ("flax", "logging") if name in sys.modules]
+    return [name for name in ("flax", "logging") if sys.modules.get(name) is not None]
 
 
 def _difference(line: str) -> str | None:
