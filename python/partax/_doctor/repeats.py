@@ -31,7 +31,9 @@ _FEWEST_CHEAP = 1000
 _FEWEST_TOLD, _FEWEST_TURNS_TOLD = 500, 100  # from which it is told, as it may grow
 _HIGH_SHARE, _HIGH_EQUATIONS = 0.5, 1000
 _MOST_PERIODS = 40  # that are tried
-_CONTEXT = 4  # tokens that must agree for two places to hint at a period
+# Tokens that must agree for two places to hint at a period: few, as a turn may be short, and more than a short turn has,
+# as it may hold the few several times.
+_CONTEXTS = (4, 16)
 _SAMPLED = 64  # equations of a period whose lines are looked at
 
 _COSTLY = {
@@ -156,14 +158,16 @@ def _loops(tokens: np.ndarray, free: np.ndarray, same_shapes: bool) -> Iterator[
 
 def _periods(tokens: np.ndarray) -> list[int]:
     """The distances at which tokens most often come again, and the shorter of two that do so nearly as often."""
-    contexts = _hashes(tokens, _CONTEXT)
-    order = np.argsort(contexts, kind="stable")
-    gaps = np.diff(order)[np.diff(contexts[order]) == 0]
-    lengths, counts = np.unique(gaps, return_counts=True)
-    is_enough = (counts * (_FEWEST_TURNS / (_FEWEST_TURNS - 1)) >= lengths * _FEWEST_TURNS * 0.5) & (counts >= 8)
-    lengths, counts = lengths[is_enough], counts[is_enough]
-    best = np.argsort(-counts, kind="stable")[:_MOST_PERIODS]
-    return [int(lengths[i]) for i in best]
+    found: dict[int, int] = {}
+    for length in _CONTEXTS:
+        contexts = _hashes(tokens, length)
+        order = np.argsort(contexts, kind="stable")
+        gaps = np.diff(order)[np.diff(contexts[order]) == 0]
+        lengths, counts = np.unique(gaps, return_counts=True)
+        is_enough = (counts * (_FEWEST_TURNS / (_FEWEST_TURNS - 1)) >= lengths * _FEWEST_TURNS * 0.5) & (counts >= 8)
+        for gap, count in zip(lengths[is_enough].tolist(), counts[is_enough].tolist(), strict=True):
+            found[gap] = max(found.get(gap, 0), count)
+    return sorted(found, key=lambda gap: (-found[gap], gap))[:_MOST_PERIODS]
 
 
 def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
