@@ -31,8 +31,8 @@ _FEWEST_CHEAP = 1000
 _FEWEST_TOLD, _FEWEST_TURNS_TOLD = 500, 100  # from which it is told, as it may grow
 _HIGH_SHARE, _HIGH_EQUATIONS = 0.5, 1000
 _MOST_PERIODS = 40  # that are tried
-# Tokens that must agree for two places to hint at a period: few, as a turn may be short, and more than a short turn has,
-# as it may hold the few several times.
+# Tokens that must agree for two places to hint at a period: few, as a turn may be short, and more than a short turn
+# has, as it may hold the few several times.
 _CONTEXTS = (4, 16)
 _SAMPLED = 64  # equations of a period whose lines are looked at
 
