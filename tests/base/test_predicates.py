@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import partax
+from older_jax import IS_OLDER
 
 PREDICATES = ("is_array", "is_array_like", "is_inexact_array", "is_inexact_array_like")
 
@@ -232,14 +233,13 @@ def test_refs_are_no_arrays_as_in_equinox():
 
     @jax.jit
     def function(ref):
-        seen.append((answers(ref), tuple(getattr(eqx, p)(ref) for p in PREDICATES)))
+        seen.append(answers(ref))
         return ref[...]
 
     ref = jax.new_ref(jnp.ones(2))
     np.testing.assert_array_equal(function(ref), [1.0, 1.0])
     assert answers(ref) == tuple(getattr(eqx, p)(ref) for p in PREDICATES) == NOTHING
-    ((ours, theirs),) = seen
-    assert ours == theirs
+    assert seen == [NOTHING] or IS_OLDER  # for which a traced ref is an array
 
 
 def test_one_instance_may_have_the_array_protocol_and_another_not():
