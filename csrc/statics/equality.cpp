@@ -2,6 +2,13 @@
 #include "statics/static_value.h"
 
 namespace partax {
+namespace {
+
+Ref called(PyObject* object, Name& method) {
+  return Ref::checked(PyObject_CallNoArgs(attribute(object, method).get()));
+}
+
+}  // namespace
 
 bool StaticValue::equals(PyObject* other) const {
   return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
@@ -25,13 +32,32 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
       if (held_.get() == other && !mutable_) return true;
       if (composite_ != nullptr) return equals_items(other, stack);
       if (const std::optional<bool> equal = equal_by_dictionary(held_.get(), other)) return *equal;
-      return Py_TYPE(held_.get()) == Py_TYPE(other) && equal_atoms(held_.get(), other, form_of(other), hash_);
+      if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
+      if (const Form form = form_of(other); form != Form::kTreedef) {
+        return equal_atoms(held_.get(), other, form, hash_);
+      }
+      return equal_atoms(held_.get(), other, Form::kTreedef, hash_) && have_equal_aux(held_.get(), other, stack);
     case Mode::kComposite:
       return (held_ && held_.get() == other) || equals_items(other, stack);
     case Mode::kCallable:
       return equals_callable(other, stack);
   }
   return false;
+}
+
+// Of two treedefs that are equal for jax, which takes 1 for True.
+bool StaticValue::have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack) {
+  static Name node_data("node_data"), children("children");
+  if (!stack.is_free()) refuse_depth();
+  const Ref data = called(treedef, node_data), other_data = called(other, node_data);
+  if (!PyTuple_Check(data.get()) || !PyTuple_Check(other_data.get())) return data.get() == other_data.get();  // a leaf
+  const Ref aux = item_of(data.get(), 1), other_aux = item_of(other_data.get(), 1);
+  if (aux.get() != other_aux.get() && !loose(aux).sealed(nullptr).equals_value(other_aux.get(), stack)) return false;
+  const Ref below = called(treedef, children), other_below = called(other, children);
+  for (Py_ssize_t i = 0; i < PySequence_Size(below.get()); ++i) {
+    if (!have_equal_aux(item_of(below.get(), i).get(), item_of(other_below.get(), i).get(), stack)) return false;
+  }
+  return true;
 }
 
 bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {

@@ -37,16 +37,6 @@ bool has_state(PyObject* value, const TypeInfo& info) noexcept {
   return _PyObject_GetDictPtr(value) != nullptr || !info.slots.empty();
 }
 
-// True for the treedef of a leaf, which has no aux data.
-bool is_one_leaf(PyObject* treedef) {
-  static Name nodes("num_nodes"), leaves("num_leaves");
-  for (Name* count : {&nodes, &leaves}) {
-    const Ref number = attribute(treedef, *count);
-    if (PyLong_AsLong(number.get()) != 1) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 void refuse_depth() {
@@ -228,10 +218,7 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
                                                     "` with `==` raised an exception, expected True or False; mend "
                                                     "`__eq__`, or make the value an array");
   }
-  if (equal == 0 || form != Form::kTreedef || is_one_leaf(left)) return equal == 1;
-  // Treedefs compare aux data loosely (1 == True); their text does not.
-  const Ref left_text = Ref::checked(PyObject_Str(left)), right_text = Ref::checked(PyObject_Str(right));
-  return checked_int(PyObject_RichCompareBool(left_text.get(), right_text.get(), Py_EQ)) == 1;
+  return equal == 1;
 }
 
 namespace {

@@ -84,6 +84,7 @@ class StaticValue {
   friend class Sealer;
 
   bool equals_value(PyObject* other, const StackReserve& stack) const;
+  static bool have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack);
   bool equals_items(PyObject* other, const StackReserve& stack) const;
   bool equals_set(PyObject* other, Form form, const StackReserve& stack) const;
   bool equals_callable(PyObject* other, const StackReserve& stack) const;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import math
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from conftest import TraceCounter
-from partax import filter_jit
+from partax import _core, filter_jit
 from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same, double
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
@@ -340,3 +341,60 @@ def test_static_keys_of_a_wrapped_module_are_exact_too(traces: TraceCounter) -> 
         for n in (1, True, 1.0, 0.0, -0.0, float("nan")):
             assert exact(filter_jit(M(n))(), n)
     assert traces.count == 6
+
+
+@jax.tree_util.register_pytree_node_class
+class Tagged:
+    def __init__(self, tag: Any, *children: Any) -> None:
+        self.tag, self.children = tag, children
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        return self.children, self.tag
+
+    @classmethod
+    def tree_unflatten(cls, tag: Any, children: Any) -> Tagged:
+        return cls(tag, *children)
+
+
+@dataclasses.dataclass(frozen=True)
+class Silent:
+    value: Any
+
+    def __repr__(self) -> str:
+        return "silent"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, True, False),
+        ((1, "a"), (True, "a"), False),
+        (0.0, -0.0, False),
+        (Silent(1), Silent(True), False),  # which tells nothing of it
+        (Silent(1), Silent(1), True),
+        (Named("a"), Named("a"), True),  # whose text is its address
+        (Named("a"), Named("b"), False),
+        ([Named("a")], [Named("a")], True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_structures_are_compared_by_what_their_nodes_hold(one: Any, other: Any, same: bool, nested: bool) -> None:
+    def structure(tag: Any) -> Any:
+        return jax.tree.structure((0, {"k": [Tagged(tag, 1)]}) if nested else Tagged(tag))
+
+    traces = TraceCounter()
+
+    @filter_jit
+    def f(x: Any, structure: Any) -> Any:
+        traces.tick()
+        return x
+
+    try:
+        for tag in (one, one, other, other):
+            f(array(2), structure(tag))
+    except TypeError as error:  # jax gives structures the hash of what they hold
+        assert isinstance(one, list) and "cannot be hashed" in str(error)
+    else:
+        assert traces.count == (1 if same else 2)
+    assert _core.static_equal(structure(one), structure(other)) is same

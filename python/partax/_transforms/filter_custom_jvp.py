@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
-from partax._transforms.on_arrays import OneRest, Rest, joined, split, tree_of
+from partax._transforms.on_arrays import Rest, joined, split, tree_of
 from partax._transforms.tangents import or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -108,13 +108,11 @@ class filter_custom_jvp(Transformed[_P, _R]):
         if rule is None:
             raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
         arrays, static = split((args, kwargs))
-        one = OneRest()
 
         @jax.custom_jvp
         def run(arrays: list[Any]) -> Any:
             positional, named = joined((arrays, static))
-            values, rest = split(self.__wrapped__(*positional, **named))
-            return values, one(rest)
+            return split(self.__wrapped__(*positional, **named))
 
         def run_rule(primals: Any, tangents: Any) -> Any:
             positional, named = joined((primals[0], static))
@@ -136,7 +134,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
             moved = [is_array(leaf) or slope is not None for leaf, slope in zip(leaves, given, strict=True)]
             zipped = list(zip(leaves, given, moved, strict=True))
             values = [leaf if move else None for leaf, _, move in zipped]
-            rest = one(Rest(([None if move else leaf for leaf, _, move in zipped], structure)))
+            rest = Rest(([None if move else leaf for leaf, _, move in zipped], structure))
             along = [_or_zero(slope, leaf) if move else None for leaf, slope, move in zipped]
             return (values, rest), (along, rest)
 

@@ -12,7 +12,7 @@ from partax._pytree.filters import is_array, is_inexact_array
 from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_custom_jvp import materialised
-from partax._transforms.on_arrays import OneRest, Rest, Split, joined, split, tree_of
+from partax._transforms.on_arrays import Rest, Split, joined, split, tree_of
 from partax._transforms.tangents import tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -143,12 +143,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
             rest, named = joined((others, others_static))
             return jax.tree.unflatten(structure, combine(inexact, exact, static)), rest, named
 
-        one = OneRest(), OneRest()
-
         @jax.custom_vjp
         def run(inexact: Any, exact: Any, others: Any) -> _Result:
             first, rest, named = arguments(inexact, exact, others)
-            return _split_result(self.__wrapped__(first, *rest, **named), *one)
+            return _split_result(self.__wrapped__(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
             values = tuple(jax.tree.map(lambda leaf: _array_of(leaf), part) for part in (inexact, exact, others))
@@ -156,7 +154,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
             perturbed = _marked(structure, marks)
             out, residuals = fwd(perturbed, first, *rest, **named)
-            result = _split_result(out, *one)
+            result = _split_result(out)
             return result, (split(residuals), values, Rest((perturbed, result[2].value)))
 
         def run_bwd(kept: Any, cotangents: Any) -> Any:
@@ -184,11 +182,10 @@ filter_custom_vjp.__module__ = "partax"  # where users find it, and pickles too
 _Result = tuple[list[Any], Split, Rest]
 
 
-def _split_result(out: Any, one_of_leaves: OneRest, one_of_structures: OneRest) -> _Result:
+def _split_result(out: Any) -> _Result:
     leaves, structure = jax.tree.flatten(out)
     inexact, rest = partition(leaves, is_inexact_array)
-    arrays, others = split(rest)
-    return inexact, (arrays, one_of_leaves(others)), one_of_structures(Rest(structure))
+    return inexact, split(rest), Rest(structure)
 
 
 def _or_zeros(cotangent: Any) -> Any:

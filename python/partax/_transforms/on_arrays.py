@@ -40,33 +40,6 @@ class Rest:
         return hash(Rest)  # few are ever compared
 
 
-class OneRest:
-    """Makes one of the rests of a function and of its rules: jax refuses rules whose results have another structure.
-
-    Two count as one where jax would take them for one, by the `==` of what nodes hold.
-    """
-
-    def __init__(self) -> None:
-        self._last: Rest | None = None
-
-    def __call__(self, rest: Rest) -> Rest:
-        """The rest before this one if they are the same, else this one."""
-        if self._last is None or not _is_like(rest.value, self._last.value):
-            self._last = rest
-        return self._last
-
-
-def _is_like(value: Any, other: Any) -> bool:
-    leaves, structure = jax.tree.flatten(value)
-    others, structure_of_others = jax.tree.flatten(other)
-    if structure != structure_of_others:
-        return False
-    both = zip(leaves, others, strict=True)
-    return all(
-        leaf == other if isinstance(leaf, jax.tree_util.PyTreeDef) else _same(leaf, other) for leaf, other in both
-    )
-
-
 def _same(leaf: Any, other: Any) -> bool:
     try:
         return leaf is other or _core.static_equal(leaf, other)
