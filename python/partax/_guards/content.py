@@ -145,7 +145,7 @@ class _Reader:
         if cls is tuple:
             return tuple(map(self._constant, value))
         if isinstance(value, jax.tree_util.PyTreeDef):
-            return "treedef", str(value)
+            return "treedef", self._node(value.node_data()), *map(self._constant, value.children())
         if isinstance(value, np.generic):
             return value.dtype.str, value.tobytes()
         if cls is object:
@@ -162,6 +162,12 @@ class _Reader:
             except Exception as error:
                 raise _NoContentError(f"a `{cls.__name__}`, which cannot be written to a file") from error
         raise _NoContentError(f"a `{cls.__name__}`")
+
+    def _node(self, data: tuple[type, Any] | None) -> Any:
+        if data is None:  # of a leaf
+            return ()
+        cls, aux = data
+        return self._named(cls), self._constant(tuple(aux) if type(aux) is list else aux)
 
     def _object(self, value: Any) -> Any:
         if isinstance(value, types.ModuleType):
