@@ -89,6 +89,8 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1" and not hasattr(mlir, "_thread_loca
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error")
+    if IS_OLDER:  # of which libraries of today name what was about to go
+        config.addinivalue_line("filterwarnings", r"ignore:jax\.\S+ is deprecated:DeprecationWarning")
 
 
 class _Module(pytest.Module):

@@ -376,7 +376,7 @@ class Silent:
         (Named("a"), Named("b"), False),
         ([Named("a")], [Named("a")], True),
     ],
-    ids=str,
+    ids=["bool", "tuple", "zero", "silent", "silent, same", "own, same", "own", "own in a list"],
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_structures_are_compared_by_what_their_nodes_hold(one: Any, other: Any, same: bool, nested: bool) -> None:
