@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
-from partax._guards.content import content_of
 from partax._jit.options import Options
 from partax._pytree.call_site import file_text
 from partax._store import placement
+from partax._store.content import content_of
 from partax._store.environment import environment
 from partax._store.placement import Signature, UnstoredError
 

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
-from partax._guards.content import placement_content
 from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
+from partax._store.content import placement_content
 
 
 class UnstoredError(Exception):

@@ -17,7 +17,7 @@ from partax._guards import guards
 from partax._guards.constants import PLAIN
 from partax._guards.installed import is_installed
 from partax._guards.type_traits import facts
-from partax._guards.versions import UnversionedError, versions
+from partax._store.versions import UnversionedError, versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 
