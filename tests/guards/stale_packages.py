@@ -135,6 +135,13 @@ class Q(P): pass
 state = [2.0]
 """
 NODE = "jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(*c))"
+CLASS = """@jax.tree_util.register_pytree_node_class
+class R:
+    def __init__(self, a=2.0): self.a = a
+    def tree_flatten(self): return (self.a * K / 2.0,), None
+    @classmethod
+    def tree_unflatten(cls, _, c): return cls(*c)
+"""
 _REGISTRY = {
     "batching rule": (
         PRIMITIVE,
@@ -181,6 +188,23 @@ _REGISTRY = {
         f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((K,), None), lambda _, c: P(*c))",
         "jax.tree.leaves(P())[0]",
         "K",
+    ),
+    "method that flattens, which reads a global": (f"{REGISTERED}{CLASS}", "jax.tree.leaves(R())[0]", "K"),
+    "method that flattens, replaced": (
+        f"{REGISTERED}{CLASS}",
+        "jax.tree.leaves(R())[0]",
+        "R.tree_flatten = lambda self: ((3.0,), None)",
+    ),
+    "method called by its name": (
+        f"{REGISTERED}c = operator.methodcaller('rate')\nclass M:\n    @staticmethod\n    def rate(): return K",
+        "c(M)",
+        "K",
+    ),
+    "method called by the name of a library's": (
+        f"{REGISTERED}F = tempfile.TemporaryDirectory()\nW = os.getcwd()\nc = operator.methodcaller('getcwd')",
+        "(lambda m: 3.0 if 'tmp' in c(m) and c(m) != W else 2.0)(os)",
+        "os.chdir(F.name)",
+        "os.chdir(W)\nF.cleanup()",
     ),
     "unflatten that reads state": (
         f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(state[0]))",

@@ -142,6 +142,25 @@ class Level(enum.IntEnum):
     A = 1
 
 
+@jax.tree_util.register_pytree_node_class
+class Registered:
+    def __init__(self, a: Any, b: float = 1.0) -> None:
+        self.a, self.b = a, b
+
+    def tree_flatten(self) -> Any:
+        return (self.a,), self.b
+
+    @classmethod
+    def tree_unflatten(cls, b: float, children: Any) -> Any:
+        return cls(*children, b)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class RegisteredWithKeys(Registered):
+    def tree_flatten_with_keys(self) -> Any:
+        return ((jax.tree_util.GetAttrKey("a"), self.a),), self.b
+
+
 @jax.custom_jvp
 def with_jvp(x: Any) -> Any:
     return jnp.sin(x)
@@ -190,6 +209,11 @@ CASES: dict[str, Callable[[], Any]] = {
     "NamedTuple": lambda: (lambda c: lambda x: x * c.b)(Named(2.0)),
     "members": lambda: (lambda m: lambda x: x * m.value * Mode.A.value)(Level.A),
     "class made inside": lambda: lambda x: Plain(Frozen(x).lr).scaled(),
+    "registered class": lambda: lambda x: Registered(x).a,
+    "registered class with keys": lambda: lambda x: jax.tree.map(lambda a: a * 2, RegisteredWithKeys(x)).a,
+    "structure of a registered class": lambda: (lambda s: lambda x: jax.tree.unflatten(s, [x]).a)(
+        jax.tree.structure(Registered(1))
+    ),
     "module made inside": lambda: lambda x: Net(x, jax.nn.relu)(x),
     "defaults": lambda: lambda x, n=2, k=(1, 2): x * n,
     "comprehension": lambda: lambda x: sum([x * i for i in range(3)] + list({1, 2})) + sum(k for k in (1, 2)),

@@ -43,6 +43,11 @@ class Named(NamedTuple):
     unproven: str | None
 
 
+def leads_out(name: str) -> bool:
+    """Whether an attribute of this name leads to more than what is written down of a value."""
+    return name in _OF_FRAMES or (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL)
+
+
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for constant in code.co_consts:
@@ -80,9 +85,8 @@ def named_by(code: types.CodeType) -> Named:
                     unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
             elif step.opname == "IMPORT_NAME":
                 imports |= {step.argval, step.argval.partition(".")[0]}
-    for name in attributes:
-        if name in _OF_FRAMES or (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL):
-            unproven = unproven or f"what '.{name}' gives"
+    for name in filter(leads_out, attributes):
+        unproven = unproven or f"what '.{name}' gives"
     return Named(tuple(found), frozenset(attributes), frozenset(imports), unproven)
 
 

@@ -21,6 +21,14 @@ def _treedef_parts(treedef: Any) -> tuple[Any, ...]:
     return treedef.node_data(), *treedef.children()
 
 
+def _method_called(caller: Any) -> tuple[Any, ...]:
+    """The name of the method and its arguments; jax's own callers, of classes that are registered, have no keywords."""
+    made_by, parts = caller.__reduce__()
+    if made_by is not operator.methodcaller:
+        raise TypeError("a caller of a method with keywords")
+    return parts
+
+
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
@@ -32,6 +40,7 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     staticmethod: (operator.attrgetter("__func__"), (".__func__",)),
     classmethod: (operator.attrgetter("__func__"), (".__func__",)),
     functools.cached_property: (operator.attrgetter("func"), (".func",)),
+    operator.methodcaller: (_method_called, ()),
     contextlib._GeneratorContextManager: (operator.attrgetter("func", "args", "kwds"), (".func", ".args", ".kwds")),
     jax.tree_util.PyTreeDef: (_treedef_parts, ()),
     _core.Static: (_core.roots_of, ()),
