@@ -18,7 +18,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._families.equinox import is_module
-from partax._guards.bytecode import Named, counters, leads_out, named_by
+from partax._guards.bytecode import Named, counters, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.entries import ABOUT_CLASS, OF_ENUM
 from partax._guards.places import attribute, followed, place
@@ -256,12 +256,6 @@ class _Walk:
         steps = list(zip(notes, found, segments, strict=True))
         self._read_by([(_Walk._object, cls, ".__class__"), *steps])
 
-    def _named_attribute(self, name: Any) -> None:
-        """One that is read as if code named it."""
-        if type(name) is not str or leads_out(name):
-            raise _UnprovenError
-        self._names.add(name)
-
     def _options(self, it: Any) -> None:
         """A tuple that most often has nothing but constants: one check of all."""
         return self._constant(it) if is_constant(it) else self._value(it)
@@ -273,7 +267,7 @@ class _Walk:
         asked = how_shown(cls)
         if asked is not None and not is_pure(it):
             if cls is operator.methodcaller:
-                self._named_attribute(it.__reduce__()[1][0])
+                self._names.add(it.__reduce__()[1][0])
             return self._asked(it, *asked)
         if issubclass(cls, type):
             return self._class(it)
