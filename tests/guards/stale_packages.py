@@ -206,6 +206,53 @@ _REGISTRY = {
         "os.chdir(F.name)",
         "os.chdir(W)\nF.cleanup()",
     ),
+    "attribute called by a special method's name": (
+        f"{REGISTERED}c = operator.methodcaller('__getattribute__', 'environ')\nos.environ.pop('GUARDED', None)",
+        "(lambda m: float(c(m).get('GUARDED', 2.0)))(os)",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
+    "attribute by __getattribute__": (
+        f"{REGISTERED}os.environ.pop('GUARDED', None)",
+        "float(os.__getattribute__('environ').get('GUARDED', 2.0))",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
+    "attribute of a module's class": (
+        f"{REGISTERED}os.environ.pop('GUARDED', None)",
+        "float(type(os).__getattribute__(os, 'environ').get('GUARDED', 2.0))",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
+    "attribute of object's": (
+        f"{REGISTERED}os.environ.pop('GUARDED', None)",
+        "float(object.__getattribute__(os, 'environ').get('GUARDED', 2.0))",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
+    "attribute of a module in a variable": (
+        f"{REGISTERED}os.environ.pop('GUARDED', None)",
+        "float((lambda m: m.__getattribute__('environ'))(os).get('GUARDED', 2.0))",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
+    "attribute in a format": (
+        f"{REGISTERED}os.environ.pop('GUARDED', None)",
+        "float(len('{0.environ}'.format(os)))",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
+    "global in a format of another place": (
+        f"{REGISTERED}TEXT = '{{0.__globals__[K]}}'\ndef h(): return 1",
+        "float(TEXT.format(h))",
+        "K",
+    ),
+    "state of a module": (
+        f"{REGISTERED}os.environ.pop('GUARDED', None)",
+        "float(os.__getstate__()['environ'].get('GUARDED', 2.0))",
+        "os.environ['GUARDED'] = '3.0'",
+        "os.environ.pop('GUARDED', None)",
+    ),
     "unflatten that reads state": (
         f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(state[0]))",
         "jax.tree.map(lambda a: a, P()).a",

@@ -209,6 +209,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "NamedTuple": lambda: (lambda c: lambda x: x * c.b)(Named(2.0)),
     "members": lambda: (lambda m: lambda x: x * m.value * Mode.A.value)(Level.A),
     "class made inside": lambda: lambda x: Plain(Frozen(x).lr).scaled(),
+    "format": lambda: lambda x: ("{:.2f} {!r:>10}".format(1.5, "a"), x)[1],
     "registered class": lambda: lambda x: Registered(x).a,
     "registered class with keys": lambda: lambda x: jax.tree.map(lambda a: a * 2, RegisteredWithKeys(x)).a,
     "structure of a registered class": lambda: (lambda s: lambda x: jax.tree.unflatten(s, [x]).a)(

@@ -2,20 +2,22 @@
 
 import collections
 import dis
+import re
 import types
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from partax._guards.user_objects import asked_once
 
-# Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself.
+# Names between underscores that lead to nothing but what is written down of a value, or that Python calls by itself;
+# not those that give an attribute by its name, or all of them, also of a module.
 _SPECIAL = """
 abs add aenter aexit aiter and anext await bool bytes call ceil class complex contains copy deepcopy delattr delete
-delitem divmod enter eq exit float floor floordiv format func ge get getattr getattribute getitem getnewargs getstate gt
-hash iadd iand index init instancecheck int invert ior isub iter itruediv jax_array le len length_hint lshift lt matmul
-missing mod mul name ne neg new next or pos post_init pow qualname radd rand reduce repr reversed rfloordiv rmatmul rmod
-rmul ror round rpow rshift rsub rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truediv trunc
-version wrapped xor init_subclass class_getitem build_class
+delitem divmod enter eq exit float floor floordiv format func ge get getitem gt hash iadd iand index init instancecheck
+int invert ior isub iter itruediv jax_array le len length_hint lshift lt matmul missing mod mul name ne neg new next or
+pos post_init pow qualname radd rand reduce repr reversed rfloordiv rmatmul rmod rmul ror round rpow rshift rsub
+rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truediv trunc version wrapped xor
+init_subclass class_getitem build_class
 """
 _KNOWN_SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
 # What leads from a frame or a running generator to all that there is.
@@ -43,11 +45,6 @@ class Named(NamedTuple):
     unproven: str | None
 
 
-def leads_out(name: str) -> bool:
-    """Whether an attribute of this name leads to more than what is written down of a value."""
-    return name in _OF_FRAMES or (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL)
-
-
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
     for constant in code.co_consts:
@@ -71,6 +68,8 @@ def named_by(code: types.CodeType) -> Named:
         for i, step in enumerate(steps):
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)
+                if step.argval in _OF_TEXTS and not _is_plain_format(steps[i - 1]):
+                    unproven = unproven or f"what '.{step.argval}' may read by names in a text"
             if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 chain += (step.argval,)
                 continue
@@ -85,9 +84,20 @@ def named_by(code: types.CodeType) -> Named:
                     unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
             elif step.opname == "IMPORT_NAME":
                 imports |= {step.argval, step.argval.partition(".")[0]}
-    for name in filter(leads_out, attributes):
-        unproven = unproven or f"what '.{name}' gives"
+    for name in attributes:
+        if name in _OF_FRAMES or (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL):
+            unproven = unproven or f"what '.{name}' gives"
     return Named(tuple(found), frozenset(attributes), frozenset(imports), unproven)
+
+
+_OF_TEXTS = {"format", "format_map"}
+_PART_IN_TEXT = re.compile(r"\{[^{}:!]*[.\[]")
+
+
+def _is_plain_format(step: dis.Instruction) -> bool:
+    """Whether a step loads a text that has no attribute or item of a value in it."""
+    text = step.argval if step.opname == "LOAD_CONST" else None
+    return type(text) is str and not _PART_IN_TEXT.search(text)
 
 
 def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
