@@ -214,9 +214,14 @@ def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str
         if explained():
             return False
         text = rewritten(record.getMessage())
-        if text is not None:
-            logging.getLogger("partax").warning("%s", text)  # jax before 0.10 puts the time before each line
-        return text is None
+        if text is None:
+            return True
+        record.msg, record.args = text, None
+        plain = logging.lastResort
+        if plain is None or not logging.getLogger("jax").handlers:
+            return True
+        plain.handle(record)  # jax before 0.10 puts the time before each line
+        return False
 
     for module in filter(None, modules):
         logging.getLogger(module.__name__).addFilter(rewrite)
