@@ -142,6 +142,35 @@ class R:
     @classmethod
     def tree_unflatten(cls, _, c): return cls(*c)
 """
+# An attribute of a module that is not among the names of the code which reads it.
+_READ_BY_TEXT = {
+    "methodcaller": "operator.methodcaller('__getattribute__', 'environ')(os)['GUARDED']",
+    "methodcaller in a variable": "GET(os)['GUARDED']",
+    "__getattribute__": "os.__getattribute__('environ')['GUARDED']",
+    "__getattribute__ of its class": "type(os).__getattribute__(os, 'environ')['GUARDED']",
+    "__getattribute__ of object": "object.__getattribute__(os, 'environ')['GUARDED']",
+    "__getattribute__ in a variable": "(lambda m: m.__getattribute__('environ'))(os)['GUARDED']",
+    "__getstate__": "os.__getstate__()['environ']['GUARDED']",
+    "format": "len('{0.environ}'.format(os))",
+    "format by getattr": "len(getattr('{0.environ}', 'format')(os))",
+    "format by methodcaller": "len(FORMAT('{0.environ}'))",
+    "match": "matched(os)",
+}
+_MATCHED = """def matched(m):
+    match m:
+        case object(environ=e): return e['GUARDED']
+GET = operator.methodcaller('__getattribute__', 'environ')
+FORMAT = operator.methodcaller('format', os)
+os.environ['GUARDED'] = '2.0'"""
+_BY_TEXT = {
+    f"by {name}": (
+        _MATCHED,
+        f"float({read})",
+        "os.environ['GUARDED'] = '3.00'",
+        "os.environ.pop('GUARDED', None)",
+    )
+    for name, read in _READ_BY_TEXT.items()
+}
 _REGISTRY = {
     "batching rule": (
         PRIMITIVE,
@@ -206,52 +235,10 @@ _REGISTRY = {
         "os.chdir(F.name)",
         "os.chdir(W)\nF.cleanup()",
     ),
-    "attribute called by a special method's name": (
-        f"{REGISTERED}c = operator.methodcaller('__getattribute__', 'environ')\nos.environ.pop('GUARDED', None)",
-        "(lambda m: float(c(m).get('GUARDED', 2.0)))(os)",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
-    ),
-    "attribute by __getattribute__": (
-        f"{REGISTERED}os.environ.pop('GUARDED', None)",
-        "float(os.__getattribute__('environ').get('GUARDED', 2.0))",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
-    ),
-    "attribute of a module's class": (
-        f"{REGISTERED}os.environ.pop('GUARDED', None)",
-        "float(type(os).__getattribute__(os, 'environ').get('GUARDED', 2.0))",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
-    ),
-    "attribute of object's": (
-        f"{REGISTERED}os.environ.pop('GUARDED', None)",
-        "float(object.__getattribute__(os, 'environ').get('GUARDED', 2.0))",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
-    ),
-    "attribute of a module in a variable": (
-        f"{REGISTERED}os.environ.pop('GUARDED', None)",
-        "float((lambda m: m.__getattribute__('environ'))(os).get('GUARDED', 2.0))",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
-    ),
-    "attribute in a format": (
-        f"{REGISTERED}os.environ.pop('GUARDED', None)",
-        "float(len('{0.environ}'.format(os)))",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
-    ),
     "global in a format of another place": (
         f"{REGISTERED}TEXT = '{{0.__globals__[K]}}'\ndef h(): return 1",
         "float(TEXT.format(h))",
         "K",
-    ),
-    "state of a module": (
-        f"{REGISTERED}os.environ.pop('GUARDED', None)",
-        "float(os.__getstate__()['environ'].get('GUARDED', 2.0))",
-        "os.environ['GUARDED'] = '3.0'",
-        "os.environ.pop('GUARDED', None)",
     ),
     "unflatten that reads state": (
         f"{REGISTERED}jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(state[0]))",
@@ -299,5 +286,11 @@ _STATE = {
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: source_of(parts) for name, parts in programs.items()}
-    for kind, programs in {"package": _PACKAGE, "jax": _JAX, "registry": _REGISTRY, "state": _STATE}.items()
+    for kind, programs in {
+        "package": _PACKAGE,
+        "jax": _JAX,
+        "registry": _REGISTRY,
+        "attribute": _BY_TEXT,
+        "state": _STATE,
+    }.items()
 }

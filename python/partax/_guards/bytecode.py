@@ -22,6 +22,8 @@ init_subclass class_getitem build_class
 _KNOWN_SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
 # What leads from a frame or a running generator to all that there is.
 _OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"}
+OF_TEXTS = {"format", "format_map"}
+"""Methods that read attributes and items by names in a text."""
 _BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
@@ -68,7 +70,7 @@ def named_by(code: types.CodeType) -> Named:
         for i, step in enumerate(steps):
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)
-                if step.argval in _OF_TEXTS and not _is_plain_format(steps[i - 1]):
+                if step.argval in OF_TEXTS and not _is_plain_format(steps[i - 1]):
                     unproven = unproven or f"what '.{step.argval}' may read by names in a text"
             if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 chain += (step.argval,)
@@ -82,6 +84,8 @@ def named_by(code: types.CodeType) -> Named:
                     name = _constant_name(steps, i)
                     attributes |= {name} if name is not None else set()
                     unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
+            elif step.opname == "MATCH_CLASS":
+                attributes |= set(steps[i - 1].argval)
             elif step.opname == "IMPORT_NAME":
                 imports |= {step.argval, step.argval.partition(".")[0]}
     for name in attributes:
@@ -90,7 +94,6 @@ def named_by(code: types.CodeType) -> Named:
     return Named(tuple(found), frozenset(attributes), frozenset(imports), unproven)
 
 
-_OF_TEXTS = {"format", "format_map"}
 _PART_IN_TEXT = re.compile(r"\{[^{}:!]*[.\[]")
 
 
@@ -115,7 +118,7 @@ def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
         return None
     first = steps[at + 1 : end - (1 if given == 2 else 2)]
     is_plain = bool(first) and first[0].opname in _LOADS and all(step.opname == "LOAD_ATTR" for step in first[1:])
-    return name.argval if is_plain else None
+    return name.argval if is_plain and name.argval not in OF_TEXTS else None
 
 
 _LOADS = _SIMPLE_LOADS | {"LOAD_GLOBAL", "LOAD_NAME"}

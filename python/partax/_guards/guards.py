@@ -267,7 +267,7 @@ class _Walk:
         asked = how_shown(cls)
         if asked is not None and not is_pure(it):
             if cls is operator.methodcaller:
-                self._names.add(it.__reduce__()[1][0])
+                self._names.add(asked[0](it)[0])
             return self._asked(it, *asked)
         if issubclass(cls, type):
             return self._class(it)
