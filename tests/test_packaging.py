@@ -29,8 +29,8 @@ def test_import_is_silent() -> None:
 
 
 def test_no_module_starts_jax_when_it_is_imported() -> None:
-    pytest.importorskip("flax")
     """Until a backend starts, a program may still say which devices there are, and join others."""
+    pytest.importorskip("flax")
     program = """
 import importlib, pkgutil, jax, partax
 names = [module.name for module in pkgutil.walk_packages(partax.__path__, "partax.") if "__main__" not in module.name]

@@ -2,13 +2,6 @@
 #include "statics/static_value.h"
 
 namespace partax {
-namespace {
-
-Ref called(PyObject* object, Name& method) {
-  return Ref::checked(PyObject_CallNoArgs(attribute(object, method).get()));
-}
-
-}  // namespace
 
 bool StaticValue::equals(PyObject* other) const {
   return identity() == other || reading([&] { return equals_value(other, stack_reserve()); }, kComparing);
@@ -28,15 +21,15 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
       return weakly_is(held_.get(), other);
     case Mode::kPointer:
       return held_.get() == other;
-    case Mode::kHeld:
+    case Mode::kHeld: {
       if (held_.get() == other && !mutable_) return true;
       if (composite_ != nullptr) return equals_items(other, stack);
       if (const std::optional<bool> equal = equal_by_dictionary(held_.get(), other)) return *equal;
       if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
-      if (const Form form = form_of(other); form != Form::kTreedef) {
-        return equal_atoms(held_.get(), other, form, hash_);
-      }
-      return equal_atoms(held_.get(), other, Form::kTreedef, hash_) && have_equal_aux(held_.get(), other, stack);
+      const Form form = form_of(other);
+      const bool equal = equal_atoms(held_.get(), other, form, hash_);
+      return equal && (form != Form::kTreedef || have_equal_aux(held_.get(), other, stack));
+    }
     case Mode::kComposite:
       return (held_ && held_.get() == other) || equals_items(other, stack);
     case Mode::kCallable:
@@ -49,6 +42,9 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
 bool StaticValue::have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack) {
   static Name node_data("node_data"), children("children");
   if (!stack.is_free()) refuse_depth();
+  const auto called = [](PyObject* object, Name& method) {
+    return Ref::checked(PyObject_CallMethodNoArgs(object, method.get()));
+  };
   const Ref data = called(treedef, node_data), other_data = called(other, node_data);
   if (!PyTuple_Check(data.get()) || !PyTuple_Check(other_data.get())) return data.get() == other_data.get();  // a leaf
   const Ref aux = item_of(data.get(), 1), other_aux = item_of(other_data.get(), 1);

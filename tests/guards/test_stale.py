@@ -37,7 +37,7 @@ OTHER_WAYS = [way for way in WAYS if way != "direct"]
 EACH = [(name, OTHER_WAYS[i % len(OTHER_WAYS)]) for i, name in enumerate(PROGRAMS)]
 # As arguments of one function these are equal for Python and for Equinox, whatever has changed in them.
 EACH = [(name, way) for name, way in EACH if not (name.startswith(("method", "tree")) and way in ("argument", "field"))]
-# Half of them each night.
+# The other half at night alone.
 BY_DAY = [
     pytest.param(name, way, marks=pytest.mark.nightly if i % 2 else (), id=f"{name}-{way}")
     for i, (name, way) in enumerate(EACH)

@@ -299,7 +299,7 @@ def test_explain_and_report_are_on() -> None:
         if rng.random() < 0.1:
             str(f.report())
             f.cache_info()
-        if rng.random() < 0.001:  # of all functions of all tests
+        if rng.random() < 0.005:  # of all functions of all tests
             partax.report()
 
     with partax.explain():

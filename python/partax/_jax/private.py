@@ -204,7 +204,7 @@ _is_clean: Callable[[], bool] | None = _name("jax._src.core.trace_state_clean")
 
 
 def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str | None]) -> None:
-    """Keeps jax's own explanations of cache misses from its log, and logs those that are not `explained` rewritten.
+    """Keeps those of jax's own explanations of cache misses from its log that are `explained`, and rewrites the others.
 
     Where their logger has another name, both are in the log, as jax has them.
     """
