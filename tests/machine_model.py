@@ -21,7 +21,7 @@ def mentions(key: Any, thing: Any) -> bool:
 class WrapperModel:
     """What each call has to give, and how often it may trace.
 
-    A program is known from its trace on until its cache is cleared: then the next call traces again. Where a call has
+    A program is known from its trace on until the cache is cleared: then the next call traces again. Where a call has
     failed or the cache was cleared on the way, the program may be there or not; then so says ``maybe``.
     """
 
@@ -46,15 +46,11 @@ class WrapperModel:
         programs = self.known.setdefault(canonical(state), {})
         programs[program] = surely
 
-    def cleared(self, state: Any, surely: bool = True) -> None:
-        if surely:
-            self.known.pop(canonical(state), None)
-        else:
-            programs = self.known.get(canonical(state), {})
-            programs.update(dict.fromkeys(programs, False))
+    def cleared(self) -> None:
+        self.known.clear()
 
     def forgotten(self) -> None:
-        """Nothing is sure any more: the function was made anew."""
+        """Nothing is sure any more: the function was made anew, or the cache was cleared within a call."""
         for programs in self.known.values():
             programs.update(dict.fromkeys(programs, False))
 

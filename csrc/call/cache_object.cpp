@@ -47,6 +47,11 @@ PyObject* get_history(PyObject* self, void*) noexcept {
   return Py_NewRef(cache.history ? cache.history.get() : Py_None);
 }
 
+PyObject* get_options(PyObject* self, void*) noexcept {
+  const Turn turn;
+  return Py_NewRef(reinterpret_cast<CallCacheObject*>(self)->cache->options.get());
+}
+
 PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
   return guarded<PyObject*>(nullptr, [&] {
     Ref list = Ref::checked(PyList_New(0));
@@ -95,6 +100,7 @@ PyMethodDef cache_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef cache_getset[] = {{"history", get_history, nullptr, "The records of all traces, or None.", nullptr},
+                              {"options", get_options, nullptr, "Those of its wrappers.", nullptr},
                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_methods)},
@@ -171,11 +177,11 @@ Ref make_cache(PyObject* function, PyObject* options) {
   return object;
 }
 
-Ref all_caches() {
+Ref living_caches(PyObject* callable) {
   Ref list = Ref::checked(PyList_New(0));
   std::vector<Ref> caches;
   SharedCaches::instance().each([&](const EntryPtr& entry) {
-    if (entry->value) caches.push_back(entry->value);
+    if (entry->value && (callable == Py_None || entry->owners.count(callable) != 0)) caches.push_back(entry->value);
   });
   for (const Ref& cache : caches) checked_int(PyList_Append(list.get(), cache.get()));
   return list;

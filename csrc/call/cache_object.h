@@ -14,7 +14,7 @@ Ref make_cache(PyObject* function, PyObject* options);
 CallCache& cache_in(PyObject* object) noexcept;
 // What the option `callables` says.
 Callables callables_of(PyObject* options);
-// The caches of all callables that live.
-Ref all_caches();
+// The caches of all callables that live, or of one unless it is None.
+Ref living_caches(PyObject* callable);
 
 }  // namespace partax

@@ -236,7 +236,10 @@ void register_prepared_call(py::module_& module) {
 
 void register_call(py::module_& module) {
   module.attr("CallCache") = give(register_cache_type());
-  define(module, "caches", [] { return give(all_caches()); }, "The caches of all callables that live.");
+  define(
+      module, "caches", [](py::handle callable) { return give(living_caches(callable.ptr())); },
+      "The caches of all callables that live, or of this one: for all options and states that it has been called with.",
+      py::arg("callable") = py::none());
   register_wrapper(module);
   register_output(module);
   register_call_under_way(module);

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from conftest import TraceCounter
@@ -89,6 +91,42 @@ def test_clear_cache_traces_again(traces: TraceCounter) -> None:
     assert f.cache_info().static_keys == 0
     assert_same(f(array(2), 1), (array(2), 1))
     assert traces.count == 3 and f.cache_info().static_keys == 1
+
+
+def _cell(made: Any, value: int) -> None:
+    dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["n"].cell_contents = value
+
+
+def _default(made: Any, value: int) -> None:
+    made.__defaults__ = (value,)
+
+
+def _attribute(made: Any, value: int) -> None:
+    made.n = value
+
+
+@pytest.mark.parametrize("change", [_cell, _default, _attribute])
+def test_clear_cache_drops_the_traces_of_earlier_states_too(
+    traces: TraceCounter, change: Callable[[Any, int], None]
+) -> None:
+    n = 1
+
+    def made(x: jax.Array, k: int = 1) -> jax.Array:
+        traces.tick()
+        return jnp.sin(x) * n * k * getattr(made, "n", 1)
+
+    f, other, kept = filter_jit(made), filter_jit(made), filter_jit(made, donate="warn")
+    for value in (1, 2):
+        change(made, value)
+        assert_same(f(array(2)), jnp.sin(array(2)) * value)
+        assert_same(kept(array(2)), jnp.sin(array(2)) * value)
+    assert traces.count == 4
+    f.clear_cache()
+    assert other.cache_info().traces == 0
+    for value in (1, 2):
+        change(made, value)
+        other(array(2)), kept(array(2))
+    assert traces.count == 6
 
 
 def test_clear_cache_while_the_function_is_traced() -> None:

@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 import jax
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -134,6 +135,12 @@ def make_class(registered: bool) -> type:
     return Made
 
 
+def expect_dead(references: list[weakref.ref[Any]]) -> None:
+    alive = [it for it in (ref() for ref in references) if it is not None]
+    alive = [it for it in alive if not (IMMORTAL and isinstance(it, type | FunctionType))]
+    assert not alive, f"{alive} are kept alive"
+
+
 values = st.one_of(st.integers(0, 2), st.sampled_from([True, 1.0, -0.0, 0.0, "a", (1, 2), (True, 2.0)]), hashables)
 events = st.sampled_from(["eq", "hash", "flatten", "unflatten"])
 ways = st.sampled_from(["position", "keyword", "given", "more"])
@@ -162,7 +169,7 @@ class WrapperMachine(RuleBasedStateMachine):
 
     @property
     def state(self) -> Any:
-        return self.cell
+        return self.cell, self.default
 
     def arguments(self, tree: Any, way: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return {
@@ -262,7 +269,7 @@ class WrapperMachine(RuleBasedStateMachine):
     @rule()
     def clear(self) -> None:
         self.wrapper.clear_cache()
-        self.model.cleared(self.state)
+        self.model.cleared()
         self.dying += self.held_by_keys
         self.held_by_keys.clear()
         assert self.wrapper.cache_info()[:4] == (0, 0, 0, 0)
@@ -295,9 +302,7 @@ class WrapperMachine(RuleBasedStateMachine):
     def collect(self) -> None:
         for _ in range(3):
             gc.collect()
-        alive = [ref() for ref in self.dying if ref() is not None]
-        alive = [it for it in alive if not (IMMORTAL and isinstance(it, type | FunctionType))]
-        assert not alive, f"{alive} are kept alive"
+        expect_dead(self.dying)
         self.dying.clear()
 
     @rule(i=st.integers(0, 2), every=st.sampled_from([1, 7]))
@@ -345,7 +350,7 @@ class WrapperMachine(RuleBasedStateMachine):
     def call_with_user_code_that_clears(self, value: int, event: str, countdown: int) -> None:
         def action() -> None:
             self.wrapper.clear_cache()
-            self.model.cleared(self.state, surely=False)
+            self.model.forgotten()
 
         self.check(lambda: self.hooked_tree(value), surely=False, around=self.planned(event, countdown, action))
 
@@ -438,11 +443,10 @@ class WrapperMachine(RuleBasedStateMachine):
         del self.function, self.wrapper, self.witness, self.made
         for _ in range(3):
             gc.collect()
-        alive = [ref() for ref in dead if ref() is not None]
-        assert not alive, f"{alive} are kept alive"
+        expect_dead(dead)
 
 
-TestWrapper = WrapperMachine.TestCase
+TestWrapper = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")(WrapperMachine.TestCase)
 TestWrapper.settings = settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS,

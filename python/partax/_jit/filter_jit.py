@@ -80,7 +80,7 @@ def _cache_info(self: JitFunction[..., Any]) -> CacheInfo:
 
 
 def _clear_cache(self: JitFunction[..., Any]) -> None:
-    """Drops every static key, trace and executable of the wrapped callable.
+    """Drops every static key, trace and executable of the wrapped callable, as it is now and as it was before.
 
     Example:
       >>> square = partax.filter_jit(lambda x: x**2)
@@ -91,10 +91,11 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
 
     Wrappers of the same callable with the same options share them, so theirs go too.
     """
-    cache = self._cache
-    cache.clear()
-    if cache.history is not None:
-        cache.history.cleared()
+    for cache in {self._cache, *_core.caches(self._function)}:
+        if cache.options == self._options:
+            cache.clear()
+            if cache.history is not None:
+                cache.history.cleared()
 
 
 def _text(self: JitFunction[..., Any]) -> str:
