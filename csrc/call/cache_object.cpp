@@ -47,7 +47,7 @@ PyObject* get_history(PyObject* self, void*) noexcept {
   return Py_NewRef(cache.history ? cache.history.get() : Py_None);
 }
 
-PyObject* get_options(PyObject* self, void*) noexcept {
+PyObject* cache_options(PyObject* self, void*) noexcept {
   const Turn turn;
   return Py_NewRef(reinterpret_cast<CallCacheObject*>(self)->cache->options.get());
 }
@@ -100,7 +100,7 @@ PyMethodDef cache_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef cache_getset[] = {{"history", get_history, nullptr, "The records of all traces, or None.", nullptr},
-                              {"options", get_options, nullptr, "Those of its wrappers.", nullptr},
+                              {"options", cache_options, nullptr, "Those of its wrappers.", nullptr},
                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_methods)},
