@@ -37,10 +37,10 @@ _names = (f"guarded_program_{i}" for i in itertools.count())
 
 # What any program may name; `K`, and the `k` of `o`, are what most of them change.
 PRELUDE = """
-import abc, array, calendar, collections, collections.abc, configparser, contextvars, copy, copyreg, ctypes, dataclasses
-import datetime, decimal, enum, fractions, functools, gc, glob, importlib, importlib.resources, io, itertools, linecache
-import locale, logging, math, numbers, operator, os, pathlib, queue, random, re, secrets, sqlite3, struct, sys, tempfile
-import threading, time, types, typing, uuid, warnings, weakref, zoneinfo
+import abc, array, builtins, calendar, collections, collections.abc, configparser, contextvars, copy, copyreg, ctypes
+import dataclasses, datetime, decimal, enum, fractions, functools, gc, glob, importlib, importlib.resources, io
+import itertools, linecache, locale, logging, math, numbers, operator, os, pathlib, queue, random, re, secrets, sqlite3
+import struct, sys, tempfile, threading, time, types, typing, uuid, warnings, weakref, zoneinfo
 import chex, equinox as eqx, flax, flax.linen as nn, flax.struct, jax, jax.extend, jax.numpy as jnp, jaxtyping
 import matplotlib, numpy as np, optax, partax
 from decimal import Decimal

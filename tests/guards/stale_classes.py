@@ -20,6 +20,7 @@ _MADE = {
         "C().k",
         "C.k = 3.0",
     ),
+    "module of a class, in its text": ("class C: pass\nC.__module__ = 'a'", "len(repr(C))", "C.__module__ = 'ab'"),
     "class whose module is none": ("class C: k = 2.0\nC.__module__ = None", "C().k", "C.k = 3.0"),
     "executed class": ("S = {'__name__': 'math'}\nexec('class C: k = 2.0', S)\nC = S['C']", "C.k", "C.k = 3.0"),
     "executed function": ("S = {'K': 2.0}\nexec('def get(): return K', S)\nget = S['get']", "get()", "S['K'] = 3.0"),

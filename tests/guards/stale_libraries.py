@@ -79,6 +79,8 @@ _ENVIRONMENT = {
     for name, value in {
         "getattr": "float(getattr(os, 'environ')['K_OF_MINE'])",
         "getattr of a name that is made": "float(getattr(os, 'env' + 'iron')['K_OF_MINE'])",
+        "getattr by a partial": "float(functools.partial(getattr, os)('environ')['K_OF_MINE'])",
+        "getattr of a module": "float(builtins.getattr(os, 'environ')['K_OF_MINE'])",
         "attrgetter": "float(operator.attrgetter('environ')(os)['K_OF_MINE'])",
         "expandvars": "float(os.path.expandvars('$K_OF_MINE'))",
         "environb": "float(os.environb[b'K_OF_MINE'])",
@@ -87,6 +89,31 @@ _ENVIRONMENT = {
         "a map of methods": "float([*map(os.getenv, ['K_OF_MINE'])][0])",
         "the globals of a function": "float(os.getenv.__globals__['environ']['K_OF_MINE'])",
     }.items()
+}
+# Functions that give anything by its name, kept under another name.
+_ENVIRONMENT |= {
+    f"{function}, kept in a global": (
+        f"{ENVIRONMENT}\nget = {function}",
+        "float(get(os, 'environ')['K_OF_MINE'])",
+        _SET,
+        "os.environ.pop('K_OF_MINE', None)",
+    )
+    for function in (
+        "getattr",
+        "functools.partial(getattr)",
+        "types.ModuleType.__getattribute__",
+        "object.__getattribute__",
+        "(lambda it, name, get=getattr: get(it, name))",
+    )
+}
+_OF_MODULE = {
+    name: (f"m = types.ModuleType('m')\nm.k = 2.0\nkept = {kept}", value, change)
+    for name, kept, value, change in [
+        ("str.format, kept in a global", "str.format", "float(kept('{0.k}', m))", "m.k = 3.0"),
+        ("str.format_map, kept in a global", "str.format_map", "float(kept('{m.k}', {'m': m}))", "m.k = 3.0"),
+        ("dictionary, by its descriptor", "types.ModuleType.__dict__['__dict__']", "kept.__get__(m)['k']", "m.k = 3.0"),
+        ("hasattr, kept in a global", "hasattr", "(2.0 if kept(m, 'k') else 3.0)", "del m.k"),
+    ]
 }
 _SETTING = {
     "level of the root logger": (
@@ -174,6 +201,7 @@ KINDS: dict[str, dict[str, str]] = {
         "clock": _CLOCK,
         "file": _FILE,
         "environment": _ENVIRONMENT,
+        "attribute of a module": _OF_MODULE,
         "setting": _SETTING,
     }.items()
 }

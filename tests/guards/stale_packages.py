@@ -71,6 +71,45 @@ _PACKAGE = {
         "C.__enter__()",
         "C.__exit__(None, None, None)",
     ),
+    "interceptor of a layer of flax": (
+        "C = nn.intercept_methods(lambda next, args, kwargs, context: 3.0 * next(*args, **kwargs))",
+        "nn.Dense(1, kernel_init=nn.initializers.ones).init_with_output(jax.random.key(0), jnp.ones((1,)))[0][0]",
+        "C.__enter__()",
+        "C.__exit__(None, None, None)",
+    ),
+    "what flax's layers make": (
+        "OLD = flax.config.flax_return_frozendict",
+        "(3.0 if isinstance(nn.Dense(1).init(jax.random.key(0), jnp.ones((1,))), flax.core.FrozenDict) else 2.0)",
+        "flax.config.update('flax_return_frozendict', not OLD)",
+        "flax.config.update('flax_return_frozendict', OLD)",
+    ),
+    "names of axes of flax": (
+        "",
+        "len(nn.logical_to_mesh_axes(('a',))[0] or '12')",
+        "nn.set_logical_axis_rules((('a', 'xyz'),))",
+        "nn.set_logical_axis_rules(())",
+    ),
+    "sharding of nnx": (
+        "OLD = nnx.using_eager_sharding()",
+        "(3.0 if nnx.using_eager_sharding() else 2.0)",
+        "nnx.use_eager_sharding(not OLD)",
+        "nnx.use_eager_sharding(OLD)",
+    ),
+    "graphs of nnx": (
+        "",
+        "(2.0 if nnx.set_graph_mode.current_value() else 3.0)",
+        "flax.config.update('nnx_graph_mode', False)",
+        "flax.config.update('nnx_graph_mode', True)",
+    ),
+    "checker of jaxtyping": (
+        "import beartype\n"
+        "@jaxtyping.jaxtyped(typechecker=beartype.beartype)\n"
+        "def checked(x: jaxtyping.Float[jax.Array, '3']): return 3.0\n"
+        "def get():\n    try: return checked(jnp.ones(2))\n    except jaxtyping.TypeCheckError: return 2.0",
+        "get()",
+        "jaxtyping.config.update('jaxtyping_disable', True)",
+        "jaxtyping.config.update('jaxtyping_disable', False)",
+    ),
     "configuration of flax": (
         "OLD = flax.config.flax_return_frozendict",
         "(3.0 if flax.config.flax_return_frozendict else 2.0)",

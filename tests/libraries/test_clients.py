@@ -47,5 +47,5 @@ def test_only_what_fails_by_partax_counts(tmp_path: Path) -> None:
     assert "2 passed,   2 failed (1 without), 1 by partax" in done.stdout
     assert done.stdout.splitlines()[-2:] == [
         "1 tests pass only without partax",
-        "equinox/test_some.py TestOfOurs::test_that_passes_only_without[2]",
+        "equinox/test_some.py accelerated TestOfOurs::test_that_passes_only_without[2]",
     ]

@@ -22,9 +22,9 @@ init_subclass class_getitem build_class
 _KNOWN_SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
 # What leads from a frame or a running generator to all that there is.
 _OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "tb_frame"}
-OF_TEXTS = {"format", "format_map"}
-"""Methods that read attributes and items by names in a text."""
-_BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
+_OF_TEXTS = {"format", "format_map"}  # methods that read attributes and items by names in a text
+BY_NAME = {function.__name__: function for function in (getattr, setattr, hasattr, delattr)}
+"""Functions that are given the name of an attribute: proven where code calls them itself, with a name that it has."""
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -45,6 +45,12 @@ class Named(NamedTuple):
     attributes: frozenset[str]
     imports: frozenset[str]
     unproven: str | None
+
+
+def leads_anywhere(name: str) -> bool:
+    """Whether an attribute of this name may give what the code around it does not name."""
+    special = name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL
+    return special or name in _OF_FRAMES or name in _OF_TEXTS
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -70,7 +76,7 @@ def named_by(code: types.CodeType) -> Named:
         for i, step in enumerate(steps):
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)
-                if step.argval in OF_TEXTS and not _is_plain_format(steps[i - 1]):
+                if step.argval in _OF_TEXTS and not _is_plain_format(steps[i - 1]):
                     unproven = unproven or f"what '.{step.argval}' may read by names in a text"
             if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 chain += (step.argval,)
@@ -80,7 +86,7 @@ def named_by(code: types.CodeType) -> Named:
             chain = ()
             if step.opname in _GLOBALS:
                 chain = (step.argval,)
-                if step.argval in _BY_NAME:
+                if step.argval in BY_NAME:
                     name = _constant_name(steps, i)
                     attributes |= {name} if name is not None else set()
                     unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
@@ -88,8 +94,8 @@ def named_by(code: types.CodeType) -> Named:
                 attributes |= set(steps[i - 1].argval)
             elif step.opname == "IMPORT_NAME":
                 imports |= {step.argval, step.argval.partition(".")[0]}
-    for name in attributes:
-        if name in _OF_FRAMES or (name.startswith("__") and name.endswith("__") and name not in _KNOWN_SPECIAL):
+    for name in attributes - _OF_TEXTS:
+        if leads_anywhere(name):
             unproven = unproven or f"what '.{name}' gives"
     return Named(tuple(found), frozenset(attributes), frozenset(imports), unproven)
 
@@ -118,7 +124,7 @@ def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
         return None
     first = steps[at + 1 : end - (1 if given == 2 else 2)]
     is_plain = bool(first) and first[0].opname in _LOADS and all(step.opname == "LOAD_ATTR" for step in first[1:])
-    return name.argval if is_plain and name.argval not in OF_TEXTS else None
+    return name.argval if is_plain and name.argval not in _OF_TEXTS else None
 
 
 _LOADS = _SIMPLE_LOADS | {"LOAD_GLOBAL", "LOAD_NAME"}

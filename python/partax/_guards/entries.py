@@ -4,7 +4,7 @@ ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
     *("__abstractclassvars__", "__dataclass_fields__", "__dataclass_params__", "__firstlineno__"),
-    *("__static_attributes__", "__doc__", "__module__", "__qualname__"),
+    *("__static_attributes__", "__doc__", "__qualname__"),
 }
 """Entries of a class that its statement, and decorators of libraries, write about it: these are not written down."""
 # What an enumeration keeps of its members, beside each member itself.

@@ -18,16 +18,17 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._families.equinox import is_module
-from partax._guards.bytecode import Named, counters, named_by
+from partax._families.settings import asked_of
+from partax._guards.bytecode import BY_NAME, Named, counters, leads_anywhere, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.entries import ABOUT_CLASS, OF_ENUM
 from partax._guards.places import attribute, followed, place
-from partax._guards.pure import is_pure, is_pure_code, is_pure_module, module_of
+from partax._guards.pure import is_pure, is_pure_code, is_pure_module, package_of
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
 from partax._jax.nodes import registered_nodes
 from partax._jax.private import concrete_array_type
-from partax._jax.settings import SETTINGS, Settings, ask_for_all_settings, ask_for_settings
+from partax._jax.settings import SETTINGS, Settings
 
 # More than this is not proven.
 _MOST = 20_000
@@ -192,7 +193,7 @@ class _Walk:
         elif kind in PLAIN:
             self._constant(it)
         elif kind in _DESCRIPTORS:
-            self._check(ADDRESS, id(it))
+            (self._unproven if leads_anywhere(getattr(it, "__name__", "")) else self._address)(it)
         elif id(it) in self._met:
             self._check(MET, self._met[id(it)])
         else:
@@ -240,13 +241,12 @@ class _Walk:
         self._object(it)
 
     def _setting(self, it: Any) -> None:
-        return self._constant(it) if is_constant(it) else self._address(it)
+        return self._address(it) if facts(type(it)).enum else self._options(it)
 
     def _settings(self, it: Any) -> None:
-        """Read after all else: NumPy's count where something of NumPy was met."""
-        of_numpy = any(module_of(value).partition(".")[0] == "numpy" for value in self.kept)
-        name = "jax.config or numpy.seterr" if of_numpy else "jax.config"
-        found = self._open(it, _THERE, _ASKED, (Settings, ask_for_all_settings if of_numpy else ask_for_settings))
+        """Read after all else: those of a library count where something of it was met."""
+        ask, name = asked_of(set(map(package_of, self.kept)))
+        found = self._open(it, _THERE, _ASKED, (Settings, ask))
         self._read_by([(_Walk._anything, None, ""), *((_Walk._setting, value, name) for value in found[1:])])
 
     def _asked(self, it: Any, ask: Callable[[Any], Any], segments: tuple[str, ...]) -> None:
@@ -311,8 +311,9 @@ class _Walk:
         attributes = next(found)
         steps.append((_Walk._value if attributes is _NOTHING else _Walk._attributes, attributes, ""))
         steps += [(_Walk._constant, next(found), ""), (_Walk._constant, next(found), "")]
-        for chain in named.globals:
-            steps.append((_Walk._value, next(found), f"global '{followed(chain, it.__globals__, it.__builtins__)}'"))
+        for chain, value in zip(named.globals, found, strict=False):
+            note = _Walk._constant if BY_NAME.get(chain[0]) is value else _Walk._value
+            steps.append((note, value, f"global '{followed(chain, it.__globals__, it.__builtins__)}'"))
         steps += [(_Walk._address, it.__globals__, "")] if is_listed else []
         if named.unproven:
             steps.append((_Walk._unproven, None, named.unproven))

@@ -55,9 +55,9 @@ _PURE = {
 ArithmeticError AssertionError AttributeError BaseException Ellipsis Exception FloatingPointError IndexError KeyError
 LookupError NameError NotImplemented NotImplementedError OverflowError RuntimeError StopIteration TypeError ValueError
 Warning UserWarning DeprecationWarning ZeroDivisionError RecursionError UnicodeError
-abs all any ascii bin bool bytearray bytes callable chr classmethod complex delattr dict divmod enumerate filter float
-format frozenset getattr hasattr hex int isinstance issubclass iter len list map max min next object oct ord pow print
-property range repr reversed round set setattr slice sorted staticmethod str sum super tuple type zip __build_class__
+abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float format
+frozenset hex int isinstance issubclass iter len list map max min next object oct ord pow print property range repr
+reversed round set slice sorted staticmethod str sum super tuple type zip __build_class__
 """,
     "math": "*",
     "cmath": "*",
@@ -258,6 +258,12 @@ def module_of(value: Any) -> str:
     """The name of the module that defines a value or, as methods of C types have none, its class."""
     module = read(value, "__module__") or read(type(value), "__module__")
     return module if type(module) is str else ""
+
+
+def package_of(value: Any) -> str:
+    """The first part of the name of the module that the code of a function, or a value's class, is of."""
+    module = value.__globals__.get("__name__") if type(value) is types.FunctionType else module_of(value)
+    return module.partition(".")[0] if type(module) is str else ""
 
 
 def is_pure(value: Any) -> bool:

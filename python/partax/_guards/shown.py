@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._guards.bytecode import OF_TEXTS
+from partax._guards.bytecode import leads_anywhere
 from partax._jax.private import jit_parts
 
 _Ask = Callable[[Any], Any]
@@ -25,7 +25,7 @@ def _treedef_parts(treedef: Any) -> tuple[Any, ...]:
 def _method_called(caller: Any) -> tuple[Any, ...]:
     """The name of the method and its arguments; jax's own callers, of classes that are registered, have no keywords."""
     made_by, parts = caller.__reduce__()
-    if made_by is not operator.methodcaller or parts[0].startswith("__") or parts[0] in OF_TEXTS:
+    if made_by is not operator.methodcaller or parts[0].startswith("__") or leads_anywhere(parts[0]):
         raise TypeError("a caller of a method with keywords, or of one that may lead to anything")
     return parts
 

@@ -153,6 +153,8 @@ def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[...,
         if not isinstance(program, jax.stages.Compiled):
             return program(*args), None, False
         params: Any = _attribute(program, "_params")
+        if params is None:
+            return asked(*args), None, False
         try:
             outs, out_flat, args_flat = _call(params, *args)  # pyright: ignore[reportOptionalCall] - None was ruled out
         except jax.errors.JaxRuntimeError:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
 from partax._jax.private import attribute_of as _attribute
 from partax._jax.private import name_of as _name
@@ -43,21 +42,15 @@ def _settings() -> tuple[Any, Callable[[Any], Any]]:
 SETTINGS, ask_for_settings = _settings()
 
 
-def ask_for_all_settings(settings: Any) -> tuple[Any, ...]:
-    """The settings of jax, and how NumPy takes a division by zero."""
-    return *ask_for_settings(settings), *np.geterr().values()
-
-
 # What says how programs are kept, logged or explained, and changes none.
 _OF_KEEPING = ("compilation_cache", "persistent_cache", "log_", "logging", "explain_cache_misses", "dump_")
 
 
 def every_setting() -> tuple[tuple[str, str], ...]:
-    """The values of jax's configuration that are in force now and how NumPy takes a division by zero, as texts.
+    """The values of jax's configuration that are in force now, as texts.
 
     The fallback does not see what a context manager has set for this thread.
     """
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     values = {name: state.value for name, state in states.items()} or dict(jax.config.values)
-    values["numpy.seterr"] = np.geterr()
     return tuple(sorted((n, repr(v)) for n, v in values.items() if not any(part in n for part in _OF_KEEPING)))

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from partax import _core
+from partax._families.settings import of_libraries
 from partax._jax.private import configuration
 from partax._jax.settings import every_setting
 
@@ -37,19 +38,8 @@ def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
         "the number of processes": (jax.process_index(), jax.process_count()),
         **{f"the setting {name}": value for name, value in every_setting()},
         "jax's configuration": tuple(sorted(configuration().items())),
-        "a setting of Flax": _settings_of_flax(),
+        **{f"a setting of {name}": value for name, value in of_libraries().items()},
     }
-
-
-def _settings_of_flax() -> str:
-    """What nnx reads while a function is traced; empty where it is not imported."""
-    modes = [sys.modules.get("flax.nnx.graphlib"), sys.modules.get("flax.configurations")]
-    if None in modes:
-        return ""
-    graphlib, configurations = modes
-    of_thread = [getattr(graphlib, name, None) for name in ("set_graph_mode", "set_graph_updates")]
-    values = vars(getattr(configurations, "config", None) or object).get("_values")
-    return repr((values, [it and it.current_value() for it in of_thread]))
 
 
 def _build() -> dict[str, Any]:
