@@ -19,19 +19,18 @@ def _of_jaxtyping() -> tuple[Any, ...]:
 
 
 def _of_flax() -> tuple[Any, ...]:
+    linen, variables, graphs = "flax.linen.module", "flax.nnx.variablelib", "flax.nnx.graphlib"
+    modes = [(graphs, "set_graph_mode"), (graphs, "set_graph_updates"), (variables, "use_eager_sharding")]
+    asked = [_found(module, name, "current_value") for module, name in modes]
     config = _found("flax.configurations", "config", "_values") or {}
-    module = "flax.linen.module"
     return (
         *config.values(),
+        *(ask and ask() for ask in asked),
+        *(stack[-1:] for stack in _stacks(variables, "VARIABLE_CONTEXT", "variable_hijax_stack", "variable_ref_stack")),
         tuple(tuple(rule) for rule in _found("flax.core.spmd", "_axis_rules", "rules") or ()),
-        tuple(_found(module, "_global_interceptor_stack") or ()),
-        _found(module, "_use_named_call"),
-        *_stacks(_found(module, "_context"), "module_stack", "capture_stack", "call_info_stack"),
-        *_stacks(
-            _found("flax.nnx.variablelib", "VARIABLE_CONTEXT"),
-            *("variable_hijax_stack", "variable_ref_stack", "eager_shard_stack"),
-        ),
-        *_stacks(_found("flax.nnx.graphlib", "GRAPH_CONTEXT"), "graph_mode_stack", "graph_updates_stack"),
+        tuple(_found(linen, "_global_interceptor_stack") or ()),
+        _found(linen, "_use_named_call"),
+        *_stacks(linen, "_context", "module_stack", "capture_stack", "call_info_stack"),
     )
 
 
@@ -40,8 +39,9 @@ def _found(module: str, *path: str) -> Any:
     return functools.reduce(lambda it, name: getattr(it, name, None), path, sys.modules.get(module))
 
 
-def _stacks(context: Any, *names: str) -> tuple[Any, ...]:
-    return tuple(tuple(getattr(context, name, ())) for name in names)
+def _stacks(module: str, context: str, *names: str) -> list[tuple[Any, ...]]:
+    """What a context of this thread has, most often nothing."""
+    return [tuple(_found(module, context, name) or ()) for name in names]
 
 
 _OF_LIBRARIES: dict[str, Callable[[], tuple[Any, ...]]] = {
