@@ -1,57 +1,43 @@
 """What the functions of libraries that are known to be pure read beside their arguments: settings, and contexts."""
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from partax._jax.settings import ask_for_settings
+from partax._jax.settings import JAX_SETTINGS, SETTINGS
 
-
-def _of_numpy() -> tuple[Any, ...]:
-    return tuple(np.geterr().values())
-
-
-def _of_jaxtyping() -> tuple[Any, ...]:
-    return tuple(vars(_found("jaxtyping._config", "config")).values())
-
-
-def _of_flax() -> tuple[Any, ...]:
-    linen, variables, graphs = "flax.linen.module", "flax.nnx.variablelib", "flax.nnx.graphlib"
-    modes = [(graphs, "set_graph_mode"), (graphs, "set_graph_updates"), (variables, "use_eager_sharding")]
-    asked = [_found(module, name, "current_value") for module, name in modes]
-    config = _found("flax.configurations", "config", "_values") or {}
-    return (
-        *config.values(),
-        *(ask and ask() for ask in asked),
-        *(stack[-1:] for stack in _stacks(variables, "VARIABLE_CONTEXT", "variable_hijax_stack", "variable_ref_stack")),
-        tuple(tuple(rule) for rule in _found("flax.core.spmd", "_axis_rules", "rules") or ()),
-        tuple(_found(linen, "_global_interceptor_stack") or ()),
-        _found(linen, "_use_named_call"),
-        *_stacks(linen, "_context", "module_stack", "capture_stack", "call_info_stack"),
-    )
-
-
-def _found(module: str, *path: str) -> Any:
-    """A name of a module, and attributes of it; None where this version has none, or the module is not imported."""
-    return functools.reduce(lambda it, name: getattr(it, name, None), path, sys.modules.get(module))
-
-
-def _stacks(module: str, context: str, *names: str) -> list[tuple[Any, ...]]:
-    """What a context of this thread has, most often nothing."""
-    return [tuple(_found(module, context, name) or ()) for name in names]
-
-
-_OF_LIBRARIES: dict[str, Callable[[], tuple[Any, ...]]] = {
-    "numpy": _of_numpy,
-    "jaxtyping": _of_jaxtyping,
-    "flax": _of_flax,
+# By the name of the library, where each setting is.
+_PLACES = {
+    "jaxtyping": ("jaxtyping.config.jaxtyping_disable", "jaxtyping.config.jaxtyping_remove_typechecker_stack"),
+    "flax": (
+        "flax.config._values",
+        "flax.core.spmd._axis_rules.rules",
+        "flax.linen.module._global_interceptor_stack._storage",
+        "flax.linen.module._use_named_call",
+        "flax.linen.module._context.module_stack",
+        "flax.linen.module._context.capture_stack",
+        "flax.linen.module._context.call_info_stack",
+    ),
 }
-
-
+# Of a thread: where its latest value is, and the setting that holds where it has none.
+_OF_THREAD = {
+    "flax.nnx.graphlib.GRAPH_CONTEXT.graph_mode_stack": "nnx_graph_mode",
+    "flax.nnx.graphlib.GRAPH_CONTEXT.graph_updates_stack": "nnx_graph_updates",
+    "flax.nnx.variablelib.VARIABLE_CONTEXT.eager_shard_stack": "flax_always_shard_variable",
+    "flax.nnx.variablelib.VARIABLE_CONTEXT.variable_hijax_stack": "flax_hijax_variable",
+    "flax.nnx.variablelib.VARIABLE_CONTEXT.variable_ref_stack": "flax_array_ref",
+}
+_MISSING: Any = object()
 _Ask = Callable[[Any], tuple[Any, ...]]
+
+
+def _found(place: str) -> Any:
+    first, *names = place.split(".")
+    return functools.reduce(lambda it, name: getattr(it, name, _MISSING), names, sys.modules.get(first, _MISSING))
 
 
 def asked_of(packages: Iterable[str]) -> tuple[_Ask, str]:
@@ -60,18 +46,34 @@ def asked_of(packages: Iterable[str]) -> tuple[_Ask, str]:
     Args:
       packages: the first part of the names of modules.
     """
-    return _asked_of(tuple(name for name in _OF_LIBRARIES if name in packages))
+    libraries = tuple(name for name in ("numpy", *_PLACES) if name in packages)
+    places = [place for name in libraries for place in _PLACES.get(name, ())]
+    places += _OF_THREAD if "flax" in libraries else ()
+    return _asked_of(libraries, tuple(place for place in places if _found(place) is not _MISSING))
 
 
 @functools.cache
-def _asked_of(libraries: tuple[str, ...]) -> tuple[_Ask, str]:
-    def ask(settings: Any) -> tuple[Any, ...]:
-        return *ask_for_settings(settings), *(value for name in libraries for value in _OF_LIBRARIES[name]())
+def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask, str]:
+    for place in places:
+        library = place.partition(".")[0]
+        setattr(SETTINGS, library, sys.modules[library])
+    ask: _Ask = operator.attrgetter(*JAX_SETTINGS, *places)  # it runs no Python: hits of models made anew come here
+
+    def ask_numpy_too(settings: Any) -> tuple[Any, ...]:
+        return *ask(settings), *np.geterr().values()
 
     name = " or ".join(("jax.config", *(f"a setting of {library}" for library in libraries)))
-    return ask if libraries else ask_for_settings, name
+    return ask_numpy_too if "numpy" in libraries else ask, name
 
 
 def of_libraries() -> dict[str, str]:
-    """The settings of each such library that is imported, as a text."""
-    return {name: repr(ask()) for name, ask in _OF_LIBRARIES.items() if name in sys.modules}
+    """The settings that are in force now, of each such library that is imported, as a text."""
+    texts = {"numpy": repr(np.geterr())}
+    for library, places in _PLACES.items():
+        if library in sys.modules:
+            texts[library] = repr([_found(place) for place in places])
+    if "flax" in texts:
+        defaults = _found("flax.config._values")
+        stacks = [(_found(place), defaults.get(name)) for place, name in _OF_THREAD.items()]
+        texts["flax"] += repr([it[-1] if it is not _MISSING and it else default for it, default in stacks])
+    return texts

@@ -1,7 +1,6 @@
 """The names of jax that are not public of which its configuration is read."""
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -24,8 +23,8 @@ async_dispatch sort_devices num_cpu_devices backend_target xla_backend
 _OF_COMPILING = _PARTS.split()
 
 
-def _settings() -> tuple[Any, Callable[[Any], Any]]:
-    """The settings, and what asks for the value of each. The fallback knows of what is public: random numbers' kind."""
+def _settings() -> tuple[Any, tuple[str, ...]]:
+    """The settings, and where the value of each is. The fallback knows of what is public: random numbers' kind."""
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     names = _name("jax._src.config.trace_context_names")
     known = () if names is None else names()
@@ -35,11 +34,11 @@ def _settings() -> tuple[Any, Callable[[Any], Any]]:
             setattr(settings, name, state)
     if not vars(settings):
         settings.config = jax.config  # type: ignore[attr-defined]
-        return settings, operator.attrgetter("config.jax_default_prng_impl", "config.jax_enable_custom_prng")
-    return settings, operator.attrgetter(*(f"{name}.value" for name in vars(settings)))
+        return settings, ("config.jax_default_prng_impl", "config.jax_enable_custom_prng")
+    return settings, tuple(f"{name}.value" for name in vars(settings))
 
 
-SETTINGS, ask_for_settings = _settings()
+SETTINGS, JAX_SETTINGS = _settings()
 
 
 # What says how programs are kept, logged or explained, and changes none.
