@@ -173,6 +173,24 @@ class P:
 class Q(P): pass
 state = [2.0]
 """
+CONVERTED = """
+def converted(k): return k * K
+class M(eqx.Module):
+    k: float = eqx.field(converter=converted)
+class Under(M): pass
+"""
+OPERATOR = """
+import lineax
+class Own(lineax.AbstractLinearOperator):
+    v: jax.Array
+    def mv(self, vector): return self.v * vector
+    def as_matrix(self): return jnp.diag(self.v)
+    def transpose(self): return self
+    def in_structure(self): return jax.eval_shape(lambda: self.v)
+    def out_structure(self): return jax.eval_shape(lambda: self.v)
+lineax.is_symmetric.register(Own)(lambda it: True)
+lineax.diagonal.register(Own)(lambda it: it.v * K)
+"""
 NODE = "jax.tree_util.register_pytree_node(P, lambda p: ((p.a,), None), lambda _, c: P(*c))"
 CLASS = """@jax.tree_util.register_pytree_node_class
 class R:
@@ -299,6 +317,25 @@ _REGISTRY = {
         "class N: pass",
         "(3.0 if isinstance(N(), numbers.Number) else 2.0)",
         "numbers.Number.register(N)",
+    ),
+    "converter of a field": (CONVERTED, "M(1.0).k", "K"),
+    "converter of an inherited field": (CONVERTED, "Under(1.0).k", "K"),
+    "converter of a field, replaced": (
+        CONVERTED,
+        "M(1.0).k",
+        "M.__dataclass_fields__['k'].metadata = {'converter': lambda k: 3.0}",
+    ),
+    "function in the metadata of a field": (
+        "def shown(): return K\n@dataclasses.dataclass(frozen=True)\nclass C:\n"
+        "    a: float = dataclasses.field(default=1.0, metadata={'shown': shown})",
+        "dataclasses.fields(C)[0].metadata['shown']()",
+        "K",
+    ),
+    "rule of lineax for an operator": (OPERATOR, "lineax.diagonal(Own(jnp.ones(1)))[0]", "K"),
+    "rule of lineax, registered again": (
+        OPERATOR,
+        "lineax.diagonal(Own(jnp.ones(1)))[0]",
+        "lineax.diagonal.register(Own)(lambda it: it.v * 3.0)",
     ),
     "copyreg": (REGISTERED, "copy.copy(Q(2.0)).a", "copyreg.pickle(Q, lambda q: (Q, (3.0,)))"),
 }

@@ -95,6 +95,11 @@ class Net(eqx.Module):
         return self.act(self.w * x) * SCALE
 
 
+class Converted(eqx.Module):
+    w: jax.Array = eqx.field(converter=jnp.asarray)
+    b: Any = eqx.field(converter=lambda b: b * SCALE, default=1.0)
+
+
 class Scoped(eqx.Module):
     layers: list[Any]
 
@@ -196,6 +201,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "NumPy": lambda: lambda x: x * np.arange(3) * np.sqrt(2.0) + jnp.pi,
     "jax.nn": lambda: lambda x: jax.nn.relu(x) + jax.nn.softmax(x) + jax.nn.gelu(x),
     "jax.random": lambda: lambda x: x + jax.random.normal(jax.random.key(0), (3,)),
+    "converters": lambda: lambda x: Converted(x).w * Converted(2.0).b,
     "einops": lambda: lambda x: einops.rearrange(x, "a -> a 1"),
     "jaxtyped": lambda: checked(jaxtyped(typechecker=beartype), Float[Array, "n"]),
     "beartype": lambda: checked(beartype, jax.Array),

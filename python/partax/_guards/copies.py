@@ -4,8 +4,8 @@ import functools
 from typing import Any
 
 from partax import _core
-from partax._guards.guards import STATE
 from partax._guards.type_traits import facts
+from partax._guards.walk import STATE
 
 _NOTHING: Any = object()  # stands for an attribute that is not there
 

@@ -215,6 +215,8 @@ is_array_like is_inexact_array is_inexact_array_like labels not_ partition stack
     "partax._transforms.programs": "*",
     "partax._transforms.wrapper": "*",
 }
+KEEP_RULES = {"lineax"}
+"""Libraries that keep what to do with a class of the user's in tables of their own: a class of theirs is not proven."""
 _names = {module: None if names == "*" else frozenset(names.split()) for module, names in _PURE.items()}
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from partax import _core
 from partax._guards.bytecode import written_cells
 from partax._guards.constants import PLAIN, is_constant
-from partax._guards.guards import STATE
 from partax._guards.pure import is_pure
 from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import read
+from partax._guards.walk import STATE
 
 CONSTANT, CHANGES, USED_UP = range(3)
 """What never changes by itself, or is made anew for each call; what can be changed; what is used up by a reader."""

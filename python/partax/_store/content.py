@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from partax._guards import guards
+from partax._guards import walk as checks
 from partax._guards.constants import PLAIN
+from partax._guards.guards import read
 from partax._guards.installed import is_installed
 from partax._guards.type_traits import facts
 from partax._store.versions import UnversionedError, versions
@@ -65,7 +66,7 @@ def content_of(roots: tuple[Any, ...]) -> Content:
     Returns:
       The content. Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
     """
-    walk = guards.read(roots)
+    walk = read(roots)
     if walk.unproven or walk.of_same_objects:
         return Content("", walk.unproven or walk.of_same_objects)
     reader = _Reader()
@@ -92,21 +93,21 @@ class _Reader:
         self._libraries: set[str] = set()
         self._bytes = 0
 
-    def add(self, check: guards.Check, value: Any) -> None:
+    def add(self, check: checks.Check, value: Any) -> None:
         expected, known, parts, argument, count = check
         token: Any = ()
-        if expected == guards.MET:
+        if expected == checks.MET:
             token = known
-        elif expected == guards.CODE:
+        elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
             token = _code(value)
-        elif expected == guards.EQUAL:
+        elif expected == checks.EQUAL:
             token = self._constant(value)
-        elif expected == guards.OBJECT:
+        elif expected == checks.OBJECT:
             token = self._object(value)
-        elif expected == guards.ADDRESS:
+        elif expected == checks.ADDRESS:
             token = self._address(value)
-        named = repr(argument) if parts == guards.FUNCTION else ""  # the names of the globals that come next
+        named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
 
     def add_versions(self) -> None:

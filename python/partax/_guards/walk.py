@@ -1,0 +1,361 @@
+"""Walks over all that the trace of a program can read, and writes it down as checks."""
+
+import abc
+import collections
+import dataclasses
+import enum
+import functools
+import operator
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from partax import _core
+from partax._families.equinox import is_module
+from partax._families.settings import asked_of
+from partax._guards.bytecode import BY_NAME, Named, counters, leads_anywhere, named_by
+from partax._guards.constants import PLAIN, compares_as, is_constant
+from partax._guards.entries import OF_ENUM, is_about_class
+from partax._guards.places import attribute, followed, place
+from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, is_pure_module, package_of
+from partax._guards.shown import CHECKED, how_shown, is_checker
+from partax._guards.type_traits import facts
+from partax._jax.nodes import registered_nodes
+from partax._jax.private import concrete_array_type
+from partax._jax.settings import SETTINGS, Settings
+
+# More than this is not proven.
+_MOST = 20_000
+# What is expected of a value, and what is read next of it: csrc/statics/guards.h has these by number.
+_ANYTHING, _THERE, _NEW, MET, _ABSENT, EQUAL, OBJECT, CODE, ADDRESS = range(9)
+_NONE, _TYPE, _ITEMS, STATE, FUNCTION, _CLASS, _ASKED = range(7)
+Check = tuple[int, Any, int, Any, int]
+"""What is expected of a value, with an object; what is read next of it, with an argument; and how much that is."""
+
+_NOTHING: Any = object()  # stands for a part that is not there
+
+# Methods of classes that are written in C, and attributes of such: entries of classes, never changed.
+_DESCRIPTORS = {
+    *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
+    *map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)),
+    id(type(vars(Named)["globals"])),
+}
+_HEAP_TYPE = 1 << 9
+# Past the attributes that a metaclass makes up.
+_flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
+_entries_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+_ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
+# Of jax: found anew by what they hold, in their attributes.
+_STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
+# Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
+_SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}
+_HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
+
+
+class _UnprovenError(Exception):
+    """Ends the walk at what nobody can prove unchanged."""
+
+
+class Walk:
+    """Reads on from the roots until all is written down: depth first, each object where it is met first.
+
+    Attributes:
+      checks: for each value what is expected of it, with an object; what is read next, with an argument; and how much.
+      places: of each value what it is a part of, by number, and as which part.
+      holds_arrays: whether arrays are among the values.
+      of_same_objects: what is not proven of functions among the roots.
+    """
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+        self.places: list[tuple[int, str | int]] = []
+        self.holds_arrays = False
+        self.of_same_objects = ""
+        self._met: dict[int, int] = {}
+        self.kept: list[Any] = []  # each value, so that no id in `_met` is used again
+        self._names: set[str] = set()  # of attributes, in the code of the user's functions
+        self._modules: list[tuple[types.ModuleType, int]] = []  # that were met as values, and at which check
+        # Functions, and not methods of this walk: in a cycle it would keep what it has read.
+        self._next: list[tuple[Callable[[Walk, Any], None], Any, int, str | int]] = []
+
+    def all(self, roots: tuple[Any, ...]) -> str:
+        """Walks all; returns what is not proven."""
+        for root in roots:
+            state = len(self.checks), dict(self._met), set(self._names), list(self._modules)
+            unproven = self._root(root)
+            if unproven and type(root) is not types.FunctionType:
+                return unproven
+            if unproven:  # it is the same as long as it is the same object
+                start, self._met, self._names, self._modules = state
+                del self.checks[start:], self.places[start:], self.kept[start:]
+                self._next.clear()
+                self.places.append((-1, ""))
+                self.kept.append(root)
+                self._object(root)
+                self.of_same_objects = unproven
+        names = frozenset(self._names)
+        for module, at in self._modules:
+            if not is_pure_module(module, names):
+                return place(self.places, at) or "a module"
+        return ""
+
+    def _root(self, root: Any) -> str:
+        name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
+        self._next.append((Walk._value, root, -1, name))
+        try:
+            while self._next:
+                note, it, whole, segment = self._next.pop()
+                self.places.append((whole, segment))
+                self.kept.append(it)
+                note(self, it)
+                if len(self.checks) > _MOST:
+                    raise _UnprovenError
+        except MemoryError:
+            raise
+        except Exception:
+            return place(self.places, len(self.places) - 1) or "it"
+        return ""
+
+    # ---- How a check is written down.
+
+    def _check(self, expected: int, known: Any = None) -> None:
+        self.checks.append((expected, known, _NONE, None, 0))
+
+    def _open(self, it: Any, expected: int, parts: int, argument: Any = None) -> tuple[Any, ...]:
+        """A check of a value of which more is read; returns the parts."""
+        found = _core.parts_of(it, parts, argument, _NOTHING)
+        if expected in (_NEW, OBJECT):
+            self._met[id(it)] = len(self.checks)
+        known = weakref.ref(it) if expected == OBJECT else it if expected == EQUAL else None
+        self.checks.append((expected, known, parts, argument, len(found)))
+        return found
+
+    def _read(self, parts: Iterable[Any], segments: Iterable[str | int]) -> None:
+        self._read_by([(Walk._value, *part) for part in zip(parts, segments, strict=True)])
+
+    def _read_by(self, steps: list[tuple[Callable[["Walk", Any], None], Any, str | int]]) -> None:
+        whole = len(self.checks) - 1
+        self._next += [(note, part, whole, segment) for note, part, segment in reversed(steps)]
+
+    # ---- Values by what they are.
+
+    def _value(self, it: Any) -> None:
+        kind = id(type(it))
+        if it is _NOTHING:
+            self._check(_ABSENT)
+        elif kind in PLAIN:
+            self._constant(it)
+        elif kind in _DESCRIPTORS:
+            (self._unproven if leads_anywhere(getattr(it, "__name__", "")) else self._address)(it)
+        elif id(it) in self._met:
+            self._check(MET, self._met[id(it)])
+        else:
+            _BY_TYPE.get(kind, Walk._other)(self, it)
+
+    def _constant(self, it: Any) -> None:
+        """Of these it makes no difference whether two are one object."""
+        self._check(EQUAL, it)
+
+    def _object(self, it: Any) -> None:
+        self._met[id(it)] = len(self.checks)
+        self._check(OBJECT, weakref.ref(it))
+
+    def _anything(self, it: Any) -> None:
+        self._check(_ANYTHING)
+
+    def _unproven(self, it: Any) -> None:
+        raise _UnprovenError
+
+    def _builtin_function(self, it: Any) -> None:
+        if not is_pure(it):
+            raise _UnprovenError
+        self._constant(it)
+
+    def _tuple(self, it: Any) -> None:
+        found = self._open(it, _THERE, _ITEMS)
+        self._read(found, (".__class__", *range(len(found) - 1)))
+
+    def _items(self, it: Any) -> None:
+        found = self._open(it, _NEW, _ITEMS)
+        self._read(found, (".__class__", *range(len(found) - 1)))
+
+    def _dict(self, it: Any) -> None:
+        found = self._open(it, _NEW, _ITEMS)
+        keys = [f"[{key!r}]" if id(type(key)) in PLAIN else f"[<{type(key).__name__}>]" for key in found[1::2]]
+        self._read(found, (".__class__", *(segment for key in keys for segment in (key, key))))
+
+    def _method(self, it: Any) -> None:
+        notes, segments = (Walk._constant, Walk._value, Walk._value), (".__class__", ".__func__", ".__self__")
+        self._read_by(list(zip(notes, self._open(it, _NEW, _ITEMS), segments, strict=True)))
+
+    def _module(self, it: Any) -> None:
+        """One that code has as a value, and not only by the names that it reads of it at once."""
+        self._modules.append((it, len(self.checks)))
+        self._object(it)
+
+    def _setting(self, it: Any) -> None:
+        return self._address(it) if facts(type(it)).enum else self._options(it)
+
+    def _settings(self, it: Any) -> None:
+        """Read after all else: those of a library count where something of it was met."""
+        ask, name = asked_of(set(map(package_of, self.kept)))
+        found = self._open(it, _THERE, _ASKED, (Settings, ask))
+        self._read_by([(Walk._anything, None, ""), *((Walk._setting, value, name) for value in found[1:])])
+
+    def _asked(self, it: Any, ask: Callable[[Any], Any], segments: tuple[str, ...]) -> None:
+        cls, *found = self._open(it, _NEW, _ASKED, (type(it), ask))
+        segments = segments or ("",) * len(found)
+        notes = [Walk._options if segment == ".<options>" else Walk._value for segment in segments]
+        steps = list(zip(notes, found, segments, strict=True))
+        self._read_by([(Walk._object, cls, ".__class__"), *steps])
+
+    def _options(self, it: Any) -> None:
+        """A tuple that most often has nothing but constants: one check of all."""
+        return self._constant(it) if is_constant(it) else self._value(it)
+
+    def _other(self, it: Any) -> None:
+        cls = type(it)
+        if cls is object or id(it) in _SENTINELS:
+            return self._constant(it)
+        asked = how_shown(cls)
+        if asked is not None and not is_pure(it):
+            if cls is operator.methodcaller:
+                self._names.add(asked[0](it)[0])
+            return self._asked(it, *asked)
+        if issubclass(cls, type):
+            return self._class(it)
+        if issubclass(cls, types.ModuleType):
+            return self._module(it)
+        if callable(it) and is_pure(it):
+            return self._constant(it)
+        if issubclass(cls, Tracer):
+            raise _UnprovenError
+        if issubclass(cls, _ARRAYS) or (cls.__module__.startswith("jax") and isinstance(it, jax.Array)):
+            self.holds_arrays = True
+            return self._object(it)
+        known = facts(cls)
+        if known.constant or (issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))):
+            return self._constant(it)
+        if known.enum:
+            return self._member(it)
+        if cls in _STATEFUL or (issubclass(cls, functools.partial) and compares_as(cls, functools.partial)):
+            return self._instance(it)
+        return self._instance(it) if known.frozen else self._unproven(it)
+
+    # ---- Callables.
+
+    def _function(self, it: Any) -> None:
+        code: types.CodeType = it.__code__
+        if is_pure(it):
+            return self._constant(it)
+        is_listed = is_pure_code(it) or code.co_qualname == _HASH_OF_DATACLASS
+        if is_checker(it, is_listed):
+            return self._asked(it, *CHECKED)
+        named = Named((), frozenset(), frozenset(), None) if is_listed else named_by(code)
+        self._names |= named.attributes
+        for name in named.imports:
+            self._modules.append((sys.modules[name], len(self.checks)))
+        counts = frozenset[str]() if is_listed else counters(it)
+        found = iter(self._open(it, OBJECT if counts else _NEW, FUNCTION, None if is_listed else named.globals))
+        steps: list[Any] = [(Walk._code, next(found), "")]
+        for name in code.co_freevars:
+            steps.append((Walk._by_type if name in counts else Walk._value, next(found), f"closure cell '{name}'"))
+        steps += [(Walk._value, next(found), "a default") for _ in range(2)]
+        attributes = next(found)
+        steps.append((Walk._value if attributes is _NOTHING else Walk._attributes, attributes, ""))
+        steps += [(Walk._constant, next(found), ""), (Walk._constant, next(found), "")]
+        for chain, value in zip(named.globals, found, strict=False):
+            note = Walk._constant if BY_NAME.get(chain[0]) is value else Walk._value
+            steps.append((note, value, f"global '{followed(chain, it.__globals__, it.__builtins__)}'"))
+        steps += [(Walk._address, it.__globals__, "")] if is_listed else []
+        if named.unproven:
+            steps.append((Walk._unproven, None, named.unproven))
+        return self._read_by(steps)
+
+    def _by_type(self, it: Any) -> None:
+        """What its function counts or logs, but cannot see: it is that very function, or traced anew."""
+        self._read_by([(Walk._constant, self._open(it, _THERE, _TYPE)[0], ".__class__")])
+
+    def _code(self, it: Any) -> None:
+        self._check(CODE, it)
+
+    def _address(self, it: Any) -> None:
+        self._check(ADDRESS, id(it))
+
+    def _attributes(self, it: Any) -> None:
+        """The dictionary of a function, which nobody else has."""
+        cls, *found = self._open(it, _THERE, _ITEMS)
+        texts = [f"attribute '{attribute(name)[1:]}'" for name in found[::2]]
+        self._read((cls, *found), (".__class__", *(segment for text in texts for segment in (".__dict__", text))))
+
+    # ---- Classes and instances.
+
+    def _class(self, it: Any) -> None:
+        if is_pure(it) or id(it) in _SENTINELS:
+            if type(it) is abc.ABCMeta:
+                return self._registrations(it)
+            return self._constant(it) if not _flags_of(it) & _HEAP_TYPE else self._object(it)
+        if not _flags_of(it) & _HEAP_TYPE or registered_nodes() is None:  # written in C, or a node that nobody knows of
+            raise _UnprovenError
+        found = self._open(it, OBJECT, _CLASS)
+        entries = 2 * len(_entries_of(it))
+        bases = found[3 : -entries - 1]
+        if not KEEP_RULES.isdisjoint(map(package_of, bases)):
+            raise _UnprovenError
+        is_enum = issubclass(type(it), enum.EnumType)
+        steps: list[Any] = [(Walk._value, found[0], ".__class__")]
+        steps += [(Walk._constant, name, ".__name__") for name in found[1:3]]
+        steps += [(Walk._value, base, ".__mro__") for base in bases]
+        # What Equinox registers its modules with is its own.
+        steps.append((Walk._anything if is_module(it) else Walk._value, found[-entries - 1], ".<pytree>"))
+        for name, entry in zip(found[-entries::2], found[1 - entries :: 2], strict=True):
+            if type(name) is not str:
+                raise _UnprovenError
+            if name == "_abc_impl":
+                steps += [(Walk._anything, None, ""), (Walk._registrations, entry, ".register")]
+            elif is_about_class(name, entry) or (is_enum and name in OF_ENUM):
+                steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
+            else:
+                steps += [(Walk._constant, name, ""), (Walk._value, entry, f".{name}")]
+        return self._read_by(steps)
+
+    def _registrations(self, it: Any) -> None:
+        """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
+        expected = OBJECT if issubclass(type(it), type) else _THERE
+        cls, count = self._open(it, expected, _ASKED, (type(it), _core.num_registrations))
+        self._read_by([(Walk._anything, cls, ""), (Walk._value, count, "")])
+
+    def _member(self, it: Any) -> None:
+        """A member of an enumeration never changes, but what it has for its value and beside it may.
+
+        One that is an integer has no weak references: it is known by its class and its name.
+        """
+        return self._instance(it, OBJECT if type(it).__weakrefoffset__ else _THERE)
+
+    def _instance(self, it: Any, expected: int = _NEW) -> None:
+        """By its class and all that it holds."""
+        found = self._open(it, expected, STATE)
+        names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
+        self._read(found, (".__class__", "", *names))
+
+
+_BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
+    id(tuple): Walk._tuple,
+    id(list): Walk._items,
+    id(dict): Walk._dict,
+    id(collections.OrderedDict): Walk._dict,
+    id(collections.defaultdict): Walk._items,
+    id(set): Walk._items,
+    id(frozenset): Walk._tuple,
+    id(types.BuiltinFunctionType): Walk._builtin_function,
+    id(types.FunctionType): Walk._function,
+    id(types.MethodType): Walk._method,
+    id(type): Walk._class,
+    id(type(SETTINGS)): Walk._settings,
+}
