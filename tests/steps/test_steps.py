@@ -328,7 +328,8 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         r"`\*more`",
     ),
-    "no iterable": (lambda: list(partax.steps(partax.filter_jit(add), 2)(W, over=3)), TypeError, "not iterable"),
+    "no iterable": (lambda: partax.steps(partax.filter_jit(add), 2)(W, over=3), TypeError, "`over`: found a `int`"),
+    "a dictionary": (lambda: partax.steps(partax.filter_jit(add), 2)(W, over=W), TypeError, "`over`: found a `dict`"),
     "a batch of another shape": (
         lambda: list(partax.steps(partax.filter_jit(add), 2)(W, over=[B[0], np.ones((1, 2), "f4")])),
         ValueError,

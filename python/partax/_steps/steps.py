@@ -108,7 +108,14 @@ class Steps:
 
         Returns:
           An iterator over the chunks; it has a length where `over` has one.
+
+        Raises:
+          TypeError: `over` is no iterable, or a dictionary, of which the keys would be the batches.
         """
+        is_iterable = any(hasattr(type(over), name) for name in ("__iter__", "__getitem__"))
+        if isinstance(over, Mapping) or not is_iterable:
+            found = type(over).__name__
+            raise TypeError(f"`over`: found a `{found}`, expected an iterable with a batch for each step")
         return Run(self, *self._bound(args, kwargs), over)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
