@@ -147,6 +147,9 @@ READS = [
     "operator.attrgetter('rate')(model)",
     "os.environ.get('PARTAX_PROGRAM')",
     "os.path.expandvars('$PARTAX_PROGRAM')",
+    "get(os, 'environ').get('PARTAX_PROGRAM')",
+    "formatted('{0.shared}', Base)",
+    "Converted(1).rate",
     "np.geterr()['divide']",
     "decimal.getcontext().prec",
     "logging.getLogger('partax.programs').level",
@@ -159,6 +162,7 @@ READS = [
 
 PROGRAM = """
 import abc, dataclasses, decimal, enum, functools, itertools, logging, math, operator, os, random, types
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -243,6 +247,14 @@ Made.shared = {0!r}
 
 class Registered(abc.ABC):
     pass
+
+get, formatted = getattr, str.format
+
+def converted(rate):
+    return (NUMBER, rate)
+
+class Converted(eqx.Module):
+    rate: object = eqx.field(converter=converted, static=True)
 
 Sized = dataclasses.make_dataclass('Sized', [('size', object, {1!r})])
 
@@ -526,7 +538,18 @@ def test_a_function_made_anew_gives_what_plain_python_gives(
 # Of instances that can be changed, of settings, and of names that are made up.
 UNPROVEN = (
     *("config.", "model.", "slotted.", "listing.", "bound", "held_model.", "tree_of_model.", "getattr(", "operator."),
-    *("os.", "np.geterr", "decimal.", "logging.", "chance.", "repr(", "[f.name", "isinstance(model"),
+    *(
+        "os.",
+        "np.geterr",
+        "decimal.",
+        "logging.",
+        "chance.",
+        "repr(",
+        "[f.name",
+        "isinstance(model",
+        "get(",
+        "formatted(",
+    ),
 )
 
 
