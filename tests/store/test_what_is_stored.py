@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import nnx
+from flax import linen, nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from user_modules import run, written
 
@@ -258,6 +258,32 @@ def test_precompiled_calls_neither_trace_nor_compile(
                 assert np.allclose(step(*call)[0], call[1])
             assert step.cache_info().traces == traces and "scaled" not in str(compiled)
             assert step.cache_info()[2:4] == (3, 0)
+
+
+CONTEXTS: dict[str, Callable[[], Any]] = {
+    "precision": lambda: jax.default_matmul_precision("highest"),
+    "kinds of numbers": lambda: jax.enable_x64(not jax.config.jax_enable_x64),
+    "mesh": lambda: jax.set_mesh(jax.make_mesh((8,), ("a",))),
+    "names of axes": lambda: linen.logical_axis_rules((("rows", "a"),)),
+}
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS)
+def test_what_is_precompiled_within_a_with_statement_is_what_is_called_there(
+    context: Callable[[], Any], stored: bool, tmp_path: Path, compiled: list[str]
+) -> None:
+    step = partax.filter_jit(lambda x: (x @ x, len(linen.logical_to_mesh_axes(("rows",))[0] or "")))
+    step.clear_cache()  # that of the same in other contexts
+    x = jnp.ones((3, 3), "float32")
+    with context(), partax.store(tmp_path if stored else None):
+        expected = len(linen.logical_to_mesh_axes(("rows",))[0] or "")
+        step.precompile((x,), (jnp.ones((4, 4), "float32"),), threads=2)
+        written()
+        del compiled[:]
+        found, rows = step(x)
+        assert np.allclose(found, 3) and rows == expected
+        assert step.cache_info().traces == 2 and "lambda" not in str(compiled)
 
 
 def test_precompiling_takes_arrays_that_lie_on_several_devices(tmp_path: Path, compiled: list[str]) -> None:

@@ -5,6 +5,9 @@ import os
 from typing import Any
 
 from partax import _core
+from partax._families.settings import of_libraries
+from partax._jax.private import configuration, mesh_of_call
+from partax._jax.settings import every_setting
 from partax._jit.ahead_of_time import quiet
 
 
@@ -21,7 +24,8 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
       *calls: of each call the positional arguments, a tuple, or the arguments by name, a dictionary.
         `jax.ShapeDtypeStruct`s may stand for arrays.
       threads: how many calls are worked for at once; as many as there are processors by default. Python traces in one
-        thread at a time; XLA compiles in all of them.
+        thread at a time; XLA compiles in all of them. Where this thread has settings of its own, as within
+        `with jax.enable_x64():`, it works for one call after the other, and the others for none.
 
     Raises:
       TypeError: one of the calls is neither of the two; or as the call would. What the function raises when it is
@@ -37,12 +41,27 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
                 f"of them by name"
             )
     with concurrent.futures.ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
-        works = [pool.submit(_compile, self, call) for call in calls]
-    for i, work in enumerate(works):
-        error = work.exception()
+        if pool.submit(_in_force).result() == _in_force():
+            errors = [work.exception() for work in [pool.submit(_compile, self, call) for call in calls]]
+        else:
+            errors = [_error_of(self, call) for call in calls]
+    for i, error in enumerate(errors):
         if error is not None:
             error.add_note(f"partax: of call {i + 1} of {len(calls)} that were to be compiled")
             raise error
+
+
+def _in_force() -> tuple[Any, ...]:
+    """The settings that are in force in this thread: what `with` statements have set holds in their thread alone."""
+    return configuration(), every_setting(), of_libraries(), mesh_of_call()
+
+
+def _error_of(wrapper: Any, call: Any) -> BaseException | None:
+    try:
+        _compile(wrapper, call)
+    except Exception as error:
+        return error
+    return None
 
 
 def _compile(wrapper: Any, call: Any) -> None:
