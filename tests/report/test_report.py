@@ -214,11 +214,11 @@ def test_the_report_of_all_functions() -> None:
     untraced = filter_jit(lambda x: x)
     cheap_one(array(2))
     costly_one(array(2))
-    names = [function.name for function in partax.report().functions]
+    report = partax.report()
+    names = [function.name for function in report.functions]
     assert names.index("costly_one") < names.index("cheap_one")
-    assert len(names) == len({id(f) for f in partax.report().functions})
-    text = str(partax.report())
-    assert "costly_one (" in text and "cheap_one (" in text
+    assert len(names) == len({id(function) for function in report.functions})
+    assert "costly_one (" in str(report) and "cheap_one (" in str(report)
     del costly_one, untraced
     assert "costly_one" not in [function.name for function in partax.report().functions]
 
