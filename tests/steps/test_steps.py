@@ -328,6 +328,15 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         r"`\*more`",
     ),
+    "all arrays alone, and a key beside": (
+        lambda: list(
+            partax.steps(partax.filter_jit(lambda key, a, b, x: (key, a + x, b + 1)), 2)(
+                jax.random.key(0), jnp.ones(2), jnp.array(1), over=B
+            )
+        ),
+        ValueError,
+        r"as carry=\('key', 'a', 'b'\)",
+    ),
     "no iterable": (lambda: partax.steps(partax.filter_jit(add), 2)(W, over=3), TypeError, "`over`: found a `int`"),
     "a dictionary": (lambda: partax.steps(partax.filter_jit(add), 2)(W, over=W), TypeError, "`over`: found a `dict`"),
     "a batch of another shape": (

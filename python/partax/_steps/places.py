@@ -210,9 +210,10 @@ def _paired(
                 f"carry={{{names[0]!r}: {_shown(path)}}}"
             )
         if not named and arguments[names[0]].is_array and not _is_key(arguments[names[0]]):
+            every = tuple(dict.fromkeys(name for _, its in parts for name in its))
             raise ValueError(
                 f"found {texts} of the type of `{names[0]}`, which is an array alone, and may be another one; say "
-                f"whether it is carried by the names of all that is, as carry=({names[0]!r},)"
+                f"whether it is carried by the names of all that is, as carry={every!r}"
             )
         found[path] = names[alike.index(path)]
     for name in arguments if named else ():
