@@ -325,6 +325,11 @@ _REGISTRY = {
         "M(1.0).k",
         "M.__dataclass_fields__['k'].metadata = {'converter': lambda k: 3.0}",
     ),
+    "field that is a value too": (
+        CONVERTED + "F = M.__dataclass_fields__['k']\nF.default = 2.0",
+        "(M(1.0), F.default)[1]",
+        "F.default = 3.0",
+    ),
     "function in the metadata of a field": (
         "def shown(): return K\n@dataclasses.dataclass(frozen=True)\nclass C:\n"
         "    a: float = dataclasses.field(default=1.0, metadata={'shown': shown})",

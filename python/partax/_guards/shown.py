@@ -1,7 +1,6 @@
 """What values of some classes show, where `==` hides part of it or there is nothing else to look at."""
 
 import contextlib
-import dataclasses
 import functools
 import operator
 import re
@@ -35,8 +34,6 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     bytearray: (bytes, ("",)),
-    types.MappingProxyType: (dict, ("",)),
-    dataclasses.Field: (operator.attrgetter("metadata"), (".metadata",)),
     re.Pattern: (operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
     types.UnionType: (operator.attrgetter("__args__"), ()),
     types.GenericAlias: (operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),

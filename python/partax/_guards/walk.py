@@ -55,6 +55,7 @@ _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
 # Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
 _SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}
+_METADATA = operator.attrgetter("metadata")
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
 
 
@@ -322,8 +323,25 @@ class Walk:
             elif is_about_class(name, entry) or (is_enum and name in OF_ENUM):
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
-                steps += [(Walk._constant, name, ""), (Walk._value, entry, f".{name}")]
+                note = Walk._fields if name == "__dataclass_fields__" else Walk._value
+                steps += [(Walk._constant, name, ""), (note, entry, f".{name}")]
         return self._read_by(steps)
+
+    def _fields(self, it: Any) -> None:
+        """The fields of a class, by what they have in their metadata: its methods have the rest."""
+        cls, *found = self._open(it, _NEW, _ITEMS)
+        steps: list[Any] = [(Walk._object, cls, "")]
+        for name, field in zip(found[::2], found[1::2], strict=True):
+            steps += [(Walk._constant, name, ""), (Walk._field, field, f"[{name!r}]")]
+        self._read_by(steps)
+
+    def _field(self, it: Any) -> None:
+        """Not met by it: as a value elsewhere it is not proven."""
+        cls, metadata = self._open(it, _THERE, _ASKED, (dataclasses.Field, _METADATA))
+        self._read_by([(Walk._object, cls, ""), (Walk._metadata, metadata, ".metadata")])
+
+    def _metadata(self, it: Any) -> None:
+        self._asked(it, dict, ("",))
 
     def _registrations(self, it: Any) -> None:
         """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
