@@ -40,8 +40,8 @@ def _found(place: str) -> Any:
     return functools.reduce(lambda it, name: getattr(it, name, _MISSING), names, sys.modules.get(first, _MISSING))
 
 
-def asked_of(packages: Iterable[str]) -> tuple[_Ask, str]:
-    """What asks `SETTINGS` for those of jax, and for those of some packages that have any; and what these are.
+def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
+    """What asks `SETTINGS` for those of jax, and for those of some packages that have any; and what each is.
 
     Args:
       packages: the first part of the names of modules.
@@ -53,7 +53,7 @@ def asked_of(packages: Iterable[str]) -> tuple[_Ask, str]:
 
 
 @functools.cache
-def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask, str]:
+def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask, tuple[str, ...]]:
     for place in places:
         library = place.partition(".")[0]
         setattr(SETTINGS, library, sys.modules[library])
@@ -62,8 +62,11 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
     def ask_numpy_too(settings: Any) -> tuple[Any, ...]:
         return *ask(settings), *np.geterr().values()
 
-    name = " or ".join(("jax.config", *(f"a setting of {library}" for library in libraries)))
-    return ask_numpy_too if "numpy" in libraries else ask, name
+    names = [place.removesuffix("._values") for place in places]
+    names = [*(f"jax.config.{place.removeprefix('config.').removesuffix('.value')}" for place in JAX_SETTINGS), *names]
+    if "numpy" not in libraries:
+        return ask, tuple(names)
+    return ask_numpy_too, (*names, *(f"numpy.geterr()['{kind}']" for kind in np.geterr()))
 
 
 def of_libraries() -> dict[str, str]:

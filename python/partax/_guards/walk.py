@@ -205,9 +205,10 @@ class Walk:
 
     def _settings(self, it: Any) -> None:
         """Read after all else: those of a library count where something of it was met."""
-        ask, name = asked_of(set(map(package_of, self.kept)))
+        ask, names = asked_of(set(map(package_of, self.kept)))
         found = self._open(it, _THERE, _ASKED, (Settings, ask))
-        self._read_by([(Walk._anything, None, ""), *((Walk._setting, value, name) for value in found[1:])])
+        steps = [(Walk._setting, value, f"setting '{name}'") for name, value in zip(names, found[1:], strict=True)]
+        self._read_by([(Walk._anything, None, ""), *steps])
 
     def _asked(self, it: Any, ask: Callable[[Any], Any], segments: tuple[str, ...]) -> None:
         cls, *found = self._open(it, _NEW, _ASKED, (type(it), ask))
