@@ -73,10 +73,10 @@ def of_libraries() -> dict[str, str]:
     """The settings that are in force now, of each such library that is imported, as a text."""
     texts = {"numpy": repr(np.geterr())}
     for library, places in _PLACES.items():
-        if library in sys.modules:
-            texts[library] = repr([_found(place) for place in places])
-    if "flax" in texts:
-        defaults = _found("flax.config._values")
-        stacks = [(_found(place), defaults.get(name)) for place, name in _OF_THREAD.items()]
-        texts["flax"] += repr([it[-1] if it is not _MISSING and it else default for it, default in stacks])
+        found = {place: value for place in places if (value := _found(place)) is not _MISSING}
+        for place, name in _OF_THREAD.items() if library == "flax" else ():
+            stack = _found(place)
+            if stack is not _MISSING:
+                found[place] = stack[-1] if stack else found.get("flax.config._values", {}).get(name)
+        texts[library] = repr(found)
     return texts
