@@ -17,7 +17,6 @@ _PLACES = {
         "flax.config._values",
         "flax.core.spmd._axis_rules.rules",
         "flax.linen.module._global_interceptor_stack._storage",
-        "flax.linen.module._use_named_call",
         "flax.linen.module._context.module_stack",
         "flax.linen.module._context.capture_stack",
         "flax.linen.module._context.call_info_stack",
