@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 from conftest import TraceCounter
@@ -113,13 +112,13 @@ def test_clear_cache_drops_the_traces_of_earlier_states_too(
 
     def made(x: jax.Array, k: int = 1) -> jax.Array:
         traces.tick()
-        return jnp.sin(x) * n * k * getattr(made, "n", 1)
+        return (x + 1) * n * k * getattr(made, "n", 1)
 
     f, other, kept = filter_jit(made), filter_jit(made), filter_jit(made, donate="warn")
     for value in (1, 2):
         change(made, value)
-        assert_same(f(array(2)), jnp.sin(array(2)) * value)
-        assert_same(kept(array(2)), jnp.sin(array(2)) * value)
+        assert_same(f(array(2)), (array(2) + 1) * value)
+        assert_same(kept(array(2)), (array(2) + 1) * value)
     assert traces.count == 4
     f.clear_cache()
     assert other.cache_info().traces == 0

@@ -538,18 +538,8 @@ def test_a_function_made_anew_gives_what_plain_python_gives(
 # Of instances that can be changed, of settings, and of names that are made up.
 UNPROVEN = (
     *("config.", "model.", "slotted.", "listing.", "bound", "held_model.", "tree_of_model.", "getattr(", "operator."),
-    *(
-        "os.",
-        "np.geterr",
-        "decimal.",
-        "logging.",
-        "chance.",
-        "repr(",
-        "[f.name",
-        "isinstance(model",
-        "get(",
-        "formatted(",
-    ),
+    *("os.", "np.geterr", "decimal.", "logging.", "chance.", "repr(", "[f.name", "isinstance(model"),
+    *("get(", "formatted("),
 )
 
 

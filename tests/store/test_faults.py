@@ -18,10 +18,11 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import PACKAGE, imported, run, written
+from user_modules import PACKAGE, imported, run
 
 import partax
 from partax._store.folder import Folder
+from stored import written
 
 pytestmark = pytest.mark.compiled_anew
 DAMAGES = int(os.environ.get("PARTAX_FAULTS", "30"))

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from user_modules import written
 
 import partax
+from stored import written
 
 sys.path.append(str(Path(__file__).parents[1] / "statics"))
 from test_random_programs import CHANGES, PLAIN, READS, UNPROVEN, World, settings_kept, text, values, world

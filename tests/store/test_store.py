@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import PACKAGE, imported, run, written
+from user_modules import PACKAGE, imported, run
 
 import partax
 from partax.__main__ import main
 from partax._store.folder import Folder
+from stored import written
 
 pytestmark = pytest.mark.compiled_anew
 

@@ -17,7 +17,7 @@ import optax
 import pytest
 from flax import linen, nnx
 from jax.sharding import NamedSharding, PartitionSpec
-from user_modules import run, written
+from user_modules import run
 
 import partax
 import partax.equinox
@@ -25,6 +25,7 @@ import partax.nnx
 from partax._doctor.timeline import events
 from partax._store.folder import Folder
 from partax._store.programs import record_of
+from stored import written
 
 pytestmark = pytest.mark.compiled_anew
 

@@ -11,7 +11,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import partax
+from stored import written
 
 PACKAGE = Path(partax.__file__).parents[1]
 NAME = "module_of_the_user"
@@ -53,13 +53,6 @@ def imported(source: str, folder: Path, name: str = NAME) -> Iterator[types.Modu
 
 
 _numbers = itertools.count()
-
-
-def written() -> None:
-    """Waits until all that is to be stored is."""
-    for thread in threading.enumerate():
-        if thread.name == "partax store":
-            thread.join(30)
 
 
 def run(
@@ -111,7 +104,8 @@ def process(sources: dict[str, str], folder: Path, **environment: str) -> dict[s
     modules.mkdir(exist_ok=True)
     for name, source in sources.items():
         (modules / f"{name.replace(' ', '_').replace('-', '_')}.py").write_text(source, encoding="utf-8")
-    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    path = os.pathsep.join(map(str, (PACKAGE, Path(__file__).parents[1])))
+    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment}
     done = subprocess.run(
         [sys.executable, "-W", "error", __file__, str(folder)], env=variables, capture_output=True, text=True
     )

@@ -26,6 +26,7 @@ import pytest
 import partax
 from growth import Witness
 from partax import filter_jit
+from stored import written
 
 THREADS = 4
 SECONDS = float(os.environ.get("PARTAX_STRESS", "0.5"))
@@ -331,9 +332,7 @@ def test_the_store(tmp_path: Path) -> None:
             f.clear_cache()
 
         stress(work)
-    for thread in threading.enumerate():
-        if thread.name == "partax store":  # it writes beside the calls
-            thread.join()
+    written()
     assert list(tmp_path.rglob("*"))
 
 

@@ -1,6 +1,7 @@
 """Compiling for many calls before the first of them, in threads."""
 
 import concurrent.futures  # which imports its threads once they are asked for
+import functools
 import os
 from typing import Any
 
@@ -41,10 +42,8 @@ def precompile(self: Any, /, *calls: tuple[Any, ...] | dict[str, Any], threads: 
                 f"of them by name"
             )
     with concurrent.futures.ThreadPoolExecutor(threads or os.cpu_count(), "partax precompile") as pool:
-        if pool.submit(_in_force).result() == _in_force():
-            errors = [work.exception() for work in [pool.submit(_compile, self, call) for call in calls]]
-        else:
-            errors = [_error_of(self, call) for call in calls]
+        each = pool.map if pool.submit(_in_force).result() == _in_force() else map
+        errors = list(each(functools.partial(_error_of, self), calls))
     for i, error in enumerate(errors):
         if error is not None:
             error.add_note(f"partax: of call {i + 1} of {len(calls)} that were to be compiled")
