@@ -38,6 +38,7 @@ if os.environ.get("PARTAX_OPTIMIZED") != "1":
     if "PYTEST_XDIST_WORKER" not in os.environ and _xla_knows("xla_cpu_use_fusion_emitters"):
         _add_flag("xla_cpu_use_fusion_emitters", "false")
 
+import functools
 import gc
 import importlib.metadata
 import itertools
@@ -49,6 +50,7 @@ from typing import Any
 
 import jax
 import pytest
+from jax._src import traceback_util
 from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache import compilation_cache
 from packaging.version import Version
@@ -85,12 +87,23 @@ def _share_contexts() -> None:
 
 if os.environ.get("PARTAX_OPTIMIZED") != "1" and not hasattr(mlir, "_thread_local_context"):
     _share_contexts()
+if os.environ.get("PARTAX_OPTIMIZED") != "1" and hasattr(traceback_util, "_path_starts_with"):
+    # Of each frame of an error jax asks whether its file is jax's, and the file system whether two paths are one.
+    traceback_util._path_starts_with = functools.cache(traceback_util._path_starts_with)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error")
     if IS_OLDER:  # of which libraries of today name what was about to go
         config.addinivalue_line("filterwarnings", r"ignore:jax\.\S+ is deprecated:DeprecationWarning")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker gets the tests of a file one after the other: what they share is made and compiled once."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 class _Module(pytest.Module):

@@ -18,7 +18,7 @@ import flax_trees
 from reference import canonical, is_dynamic
 from trees import Bag, Cell, Colour, Config, Declared, DeclaredSlots, Layer, Pair, Tray, add_one, double
 
-EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "20"))
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 quick = settings(thorough, max_examples=4 * EXAMPLES)
 

@@ -1,7 +1,5 @@
-"""Guards that partax works, if slower, where names of jax that are not public are gone: some, and all at once.
-
-With `PARTAX_EXAMPLES=100` and more, as `.ci/full` has it, each is gone alone.
-"""
+"""Guards that partax works, if slower, where names of jax that are not public are gone: all at once, and at night each
+alone (with fewer than 100 `PARTAX_EXAMPLES` in four groups)."""
 
 from __future__ import annotations
 
@@ -56,9 +54,10 @@ def without() -> Iterator[_Ask]:
         server.stdin.close()
 
 
-_GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "30")) >= 100 else 4
+_GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "20")) >= 100 else 4
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("names", [_NAMES[i::_GROUPS] for i in range(_GROUPS)], ids=", ".join)
 def test_all_works_without(names: list[str], without: _Ask) -> None:
     answer = without(names)

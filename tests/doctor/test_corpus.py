@@ -25,6 +25,7 @@ def test_nothing_is_found_in_a_healthy_program(program: Healthy) -> None:
     assert int(diagnosis.figures["equations"]) > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("program", COMPILED, ids=lambda program: program.name)
 def test_a_healthy_program_runs(program: Healthy) -> None:
     function, args, kwargs = program.make()

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 import partax
+from partax.__main__ import main
 from partax._doctor.script import Program, Watch, diagnoses
 
 SCRIPT = """
@@ -28,7 +29,7 @@ import partax
 
 def named(name):
     def deep(w, x):
-        for _ in range(400):
+        for _ in range(150):
             x = jnp.tanh(x @ w) + jnp.sin(x)  # here
         return x
 
@@ -49,8 +50,8 @@ sys.exit(int(sys.argv[1]))
 """
 
 
-def doctor(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(SCRIPT)
+def doctor(folder: Path, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(script)
     environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "partax", "doctor", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
@@ -67,21 +68,25 @@ def test_a_script_is_examined_and_its_exit_code_is_its_own(tmp_path: Path) -> No
         assert names.index(f"deep_{library}") < names.index("shallow")
         (deep,) = [it for it in found if it["name"] == f"deep_{library}"]
         (repeat,) = [it for it in deep["findings"] if it["kind"] == "repeat"]
-        assert repeat["figures"]["repetitions"] == 400
+        assert repeat["figures"]["repetitions"] == 150
         assert repeat["source"].endswith("# here") and Path(repeat["file"]).name == "script.py"
         assert f"script.py:{repeat['line']}" in done.stderr
 
 
 def test_an_exception_of_the_script_is_its_own(tmp_path: Path) -> None:
-    raised = doctor(tmp_path, "script.py", "none")
+    script = "import sys, jax\njax.jit(lambda x: x + 1)(1.0)\nint(sys.argv[1])\n"
+    raised = doctor(tmp_path, "script.py", "none", script=script)
     assert raised.returncode == 1 and "ValueError: invalid literal" in raised.stderr
     assert "programs were compiled" in raised.stderr
 
 
-def test_what_cannot_be_written_is_said_before_the_script_runs(tmp_path: Path) -> None:
-    done = doctor(tmp_path, "--json", "nowhere/found.json", "script.py", "0")
-    assert done.returncode == 1 and "nowhere" in done.stderr and "may write" in done.stderr
-    assert done.stdout == ""
+def test_what_cannot_be_written_is_said_before_the_script_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script.py").write_text("print('it runs')")
+    with pytest.raises(SystemExit, match=r"nowhere.*may write"):
+        main(["doctor", "--json", str(tmp_path / "nowhere/found.json"), str(tmp_path / "script.py")])
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("method", ["_note", "costliest"])
@@ -104,9 +109,10 @@ def test_a_mistake_of_ours_is_not_the_script_s(
     assert "please report this" in caplog.text
 
 
-def test_no_script(tmp_path: Path) -> None:
-    done = doctor(tmp_path, "nothing.py")
-    assert done.returncode == 2 and "found no file 'nothing.py'" in done.stderr
+def test_no_script(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["doctor", "nothing.py"])
+    assert raised.value.code == 2 and "found no file 'nothing.py'" in capsys.readouterr().err
 
 
 AGAIN = """

@@ -37,9 +37,9 @@ OTHER_WAYS = [way for way in WAYS if way != "direct"]
 EACH = [(name, OTHER_WAYS[i % len(OTHER_WAYS)]) for i, name in enumerate(PROGRAMS)]
 # As arguments of one function these are equal for Python and for Equinox, whatever has changed in them.
 EACH = [(name, way) for name, way in EACH if not (name.startswith(("method", "tree")) and way in ("argument", "field"))]
-# The other half at night alone.
+# Most of them at night alone: by day each way comes to some.
 BY_DAY = [
-    pytest.param(name, way, marks=pytest.mark.nightly if i % 2 else (), id=f"{name}-{way}")
+    pytest.param(name, way, marks=[pytest.mark.nightly] * (i % 4 > 0), id=f"{name}-{way}")
     for i, (name, way) in enumerate(EACH)
 ]
 
@@ -88,6 +88,17 @@ COUNTED: dict[str, Callable[[], Callable[[Any], tuple[Any, Any]]]] = {
     "argument": shared_step,
     "field": shared_field,
 }
+
+
+def in_each_way(names: list[str]) -> list[Any]:
+    """Each of these programs in each way, by day in one of them alone."""
+    return [
+        pytest.param(name, way, marks=[pytest.mark.nightly] * (i % len(COUNTED) != j), id=f"{name}-{way}")
+        for i, name in enumerate(names)
+        for j, way in enumerate(COUNTED)
+    ]
+
+
 ANEW = {f"held: {name}" for name in stale_held.GOES_ON_ANEW}
 ANEW |= {f"{kind}: {name}" for kind in ("named", "made of") for name in KINDS[kind]}
 
@@ -100,8 +111,7 @@ def traced(called: tuple[Any, Any], right: Any) -> int:
     return jit.cache_info().traces - before
 
 
-@pytest.mark.parametrize("way", COUNTED)
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name in ANEW])
+@pytest.mark.parametrize(("name", "way"), in_each_way([name for name in PROGRAMS if name in ANEW]))
 def test_a_function_made_anew_is_traced_once_for_each_of_its_states(name: str, way: str, program: Load) -> None:
     module, call = program(PROGRAMS[name]), COUNTED[way]()
     for _ in range(2):
@@ -112,8 +122,7 @@ def test_a_function_made_anew_is_traced_once_for_each_of_its_states(name: str, w
         module.change()
 
 
-@pytest.mark.parametrize("way", COUNTED)
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("held: ")])
+@pytest.mark.parametrize(("name", "way"), in_each_way([name for name in PROGRAMS if name.startswith("held: ")]))
 def test_the_same_function_is_traced_once_for_each_state_of_what_it_holds(name: str, way: str, program: Load) -> None:
     module, call = program(PROGRAMS[name]), COUNTED[way]()
     fun = module.make()

@@ -555,6 +555,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.nightly
 def test_arrays_on_devices_of_other_processes(path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))

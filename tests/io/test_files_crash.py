@@ -146,6 +146,7 @@ def run_alone(name: str, path: Path) -> str:
     return ended.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the savers are forked")
 def test_killed_at_random_moments(path: Path) -> None:
     interrupted = re.fullmatch(r"interrupted (\d+) of \d+\n", run_alone("kill_at_random", path))

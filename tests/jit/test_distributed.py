@@ -22,7 +22,10 @@ from partax import filter_jit
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import processes
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes are ended as groups, which POSIX has")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "killpg"), reason="processes are ended as groups, which POSIX has"),
+    pytest.mark.nightly,  # each process compiles all that it trains
+]
 
 pytest.importorskip("safetensors")  # for the files that both write
 WORKER = Path(__file__).parents[1].joinpath("distributed_worker.py")

@@ -126,7 +126,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.nightly), "fork"])
 def test_wrappers_go_to_the_processes_of_multiprocessing(method: str, tmp_path: Path) -> None:
     import multiprocessing
 

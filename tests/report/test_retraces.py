@@ -88,6 +88,7 @@ def test_partax_retraces_where_it_must_and_says_why(case: Case, caplog: pytest.L
     assert PLACE.sub("FILE:LINE", line) == case.line
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("library", OTHERS, ids=lambda library: library.name)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_the_others_do_what_the_table_says(case: Case, library: Library) -> None:

@@ -197,7 +197,7 @@ LOADED: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 6 > 0)) for i, it in enumerate(TRACED)]
+    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 12 > 0)) for i, it in enumerate(TRACED)]
 )
 def test_what_counts_is_traced_and_named(name: str, stored: Path, tmp_path: Path) -> None:
     traces, said = again(stored, tmp_path, TRACED[name].change)
@@ -206,7 +206,7 @@ def test_what_counts_is_traced_and_named(name: str, stored: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 8 > 0)) for i, it in enumerate(LOADED)]
+    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i % 15 > 0)) for i, it in enumerate(LOADED)]
 )
 def test_what_does_not_count_is_loaded(name: str, stored: Path, tmp_path: Path) -> None:
     traces, said = again(stored, tmp_path, LOADED[name])

@@ -300,7 +300,7 @@ def test_explain_and_report_are_on() -> None:
         if rng.random() < 0.1:
             str(f.report())
             f.cache_info()
-        if rng.random() < 0.05 and len(whole) < 2:  # of all functions of all tests, which takes a second
+        if rng.random() < 0.05 and not whole:  # of all functions of all tests, which takes a second
             whole.append(partax.report())
 
     with partax.explain():

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def test_filter_jit_gives_the_model_s_results_and_number_of_traces(
         assert len(traces) == model.traces
 
 
+@pytest.mark.filterwarnings("ignore::partax.RetraceWarning")
 @thorough
 @given(recipes)
 def test_jax_arrays_that_pass_through_are_the_same_objects(recipe: Any) -> None:

@@ -98,15 +98,14 @@ def accelerate() -> Accelerated:
         _active.append(made)
         if len(_active) == 1:
             _replace_calls()
-            for name, ours in _REPLACED.items():
-                _replace(getattr(equinox, name), ours)
+            _replace([(getattr(equinox, name), ours) for name, ours in _REPLACED.items()])
     return made
 
 
 def _replace_calls() -> None:
     cls = jit_class()
     if cls is None:
-        _replace(equinox.filter_jit, filter_jit)
+        _replace([(equinox.filter_jit, filter_jit)])
         return
     before: Any = cls.__dict__["__call__"]
 
@@ -181,16 +180,20 @@ def _nothing() -> None:
     return None
 
 
-def _replace(theirs: Any, ours: Any) -> None:
-    """Puts one function in the place of another in all modules, and notes how to undo it, also in those to come."""
-    _swap(theirs, ours)
-    _undo.append(lambda: _swap(ours, theirs))
+def _replace(pairs: list[tuple[Any, Any]]) -> None:
+    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come."""
+    _swap(pairs)
+    _undo.append(lambda: _swap([(ours, theirs) for theirs, ours in pairs]))
 
 
-def _swap(old: Any, new: Any) -> None:
+def _swap(pairs: list[tuple[Any, Any]]) -> None:
+    new = {id(old): new for old, new in pairs}
     for name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType) or name.partition(".")[0] == "partax":
             continue
-        for attribute, value in list(vars(module).items()):
-            if value is old:
-                setattr(module, attribute, new)
+        found = dict(vars(module))  # a copy: threads may import
+        if new.keys().isdisjoint(map(id, found.values())):
+            continue
+        for attribute, value in found.items():
+            if id(value) in new:
+                setattr(module, attribute, new[id(value)])
