@@ -197,13 +197,10 @@ configured() {
     -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" "$@" >"$build.log" || { cat "$build.log"; return 1; }
 }
 
-# warnings_build PYTHON COMPILER: compiles with warnings as errors, each file by itself.
+# warnings_build PYTHON: compiles with Clang's warnings as errors, which need no optimiser, each file by itself.
 warnings_build() {
-  local build="$WORK/warnings-$2"
-  # -O1 suffices for GCC's warnings that follow the flow of values; Clang's need no optimiser.
-  local level=-O1
-  if [[ $2 == clang++ ]]; then level=-O0; fi
-  configured "$1" "$build" -DCMAKE_CXX_COMPILER="$2" -DCMAKE_CXX_FLAGS_RELEASE="$level" -DPARTAX_WERROR=ON \
+  local build="$WORK/warnings"
+  configured "$1" "$build" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DPARTAX_WERROR=ON \
     -DCMAKE_CXX_FLAGS=-pedantic-errors
   "$(dirname "$1")/cmake" --build "$build"
 }
@@ -225,6 +222,7 @@ tidy() {
 sanitized_install() {
   local sanitizers=${3:-address,undefined}
   "$1" -m pip install --quiet --no-deps --target "$2" -C cmake.define.PARTAX_SANITIZE="$sanitizers" \
+    -C cmake.define.PARTAX_WERROR=ON \
     -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="-O1 -g1" -C install.strip=false \
     -C build-dir="$WORK/build/{wheel_tag}-$sanitizers" "$ROOT"
 }

@@ -12,6 +12,11 @@ _CHANCE = {
     "np.random by its name": ("np.random.seed(0)", "float(np.random.uniform())", "np.random.seed(1)"),
     "secrets": (OTHER, "secrets.randbelow(1 << 23)", "pass"),
     "uuid": (OTHER, "(uuid.uuid4().int & 0x7fffff)", "pass"),
+    "a key of Equinox's": (
+        f"{OTHER}import equinox.internal as eqxi",
+        "jax.random.uniform(eqxi.GetKey()(), dtype=jnp.float32)",
+        "pass",
+    ),
     "random.SystemRandom": (f"{OTHER}from random import SystemRandom", "SystemRandom().randrange(1 << 23)", "pass"),
     "a shuffled list": (
         "def first():\n    l = list(range(1000))\n    random.Random(SEED).shuffle(l)\n    return l[0]\nSEED = 0",
@@ -166,6 +171,21 @@ _SETTING = {
         "np.set_printoptions(precision=3)",
         "np.set_printoptions(**OLD)",
     ),
+    **{
+        f"how NumPy prints {name}": (
+            f"OLD = np.get_printoptions()\n{setup}",
+            value,
+            change,
+            "np.set_printoptions(**OLD)",
+        )
+        for name, value, change, setup in [
+            ("an array", "len(str(np.linspace(0.0, 1.0, 7)))", "np.set_printoptions(precision=3)", ""),
+            ("a long array", "len(repr(np.arange(2000)))", "np.set_printoptions(threshold=5000)", ""),
+            ("a matrix of jax's", "len(f'{jnp.eye(2).shape}{np.eye(2)}')", "np.set_printoptions(sign='+')", ""),
+            ("a number", "len(repr(ONE))", "np.set_printoptions(legacy='1.13')", "ONE = np.float64(1.0)"),
+            ("a number made in the body", "len(repr(np.float32(2)))", "np.set_printoptions(legacy='1.13')", ""),
+        ]
+    },
     "locale": (
         "OLD = locale.setlocale(locale.LC_CTYPE)\nlocale.setlocale(locale.LC_CTYPE, 'C')",
         "len(locale.setlocale(locale.LC_CTYPE))",

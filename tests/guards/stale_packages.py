@@ -110,6 +110,38 @@ _PACKAGE = {
         "jaxtyping.config.update('jaxtyping_disable', True)",
         "jaxtyping.config.update('jaxtyping_disable', False)",
     ),
+    "axes that jaxtyping has bound": (
+        "SHAPE = jaxtyping.Float[jax.Array, 'n']\nC = jaxtyping.jaxtyped('context')\n"
+        "def bind():\n    C.__enter__()\n    assert isinstance(jnp.ones(3), SHAPE)",
+        "(2.0 if isinstance(jnp.ones(4), SHAPE) else 3.0)",
+        "bind()",
+        "C.__exit__(None, None, None)",
+    ),
+    "sizes that jaxtyping has bound": (
+        "SHAPE = jaxtyping.Float[jax.Array, 'n']\nC = jaxtyping.jaxtyped('context')\n"
+        "def bind(n):\n    C.__enter__()\n    assert isinstance(jnp.ones(n), SHAPE)\nbind(4)",
+        "(2.0 if isinstance(jnp.ones(4), SHAPE) else 3.0)",
+        "C.__exit__(None, None, None)\nbind(5)",
+        "C.__exit__(None, None, None)",
+    ),
+    "names of the variables of nnx": (
+        "class A(nnx.Variable): pass\nclass B(nnx.Variable): pass\nnnx.register_variable_name('mine', A, overwrite=True)",
+        "(2.0 if nnx.variable_type_from_name('mine') is A else 3.0)",
+        "nnx.register_variable_name('mine', B, overwrite=True)",
+        "flax.nnx.variablelib.VariableTypeCache.pop('mine')",
+    ),
+    "what is data for nnx": (
+        "class A: pass",
+        "(2.0 if nnx.is_data(A()) else 3.0)",
+        "nnx.register_data_type(A)",
+        "flax.nnx.pytreelib.DATA_REGISTRY.discard(A)",
+    ),
+    "rules for tags of lineax": (
+        "import lineax\nTAG = object()\nRULES = lineax.transpose_tags_rules",
+        "(2.0 if TAG in lineax.MatrixLinearOperator(jnp.eye(2), TAG).T.tags else 3.0)",
+        "RULES.append(lambda tags: TAG if TAG in tags else None)",
+        "RULES.pop()",
+    ),
     "configuration of flax": (
         "OLD = flax.config.flax_return_frozendict",
         "(3.0 if flax.config.flax_return_frozendict else 2.0)",

@@ -13,6 +13,7 @@ from partax._jax.settings import JAX_SETTINGS, SETTINGS
 # By the name of the library, where each setting is.
 _PLACES = {
     "jaxtyping": ("jaxtyping.config.jaxtyping_disable", "jaxtyping.config.jaxtyping_remove_typechecker_stack"),
+    "lineax": (),
     "flax": (
         "flax.config._values",
         "flax.core.spmd._axis_rules.rules",
@@ -20,6 +21,8 @@ _PLACES = {
         "flax.linen.module._context.module_stack",
         "flax.linen.module._context.capture_stack",
         "flax.linen.module._context.call_info_stack",
+        "flax.nnx.variablelib.VariableTypeCache",
+        "flax.nnx.pytreelib.DATA_REGISTRY",
     ),
 }
 # Of a thread: where its latest value is, and the setting that holds where it has none.
@@ -37,6 +40,30 @@ _Ask = Callable[[Any], tuple[Any, ...]]
 def _found(place: str) -> Any:
     first, *names = place.split(".")
     return functools.reduce(lambda it, name: getattr(it, name, _MISSING), names, sys.modules.get(first, _MISSING))
+
+
+def _of_numpy() -> tuple[Any, ...]:
+    return *np.geterr().values(), tuple(np.get_printoptions().values())
+
+
+def _of_jaxtyping() -> tuple[Any, ...]:
+    """What `jaxtyped` has bound around a call: the names of axes and structures, without the arguments' own values."""
+    stack = _found("jaxtyping._storage._shape_storage.memo_stack")
+    return () if stack is _MISSING or not stack else tuple(stack[-1][:3])
+
+
+def _of_lineax() -> tuple[Any, ...]:
+    """The rules for tags that are not lineax's own."""
+    rules = _found("lineax._tags.transpose_tags_rules")
+    return () if rules is _MISSING else tuple(rule for rule in rules if getattr(rule, "__module__", "") != "lineax._tags")
+
+
+# By the name of the library, what asks it, and what each answer is.
+_CALLED: dict[str, tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
+    "numpy": (_of_numpy, (*(f"numpy.geterr()['{kind}']" for kind in np.geterr()), "numpy.get_printoptions()")),
+    "jaxtyping": (lambda: (_of_jaxtyping(),), ("what jaxtyped has bound",)),
+    "lineax": (lambda: (_of_lineax(),), ("lineax.transpose_tags_rules",)),
+}
 
 
 def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
@@ -57,25 +84,32 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
         library = place.partition(".")[0]
         setattr(SETTINGS, library, sys.modules[library])
     ask: _Ask = operator.attrgetter(*JAX_SETTINGS, *places)  # it runs no Python: hits of models made anew come here
+    called = [_CALLED[name] for name in libraries if name in _CALLED]
 
-    def ask_numpy_too(settings: Any) -> tuple[Any, ...]:
-        return *ask(settings), *np.geterr().values()
+    def ask_more(settings: Any) -> tuple[Any, ...]:
+        return *ask(settings), *(answer for asked, _ in called for answer in asked())
 
     names = [place.removesuffix("._values") for place in places]
     names = [*(f"jax.config.{place.removeprefix('config.').removesuffix('.value')}" for place in JAX_SETTINGS), *names]
-    if "numpy" not in libraries:
-        return ask, tuple(names)
-    return ask_numpy_too, (*names, *(f"numpy.geterr()['{kind}']" for kind in np.geterr()))
+    return ask_more if called else ask, (*names, *(name for _, of_answers in called for name in of_answers))
 
 
 def of_libraries() -> dict[str, str]:
     """The settings that are in force now, of each such library that is imported, as a text."""
-    texts = {"numpy": repr(np.geterr())}
-    for library, places in _PLACES.items():
-        found = {place: value for place in places if (value := _found(place)) is not _MISSING}
+    texts: dict[str, str] = {}
+    for library in ("numpy", *_PLACES):
+        found = {place: value for place in _PLACES.get(library, ()) if (value := _found(place)) is not _MISSING}
         for place, name in _OF_THREAD.items() if library == "flax" else ():
             stack = _found(place)
             if stack is not _MISSING:
                 found[place] = stack[-1] if stack else found.get("flax.config._values", {}).get(name)
-        texts[library] = repr(found)
+        called = _CALLED[library][0]() if library in _CALLED else ()
+        texts[library] = repr(({place: _in_order(value) for place, value in found.items()}, called))
     return texts
+
+
+def _in_order(value: Any) -> Any:
+    """A set or dictionary as another process writes it too."""
+    if isinstance(value, (set, dict)):
+        return sorted(map(repr, value.items() if isinstance(value, dict) else value))
+    return value

@@ -165,6 +165,7 @@ save_any_names_but_these save_anything_except_these_names save_from_both_policie
     "equinox._update": "*",
     "equinox._vmap_pmap": "*",
     "equinox.internal": "*",
+    "equinox.internal._getkey": "",
     "equinox.nn": "*",
     "flax.core": "*",
     "flax.linen": "*",
