@@ -158,11 +158,15 @@ free_threaded_python() {
 
 # free_threaded_environment PYTHON FOLDER: partax and all that its tests need and can be had for it.
 free_threaded_environment() {
-  local python=$1 pip="$2/bin/pip" wanted
-  "$python" -m venv "$2"
-  "$pip" install --quiet --prefer-binary -C build-dir="$WORK/build/{wheel_tag}" "$ROOT" pytest hypothesis pytest-xdist \
+  "$1" -m venv "$2"
+  "$2/bin/pip" install --quiet --prefer-binary -C build-dir="$WORK/build/{wheel_tag}" "$ROOT" pytest hypothesis pytest-xdist \
     equinox optax chex penzai inox cloudpickle beartype einops rich jinja2 wadler-lindig diffrax tqdm matplotlib scikit-learn
-  # Of Flax what nnx needs: its files are written by a library that has no wheels for such a Python.
+  free_threaded_flax "$2/bin/pip"
+}
+
+# free_threaded_flax PIP: of Flax what nnx needs: its files are written by a library that has no wheels for such a Python.
+free_threaded_flax() {
+  local pip=$1 wanted
   wanted=$(grep -oE '"flax>=[0-9.]+"' "$ROOT/pyproject.toml" | sort -V | tail -n 1 | tr -d '"')
   "$pip" install --quiet --no-deps "$wanted,<0.12.9"
   MSGPACK_PUREPYTHON=1 "$pip" install --quiet msgpack PyYAML etils typing_extensions treescope
