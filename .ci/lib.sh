@@ -160,7 +160,7 @@ free_threaded_python() {
 free_threaded_environment() {
   "$1" -m venv "$2"
   "$2/bin/pip" install --quiet --prefer-binary -C build-dir="$WORK/build/{wheel_tag}" "$ROOT" pytest hypothesis pytest-xdist \
-    equinox optax chex penzai inox cloudpickle beartype einops rich jinja2 wadler-lindig diffrax tqdm matplotlib scikit-learn
+    equinox optax chex penzai inox cloudpickle beartype einops jinja2 wadler-lindig diffrax tqdm matplotlib scikit-learn
   free_threaded_flax "$2/bin/pip"
 }
 
@@ -169,7 +169,7 @@ free_threaded_flax() {
   local pip=$1 wanted
   wanted=$(grep -oE '"flax>=[0-9.]+"' "$ROOT/pyproject.toml" | sort -V | tail -n 1 | tr -d '"')
   "$pip" install --quiet --no-deps "$wanted,<0.12.9"
-  MSGPACK_PUREPYTHON=1 "$pip" install --quiet msgpack PyYAML etils typing_extensions treescope
+  MSGPACK_PUREPYTHON=1 "$pip" install --quiet msgpack PyYAML etils typing_extensions treescope rich
 }
 
 # readme_command pytest: the command of the README that runs this module.
