@@ -16,6 +16,7 @@ from ordinary_steps import STEPS, examined, floats
 
 from partax import filter_jit
 from partax import nnx as fast_nnx
+from partax._doctor.compiled_programs import Program, examined_program
 from partax._doctor.donation import find
 from partax._doctor.finding import Finding
 
@@ -145,6 +146,40 @@ def test_the_advice_is_for_what_compiles(given: Given) -> None:
     it = dataclasses.replace(examined(filter_jit(sgd), {"w": floats(LARGE)}, floats()), wrapper=given.wrapper)
     (finding,) = find(it)
     assert given.words in finding.advice
+
+
+def negated(params: Any, x: Any) -> Any:
+    return jax.tree.map(lambda p: -p, params)
+
+
+def swapped(params: Any, x: Any) -> Any:
+    return x, jax.tree.map(lambda p: p * 2, params)
+
+
+# Programs as a script compiles them, of which there is no call: what each gives back is known by jax's own paths.
+@pytest.mark.parametrize(
+    ("function", "donated", "findings"),
+    [(sgd, False, 1), (sgd, True, 0), (negated, False, 1), (swapped, False, 1), (lambda params, x: x, False, 0)],
+)
+def test_a_program_of_a_script(function: Any, donated: bool, findings: int) -> None:
+    jaxpr = jax.jit(function, keep_unused=True).trace({"w": floats(LARGE), "b": floats()}, floats()).jaxpr
+    paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
+    program = Program(function.__name__, jaxpr, tuple(donated and "params" in it for it in paths), paths)
+    found = list(find(examined_program(program, function)))
+    assert [it.path for it in found] == ["params"] * findings
+    assert all('`jax.jit(..., donate_argnames=("params",))`' in it.advice for it in found)
+
+
+@pytest.mark.parametrize("jit", [filter_jit, eqx.filter_jit], ids=["partax", "equinox"])
+def test_nothing_is_said_of_a_program_whose_results_have_no_paths_of_the_user_s(jit: Any) -> None:
+    def call(params: Any, x: Any) -> Any:
+        return jit(negated)(params, x)
+
+    (eqn,) = [it for it in jax.make_jaxpr(call)({"w": floats(LARGE)}, floats()).eqns if "jaxpr" in it.params]
+    jaxpr = eqn.params["jaxpr"]
+    paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
+    program = Program("negated", jaxpr, (False,) * len(paths), paths)
+    assert list(find(examined_program(program, negated))) == []
 
 
 @pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)

@@ -47,17 +47,29 @@ class Program:
     @functools.cached_property
     def line(self) -> Line | None:
         """The first line of the function, if jax knows it; of the user's own in a wrapper of a library."""
-        if self.known is not None:
-            return self.known
-        jaxpr = getattr(self.jaxpr, "jaxpr", None)
-        info = getattr(jaxpr, "debug_info", None)
-        _, _, place = str(getattr(info, "func_src_info", "") or "").rpartition(" at ")
+        line = self._traced
+        if self.known is not None or line is None or is_users(line):
+            return self.known or line
+        return function_called_by(line.file, self.jaxpr.jaxpr.eqns[:_ASKED]) or line
+
+    @property
+    def _traced(self) -> Line | None:
+        """The first line of the function that jax has traced."""
+        _, _, place = str(getattr(self._info, "func_src_info", "") or "").rpartition(" at ")
         file, _, number = place.rpartition(":")
-        if not file or not number.isdigit():
-            return None
-        line = Line(file, int(number), self.name)
-        called = None if jaxpr is None or is_users(line) else function_called_by(file, jaxpr.eqns[:_ASKED])
-        return called or line
+        return Line(file, int(number), self.name) if file and number.isdigit() else None
+
+    @property
+    def _info(self) -> Any:
+        return getattr(getattr(self.jaxpr, "jaxpr", None), "debug_info", None)
+
+    @property
+    def result_paths(self) -> tuple[str, ...]:
+        """The path of each output as jax knows it; by its number alone where jax has traced a function of a library."""
+        names = tuple(map(str, getattr(self._info, "result_paths", None) or ()))
+        is_users_own = self._traced is not None and is_users(self._traced)
+        count = len(self.jaxpr.out_avals)
+        return names if is_users_own and len(names) == count else tuple(f"output {i}" for i in range(count))
 
     @property
     def is_users(self) -> bool:
@@ -133,9 +145,6 @@ def examined_program(program: Program, function: Any = None) -> Examined:
     """A program that was compiled, as the doctor examines it; with its function, where that is known."""
     jaxpr = program.jaxpr
     donated = program.donated if len(program.donated) == len(program.paths) else (False,) * len(program.paths)
-    info = getattr(jaxpr.jaxpr, "debug_info", None)
-    results = getattr(info, "result_paths", None) or ()
-    names = [str(it) for it in results] if len(results) == len(jaxpr.out_avals) else []
     return Examined(
         name=program.name,
         defined=program.defined,
@@ -146,7 +155,7 @@ def examined_program(program: Program, function: Any = None) -> Examined:
             Leaf(path, aval, is_donated)
             for path, aval, is_donated in zip(program.paths, jaxpr.in_avals, donated, strict=True)
         ),
-        results=tuple(Leaf(names[i] if names else f"result[{i}]", aval) for i, aval in enumerate(jaxpr.out_avals)),
+        results=tuple(map(Leaf, program.result_paths, jaxpr.out_avals)),
         statics={},
         out_info=None,
         trace_seconds=program.trace_seconds,

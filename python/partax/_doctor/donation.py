@@ -53,7 +53,9 @@ def _donatable(pair: ReturnedArray) -> int:
 
 
 def _option(examined: Examined, names: Sequence[str]) -> str:
-    kind, them = wrapper_kind(examined.wrapper), "it" if len(names) == 1 else "them"
+    # Of programs of a script jax.jit's own alone have results by their paths.
+    kind = "jax" if examined.traced is None else wrapper_kind(examined.wrapper)
+    them = "it" if len(names) == 1 else "them"
     if kind in ("jax", "nnx"):
         jit = "jax.jit" if kind == "jax" else "nnx.jit"
         return f"Donate {them}: `{jit}(..., donate_argnames={names_text(names)})`"

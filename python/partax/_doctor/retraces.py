@@ -25,7 +25,8 @@ _LATEST = 3
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `retrace`."""
     values = examined.bound_arguments
-    come_back = returned(examined)
+    # What a script has compiled is known by its traces.
+    come_back = [] if examined.traced is None else returned(examined)
     for argument in come_back:
         yield from _changed_type(examined, argument, come_back)
     yield from _uncommitted(examined, come_back)

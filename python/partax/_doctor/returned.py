@@ -18,6 +18,7 @@ from partax._jit.ahead_of_time import Traced
 
 FEWEST_BYTES = 64 << 20  # of all arguments together, for which donating is worth a word: no program fails for less
 _MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
+_ELEMENT = re.compile(r"result\[(\d+)\](.*)", re.DOTALL)
 _FRAMES = re.compile(r"^(new|next|updated)_|_(new|next|updated)$|_$")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _KEEPS_PLACES = (*ELEMENTWISE, IN_PLACE)
@@ -76,7 +77,7 @@ def returned(examined: Examined) -> list[Returned]:
     origins = _origins(program, examined)
     numbers = _result_numbers(examined, program)
     inputs = dict(zip((leaf.path for leaf in examined.arguments), program.inputs, strict=True))
-    names = returned_names(examined.function) if isinstance(examined.out_info, (tuple, list)) else ()
+    names = returned_names(examined.function) if isinstance(examined.out_info, (tuple, list, type(None))) else ()
     found: list[Returned] = []
     left = dict(arguments)
     for i, result in enumerate(results):
@@ -124,12 +125,14 @@ def _by_name(leaves: tuple[Leaf, ...]) -> dict[str, dict[str, Leaf]]:
 
 def _by_element(examined: Examined) -> list[dict[str, Leaf]]:
     """The same of the elements of a tuple, or of the only result."""
-    if type(examined.out_info) not in (tuple, list):
+    parts = [_ELEMENT.fullmatch(leaf.path) for leaf in examined.results]
+    if type(examined.out_info) not in (tuple, list, type(None)) or None in parts:
         return [{leaf.path.removeprefix("result"): leaf for leaf in examined.results}]
-    found: list[dict[str, Leaf]] = [{} for _ in examined.out_info]
-    for leaf in examined.results:
-        at, rest = leaf.path.removeprefix("result[").split("]", 1)
-        found[int(at)][rest] = leaf
+    found = [dict[str, Leaf]() for _ in range(1 + max((int(it[1]) for it in parts if it), default=-1))]
+    found += [{} for _ in (examined.out_info or ())[len(found) :]]
+    for it, leaf in zip(parts, examined.results, strict=True):
+        if it is not None:
+            found[int(it[1])][it[2]] = leaf
     return found
 
 

@@ -55,7 +55,9 @@ def _of_jaxtyping() -> tuple[Any, ...]:
 def _of_lineax() -> tuple[Any, ...]:
     """The rules for tags that are not lineax's own."""
     rules = _found("lineax._tags.transpose_tags_rules")
-    return () if rules is _MISSING else tuple(rule for rule in rules if getattr(rule, "__module__", "") != "lineax._tags")
+    return (
+        () if rules is _MISSING else tuple(rule for rule in rules if getattr(rule, "__module__", "") != "lineax._tags")
+    )
 
 
 # By the name of the library, what asks it, and what each answer is.
