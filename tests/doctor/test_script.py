@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import partax
@@ -107,6 +108,29 @@ def test_a_mistake_of_ours_is_not_the_script_s(
         monkeypatch.setattr(Watch, "costliest", lambda self: [program])
         assert diagnoses(watch) == []
     assert "please report this" in caplog.text
+
+
+def waits_in_a_long_loop(x: Any) -> Any:
+    for _ in range(200):
+        x = jnp.tanh(x) + jnp.sin(x)
+    return jax.lax.scan(lambda c, _: (jax.pure_callback(np.cos, c, c), None), x, None, length=500)[0]
+
+
+@pytest.mark.parametrize(("seconds", "kinds"), [(0.04, {"host"}), (0.4, {"host", "repeat"})])
+def test_of_what_compiles_in_no_time_only_the_cost_of_its_calls_is_told(
+    seconds: float, kinds: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jaxpr = jax.jit(waits_in_a_long_loop).trace(jnp.ones(3)).jaxpr
+    program = Program("waits", jaxpr, (False,), ("x",), 1, 0.0, seconds)
+    watch = Watch()
+    monkeypatch.setattr(Watch, "costliest", lambda self: [program])
+    try:
+        (diagnosis,) = diagnoses(watch, {"waits": waits_in_a_long_loop})
+    finally:
+        watch.end()
+    assert {it.kind for it in diagnosis.findings} == kinds
+    (host,) = [it for it in diagnosis.findings if it.kind == "host"]
+    assert "500 times" in host.message and "no step of the loop waits" in host.advice
 
 
 def test_no_script(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,7 +39,8 @@ _logger = logging.getLogger("partax")
 _MOST_PROGRAMS = 500  # that are kept, and with them their constants
 _SHOWN = 20
 _NAMED = 3  # of the programs of libraries
-_LEAST_SECONDS = 0.1  # a function that costs less is in the table alone
+_LEAST_SECONDS = 0.1  # of a function that costs less, the findings on what its calls cost
+_OF_CALLS = ("host", "precision", "memory")
 
 
 class Watch:
@@ -106,7 +107,7 @@ def _plain(name: str) -> str:
 
 
 def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
-    """What the doctor finds in the functions that took long.
+    """What the doctor finds in the user's functions, and in those of libraries that took long.
 
     Args:
       watch: what was compiled.
@@ -116,7 +117,7 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
       The diagnoses, the costliest first; those of libraries' functions come last.
     """
     functions = _costliest_functions(watch.costliest())
-    worth = [it for it in functions if _seconds(it) >= _LEAST_SECONDS]
+    worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS]
     worth.sort(key=lambda it: not it[0].is_users)
     found: list[Diagnosis] = []
     with progress("", len(worth[:_SHOWN])) as work:
@@ -163,7 +164,12 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
         "times": sum(it.times for it in programs),
         **stage_seconds(programs),
     }
-    return dataclasses.replace(found, figures=found.figures | figures, is_of_library=not programs[0].is_users)
+    findings = found.findings
+    if _seconds(programs) < _LEAST_SECONDS:
+        findings = tuple(it for it in findings if it.kind in _OF_CALLS and it.severity in ("high", "medium"))
+    return dataclasses.replace(
+        found, findings=findings, figures=found.figures | figures, is_of_library=not programs[0].is_users
+    )
 
 
 def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -213,7 +219,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> No
         told = ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.items())
         print(f"  {diagnosis.name} ({diagnosis.defined or 'jax'}): {told}", file=file)
     if not any(diagnosis.findings for diagnosis in found):
-        print("\nnothing found in those that took a tenth of a second or more", file=file)
+        print("\nnothing found", file=file)
 
 
 def _print_row(programs: Sequence[Program], equations: int | None, name: str, file: TextIO) -> None:
