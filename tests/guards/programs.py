@@ -160,14 +160,16 @@ WAYS: dict[str, Callable[[], Call]] = {
 }
 
 
-def answers(module: types.ModuleType, call: Call) -> list[float]:
-    """Two calls of functions made anew, with the change in between."""
-    found = []
+def answers(module: types.ModuleType, call: Call, is_kept: bool = False) -> list[float]:
+    """Two calls of functions made anew, with the change in between; the first is kept or gone before the second."""
+    found, kept = [], []
     for change in (False, True):
         if change:
             module.change()
         fun = module.make()
         found.append(float(call(fun, jnp.float32(0.5), *getattr(module, "arguments", tuple)())))
+        if is_kept:
+            kept.append(fun)
         del fun
-        gc.collect(0)  # the function is gone before the next one is made
+        gc.collect(0)
     return found

@@ -182,6 +182,7 @@ _SETTING = {
             ("an array", "len(str(np.linspace(0.0, 1.0, 7)))", "np.set_printoptions(precision=3)", ""),
             ("a long array", "len(repr(np.arange(2000)))", "np.set_printoptions(threshold=5000)", ""),
             ("a matrix of jax's", "len(f'{jnp.eye(2).shape}{np.eye(2)}')", "np.set_printoptions(sign='+')", ""),
+            ("an array of jax's", "len(f'{A}')", "np.set_printoptions(precision=3)", "A = jnp.ones(3) / 7.0"),
             ("a number", "len(repr(ONE))", "np.set_printoptions(legacy='1.13')", "ONE = np.float64(1.0)"),
             ("a number made in the body", "len(repr(np.float32(2)))", "np.set_printoptions(legacy='1.13')", ""),
         ]
