@@ -89,7 +89,10 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
     called = [_CALLED[name] for name in libraries if name in _CALLED]
 
     def ask_more(settings: Any) -> tuple[Any, ...]:
-        return *ask(settings), *(answer for asked, _ in called for answer in asked())
+        answers = list(ask(settings))
+        for asked, _ in called:
+            answers += asked()
+        return tuple(answers)
 
     names = [place.removesuffix("._values") for place in places]
     names = [*(f"jax.config.{place.removeprefix('config.').removesuffix('.value')}" for place in JAX_SETTINGS), *names]
