@@ -130,7 +130,7 @@ def test_of_what_compiles_in_no_time_only_the_cost_of_its_calls_is_told(
         watch.end()
     assert {it.kind for it in diagnosis.findings} == kinds
     (host,) = [it for it in diagnosis.findings if it.kind == "host"]
-    assert "500 times" in host.message and "no step of the loop waits" in host.advice
+    assert "500 times" in host.message and "no step waits for Python" in host.advice
 
 
 def test_no_script(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,25 +86,14 @@ def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Fi
         "call_seconds": round(times * _CALL_SECONDS, 6),
         "slow_path_seconds": slower,
     }
-    return Finding(
-        "host",
-        severity,
-        line.file,
-        line.line,
-        line.source,
-        "",
-        figures,
-        message,
-        _advice(name, inside, bool(eqn.outvars)),
-    )
+    advice = _advice(name, inside, bool(eqn.outvars))
+    return Finding("host", severity, line.file, line.line, line.source, "", figures, message, advice)
 
 
 def _advice(name: str, inside: set[str], has_results: bool) -> str:
     is_debug = name.startswith("debug")
     if inside & {"scan", "while"} and has_results:
-        return (
-            "write it with `jax.numpy`, so that no step of the loop waits for Python, or have one call take many steps"
-        )
+        return "write it with `jax.numpy`, so that no step waits for Python, or have one call of it take many steps"
     if inside & {"scan", "while"}:
         what = "print" if is_debug else "call Python with"
         return f"return what it needs as an output of the loop and {what} all of it after the loop, once"

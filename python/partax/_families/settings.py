@@ -13,7 +13,6 @@ from partax._jax.settings import JAX_SETTINGS, SETTINGS
 # By the name of the library, where each setting is.
 _PLACES = {
     "jaxtyping": ("jaxtyping.config.jaxtyping_disable", "jaxtyping.config.jaxtyping_remove_typechecker_stack"),
-    "lineax": (),
     "flax": (
         "flax.config._values",
         "flax.core.spmd._axis_rules.rules",
@@ -55,9 +54,8 @@ def _of_jaxtyping() -> tuple[Any, ...]:
 def _of_lineax() -> tuple[Any, ...]:
     """The rules for tags that are not lineax's own."""
     rules = _found("lineax._tags.transpose_tags_rules")
-    return (
-        () if rules is _MISSING else tuple(rule for rule in rules if getattr(rule, "__module__", "") != "lineax._tags")
-    )
+    known = () if rules is _MISSING else rules
+    return tuple(rule for rule in known if getattr(rule, "__module__", "") != "lineax._tags")
 
 
 # By the name of the library, what asks it, and what each answer is.
@@ -66,6 +64,7 @@ _CALLED: dict[str, tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
     "jaxtyping": (lambda: (_of_jaxtyping(),), ("what jaxtyped has bound",)),
     "lineax": (lambda: (_of_lineax(),), ("lineax.transpose_tags_rules",)),
 }
+_LIBRARIES = tuple(dict.fromkeys((*_CALLED, *_PLACES)))
 
 
 def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
@@ -74,7 +73,7 @@ def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
     Args:
       packages: the first part of the names of modules.
     """
-    libraries = tuple(name for name in ("numpy", *_PLACES) if name in packages)
+    libraries = tuple(name for name in _LIBRARIES if name in packages)
     places = [place for name in libraries for place in _PLACES.get(name, ())]
     places += _OF_THREAD if "flax" in libraries else ()
     return _asked_of(libraries, tuple(place for place in places if _found(place) is not _MISSING))
@@ -102,7 +101,7 @@ def _asked_of(libraries: tuple[str, ...], places: tuple[str, ...]) -> tuple[_Ask
 def of_libraries() -> dict[str, str]:
     """The settings that are in force now, of each such library that is imported, as a text."""
     texts: dict[str, str] = {}
-    for library in ("numpy", *_PLACES):
+    for library in _LIBRARIES:
         found = {place: value for place in _PLACES.get(library, ()) if (value := _found(place)) is not _MISSING}
         for place, name in _OF_THREAD.items() if library == "flax" else ():
             stack = _found(place)

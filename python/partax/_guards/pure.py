@@ -48,7 +48,7 @@ unpackbits unravel_index unsignedinteger unstack unwrap vander var vdot vecdot v
 where zeros zeros_like pi e inf nan newaxis euler_gamma
 """
 
-# Module -> its pure names; `*` for all names of it and of the modules below it.
+# Module -> its pure names, if any; `*` for all names of it and of the modules below it.
 _PURE = {
     # Python
     "builtins": """

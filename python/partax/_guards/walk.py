@@ -205,8 +205,8 @@ class Walk:
 
     def _settings(self, it: Any) -> None:
         """Read after all else: those of a library count where something of it was met."""
-        printed_by = {"numpy"} if self.holds_arrays else set[str]()
-        ask, names = asked_of(printed_by.union(map(package_of, self.kept)))
+        printing = {"numpy"} if self.holds_arrays else set[str]()  # by which jax's arrays are printed
+        ask, names = asked_of(printing.union(map(package_of, self.kept)))
         found = self._open(it, _THERE, _ASKED, (Settings, ask))
         steps = [(Walk._setting, value, f"setting '{name}'") for name, value in zip(names, found[1:], strict=True)]
         self._read_by([(Walk._anything, None, ""), *steps])
