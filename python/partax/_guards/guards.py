@@ -4,7 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from partax._guards.library_attributes import name_of
 from partax._guards.places import place
+from partax._guards.user_objects import read as read_attribute
 from partax._guards.walk import Check, Walk
 
 
@@ -32,6 +34,7 @@ class Read(NamedTuple):
       values: the values.
       place: what each is, in words, by number.
       unproven, of_same_objects: as of `written_down`.
+      of_libraries: by name what can be read of libraries, but others may set.
     """
 
     checks: list[Check]
@@ -39,6 +42,7 @@ class Read(NamedTuple):
     place: Callable[[int], str]
     unproven: str
     of_same_objects: str
+    of_libraries: list[tuple[str, Any]]
 
 
 def read(roots: tuple[Any, ...]) -> Read:
@@ -46,4 +50,5 @@ def read(roots: tuple[Any, ...]) -> Read:
     walk = Walk()
     unproven = walk.all(roots)
     place_of = functools.partial(place, walk.places)
-    return Read(walk.checks, walk.kept, place_of, unproven, walk.of_same_objects)
+    of_libraries = [(name_of(it, name), read_attribute(it, name)) for it, name in walk.of_libraries()]
+    return Read(walk.checks, walk.kept, place_of, unproven, walk.of_same_objects, of_libraries)

@@ -291,22 +291,6 @@ def is_pure_code(function: types.FunctionType) -> bool:
     return known and is_listed(name, function.__code__.co_qualname)
 
 
-_CONSTANTS = (types.NoneType, bool, float, int, str)
-
-
-def is_pure_module(module: types.ModuleType, names: frozenset[str]) -> bool:
-    """Whether code that has a module, and these names for attributes, can get nothing out of it but what is pure."""
-    seen, pending = {id(module)}, [module]
-    while pending:
-        known = pending.pop()
-        scope = vars(known)
-        if scope["__name__"] not in _names and ("__getattr__" in scope or type(known) is not types.ModuleType):
-            return False
-        for name in names & scope.keys():
-            value = scope[name]
-            if issubclass(type(value), types.ModuleType):
-                pending += [value] if id(value) not in seen else []
-                seen.add(id(value))
-            elif not (is_pure(value) or (type(value) in _CONSTANTS and is_listed(scope["__name__"], name))):
-                return False
-    return True
+def is_listed_module(name: str) -> bool:
+    """Whether the table has a module itself, and not only one that it is below of."""
+    return name in _names

@@ -22,8 +22,9 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_NAME, Named, counters, leads_anywhere, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.entries import OF_ENUM, is_about_class
+from partax._guards.library_attributes import asking_too, constants_of, has_set, name_of, others_attributes
 from partax._guards.places import attribute, followed, place
-from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, is_pure_module, package_of
+from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, package_of
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
 from partax._jax.nodes import registered_nodes
@@ -102,9 +103,16 @@ class Walk:
                 self.of_same_objects = unproven
         names = frozenset(self._names)
         for module, at in self._modules:
-            if not is_pure_module(module, names):
+            if constants_of(module, names) is None:
                 return place(self.places, at) or "a module"
+        for at, value in enumerate(self.kept):
+            if how_shown(type(value)) is not None and has_set(value, names):
+                return place(self.places, at)
         return ""
+
+    def of_libraries(self) -> list[tuple[Any, str]]:
+        """What the code that was read can read of libraries, but others may set: each as an object and a name."""
+        return others_attributes([module for module, _ in self._modules], self.kept, self._names)
 
     def _root(self, root: Any) -> str:
         name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
@@ -207,6 +215,9 @@ class Walk:
         """Read after all else: those of a library count where something of it was met."""
         printing = {"numpy"} if self.holds_arrays else set[str]()  # by which jax's arrays are printed
         ask, names = asked_of(printing.union(map(package_of, self.kept)))
+        attributes = self.of_libraries()
+        if attributes:
+            ask, names = asking_too(ask, attributes), (*names, *(name_of(*pair) for pair in attributes))
         found = self._open(it, _THERE, _ASKED, (Settings, ask))
         steps = [(Walk._setting, value, f"setting '{name}'") for name, value in zip(names, found[1:], strict=True)]
         self._read_by([(Walk._anything, None, ""), *steps])

@@ -74,12 +74,18 @@ def content_of(roots: tuple[Any, ...]) -> Content:
     try:
         for at, (check, value) in enumerate(zip(walk.checks, walk.values, strict=True)):  # noqa: B007
             reader.add(check, value)
+        for name, value in walk.of_libraries:
+            reader.add_attribute(name, value)
         reader.add_versions()
     except _NoContentError as error:
         return Content("", f"{walk.place(at) or 'a value'}: {error}")
 
+    others = [name for name, _ in walk.of_libraries]
+
     def place(at: int) -> types.CodeType | str:
-        return reader.codes.get(at) or (walk.place(at) if at < len(walk.checks) else "the version of a library")
+        if at < len(walk.checks):
+            return reader.codes.get(at) or walk.place(at)
+        return dict(enumerate(others, len(walk.checks))).get(at, "the version of a library")
 
     return Content(hashlib.sha256(b"".join(reader.digests)).hexdigest(), "", tuple(reader.digests), place)
 
@@ -109,6 +115,10 @@ class _Reader:
             token = self._address(value)
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
+
+    def add_attribute(self, name: str, value: Any) -> None:
+        """Adds what others may have set on something of a library."""
+        self._hash(("attribute", name, self._constant(value)))
 
     def add_versions(self) -> None:
         """Adds the versions of each library that something was of, and of what it stands on."""

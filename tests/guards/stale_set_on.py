@@ -1,0 +1,73 @@
+"""Guards the promise that what users set on things of a library, or on a wrapper, counts where code reads it."""
+
+from __future__ import annotations
+
+from programs import source_of
+
+# What of a library something is set on; the code reads it there, of a variable, or of what holds it.
+_ON = {
+    "a function": "optax.sgd",
+    "a function of jax": "jax.vmap",
+    "a function with rules": "jax.nn.relu",
+    "a class": "eqx.nn.Linear",
+    "a class of Flax": "nnx.Linear",
+    "a class of Linen": "nn.Dense",
+    "a base class": "eqx.Module",
+    "a class of the standard library": "enum.Enum",
+    "a module": "optax",
+    "a module of the standard library": "math",
+}
+_UNDO = "del PLACE.mine"
+_WRAPPERS = {
+    "jax.jit": "jax.jit(lambda x: x)",
+    "filter_jit": "partax.filter_jit(lambda x: x)",
+    "jax.custom_jvp": "jax.custom_jvp(lambda x: x)",
+    "a partial": "functools.partial(lambda x: x)",
+}
+
+KINDS: dict[str, dict[str, str]] = {
+    kind: {name: source_of(parts) for name, parts in programs.items()}
+    for kind, programs in {
+        "set on": {
+            **{
+                name: (f"PLACE = {it}\nPLACE.mine = 2.0", f"{it}.mine", "PLACE.mine = 3.0", _UNDO)
+                for name, it in _ON.items()
+            },
+            **{
+                f"{name}, by another name": (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0", _UNDO)
+                for name, it in _ON.items()
+            },
+            **{
+                f"{name}, in a list": (
+                    f"PLACE = {it}\nPLACE.mine = [2.0]\nL = [PLACE]",
+                    "L[0].mine[0]",
+                    "PLACE.mine[0] = 3.0",
+                    _UNDO,
+                )
+                for name, it in _ON.items()
+            },
+            "a class, read of an instance": (
+                "PLACE = eqx.nn.Identity\nPLACE.mine = 2.0\no = PLACE()",
+                "o.mine",
+                "PLACE.mine = 3.0",
+                _UNDO,
+            ),
+            "a class, by a method": (
+                "PLACE = eqx.nn.Identity\nPLACE.mine = lambda self: 2.0\no = PLACE()",
+                "o.mine()",
+                "PLACE.mine = lambda self: 3.0",
+                _UNDO,
+            ),
+            "a class, by a property": (
+                "PLACE = eqx.nn.Identity\nPLACE.mine = property(lambda self: K)\no = PLACE()",
+                "o.mine",
+                "K",
+                _UNDO,
+            ),
+            **{
+                f"a wrapper: {name}": (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0")
+                for name, it in _WRAPPERS.items()
+            },
+        }
+    }.items()
+}
