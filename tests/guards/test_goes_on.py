@@ -127,6 +127,12 @@ class Frozen:
         return x * self.lr
 
 
+class Called(typing.NamedTuple):
+    name: str
+    fun: str = "g"
+    eps: float = 1.0
+
+
 class Plain:
     def __init__(self, a: Any) -> None:
         self.a = a
@@ -208,6 +214,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "annotation": annotated,
     "import in the body": importing,
     "named scope": scoped,
+    # Attributes whose names those of a context, an annotation or a wrapper have too.
+    "names of a context": lambda: (lambda c, s: lambda x: s(lambda: x * len(c.name))())(
+        Called("f"), jax.named_scope("a")
+    ),
+    "names of an annotation": lambda: lambda x: (isinstance(x, Float[Array, "n"]), x.astype(x.dtype))[1],
+    "names of a wrapper": lambda: (lambda c, g: lambda x: g(x) * len(c.fun))(Called("f"), jax.jit(jnp.sin)),
+    "names of a layer": lambda: (lambda c: lambda x: eqx.nn.LayerNorm(3)(x) * len(c.name) * c.eps)(Called("f")),
     "wraps": lambda: wrapped(lambda x: x * 2),
     "cell of a notebook": cell_of_a_notebook,
     "frozen dataclass": lambda: (lambda c: lambda x: c.scale(x) * getattr(c, "lr", 3))(Frozen()),

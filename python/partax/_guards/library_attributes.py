@@ -1,5 +1,6 @@
 """What code can read of the modules, classes and functions on the list, but which others may set: their attributes."""
 
+import functools
 import types
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
@@ -10,6 +11,7 @@ from partax._guards.user_objects import read
 _CONSTANTS = (types.NoneType, bool, float, int, str)
 _HEAP_TYPE = 1 << 9
 _GONE: Any = object()
+_OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "_fun", "_jit_info", "_options"}
 # Past the attributes that a metaclass makes up.
 _mro_of = type.__dict__["__mro__"].__get__
 _entries_of = type.__dict__["__dict__"].__get__
@@ -87,9 +89,11 @@ def name_of(it: Any, name: str) -> str:
     return f"{read(it, '__module__')}.{read(it, '__qualname__')}.{name}"
 
 
-def has_set(wrapper: Any, names: Set[str]) -> bool:
-    """Whether a wrapper, as one of `jax.jit`, has one of these attributes that somebody has set on it."""
-    return any(not name.startswith("__") for name in names & (read(wrapper, "__dict__") or {}).keys())
+def has_set(it: Any, names: Set[str]) -> bool:
+    """Whether it is a wrapper, as of `jax.jit`, with one of these attributes that somebody has set on it."""
+    if issubclass(type(it), type) or read(it, "__wrapped__") is None:
+        return False
+    return any(name not in _OF_WRAPPERS for name in names & (read(it, "__dict__") or {}).keys())
 
 
 def _scopes(it: Any) -> list[Mapping[str, Any]]:
