@@ -16,7 +16,7 @@ from partax import filter_jit
 from trees import array, assert_same
 
 Collect = Callable[[], None]
-MANY = 1_000
+MANY = 2_000
 
 
 class Witness:

@@ -682,14 +682,12 @@ def test_modules_and_methods(lines: Callable[[], list[str]]) -> None:
 # --- without a switch, and what it costs
 
 
-def test_the_environment_variable() -> None:
+@pytest.mark.parametrize(("value", "expected"), [("1", 2), pytest.param("", 0, marks=pytest.mark.nightly), ("0", 0)])
+def test_the_environment_variable(value: str, expected: int) -> None:
     script = "import partax, jax.numpy as jnp; f = partax.filter_jit(lambda x: x + 1); f(jnp.ones(3)); f(jnp.ones(4))"
-    for value, expected in (("1", 2), ("0", 0)):
-        environment = os.environ | {"PARTAX_EXPLAIN": value}
-        done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
-        )
-        assert done.stderr.count("trace ") == expected, done.stderr
+    environment = os.environ | {"PARTAX_EXPLAIN": value}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr.count("trace ") == expected, done.stderr
 
 
 def test_what_was_traced_while_it_was_off_is_compared_too(

@@ -69,6 +69,7 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     assert re.search(r"train\.py:\d+ step: loaded from the store in \d\.\d\d s \(saves [\d.]+ s\)", said)
     other = STEP.replace("** 2", "** 4")
     assert process(other, tmp_path, PARTAX_STORE=store)[0].split()[1] == "1"
+    assert process(STEP, tmp_path)[0].split()[1] == "1"
 
 
 SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"

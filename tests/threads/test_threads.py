@@ -917,7 +917,7 @@ def test_threads_that_meet_new_node_types(make: Callable[[], type]) -> None:
         for kind in kinds:
             assert filter_jit(lambda node: node.array.shape)(kind(array(2))) == (2,)
 
-    results = together(*(functools.partial(work, [make() for _ in range(8)]) for _ in range(THREADS)))
+    results = together(*(functools.partial(work, [make() for _ in range(20)]) for _ in range(THREADS)))
     assert results == [None] * THREADS
 
 

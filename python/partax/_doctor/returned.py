@@ -128,11 +128,11 @@ def _by_element(examined: Examined) -> list[dict[str, Leaf]]:
     parts = [_ELEMENT.fullmatch(leaf.path) for leaf in examined.results]
     if type(examined.out_info) not in (tuple, list, type(None)) or None in parts:
         return [{leaf.path.removeprefix("result"): leaf for leaf in examined.results}]
-    found = [dict[str, Leaf]() for _ in range(1 + max((int(it[1]) for it in parts if it), default=-1))]
-    found += [{} for _ in (examined.out_info or ())[len(found) :]]
-    for it, leaf in zip(parts, examined.results, strict=True):
-        if it is not None:
-            found[int(it[1])][it[2]] = leaf
+    elements = [(int(it[1]), it[2]) for it in parts if it is not None]
+    count = len(examined.out_info or ()) or 1 + max((at for at, _ in elements), default=-1)
+    found = [dict[str, Leaf]() for _ in range(count)]
+    for (at, rest), leaf in zip(elements, examined.results, strict=True):
+        found[at][rest] = leaf
     return found
 
 

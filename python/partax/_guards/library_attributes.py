@@ -6,15 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from partax._guards.pure import is_listed, is_listed_module, is_pure
-from partax._guards.user_objects import read
+from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
 
 _CONSTANTS = (types.NoneType, bool, float, int, str)
-_HEAP_TYPE = 1 << 9
 _GONE: Any = object()
 _OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "_fun", "_jit_info", "_options"}
-# Past the attributes that a metaclass makes up.
-_mro_of = type.__dict__["__mro__"].__get__
-_entries_of = type.__dict__["__dict__"].__get__
 
 
 def constants_of(module: types.ModuleType, names: Set[str]) -> list[tuple[Any, str]] | None:
@@ -99,7 +95,7 @@ def has_set(it: Any, names: Set[str]) -> bool:
 def _scopes(it: Any) -> list[Mapping[str, Any]]:
     """Where the attributes are of what may be on the list; asks nothing of the user's own objects."""
     if issubclass(type(it), type):
-        return [_entries_of(cls) for cls in _mro_of(it)]
+        return [entries_of(cls) for cls in mro_of(it)]
     if type(it) is types.FunctionType:
         return [it.__dict__]
     if issubclass(type(it), types.ModuleType) or not callable(it) or not is_pure(it):
@@ -113,6 +109,5 @@ def _is_own(value: Any) -> bool:
     inner = next((it for name in ("__func__", "fget", "func") if (it := read(value, name)) is not None), value)
     if type(inner) is types.FunctionType:
         return is_listed(inner.__module__, inner.__qualname__)
-    kind = type(value)
-    is_of_c = hasattr(kind, "__get__") and not kind.__flags__ & _HEAP_TYPE
-    return is_of_c or (callable(value) and is_pure(value))
+    is_descriptor_of_c = hasattr(type(value), "__get__") and is_written_in_c(type(value))
+    return is_descriptor_of_c or (callable(value) and is_pure(value))

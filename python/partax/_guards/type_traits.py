@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from partax._families.equinox import module_class
 from partax._guards.installed import is_installed
-from partax._guards.user_objects import asked_once, read
+from partax._guards.user_objects import asked_once, is_written_in_c, read
 
-_HEAP_TYPE = 1 << 9
 _WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
 _CONSTANT = {
@@ -100,7 +99,7 @@ def _slots(cls: type) -> tuple[Any, ...] | None:
         if known in _CONTENTS:
             if not issubclass(base, known):
                 base = known
-        elif not known.__flags__ & _HEAP_TYPE:
+        elif is_written_in_c(known):
             return None
         else:
             slots += [member for member in known.__dict__.values() if isinstance(member, types.MemberDescriptorType)]

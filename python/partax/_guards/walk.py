@@ -27,6 +27,7 @@ from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, package_of
 from partax._guards.shown import CHECKED, how_shown, is_checker
 from partax._guards.type_traits import facts
+from partax._guards.user_objects import entries_of, is_written_in_c
 from partax._jax.nodes import registered_nodes
 from partax._jax.private import concrete_array_type
 from partax._jax.settings import SETTINGS, Settings
@@ -47,10 +48,6 @@ _DESCRIPTORS = {
     *map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)),
     id(type(vars(Named)["globals"])),
 }
-_HEAP_TYPE = 1 << 9
-# Past the attributes that a metaclass makes up.
-_flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
-_entries_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 # Of jax: found anew by what they hold, in their attributes.
 _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
@@ -314,11 +311,11 @@ class Walk:
         if is_pure(it) or id(it) in _SENTINELS:
             if type(it) is abc.ABCMeta:
                 return self._registrations(it)
-            return self._constant(it) if not _flags_of(it) & _HEAP_TYPE else self._object(it)
-        if not _flags_of(it) & _HEAP_TYPE or registered_nodes() is None:  # written in C, or a node that nobody knows of
+            return self._constant(it) if is_written_in_c(it) else self._object(it)
+        if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
             raise _UnprovenError
         found = self._open(it, OBJECT, _CLASS)
-        entries = 2 * len(_entries_of(it))
+        entries = 2 * len(entries_of(it))
         bases = found[3 : -entries - 1]
         if not KEEP_RULES.isdisjoint(map(package_of, bases)):
             raise _UnprovenError

@@ -70,22 +70,22 @@ def content_of(roots: tuple[Any, ...]) -> Content:
     if walk.unproven or walk.of_same_objects:
         return Content("", walk.unproven or walk.of_same_objects)
     reader = _Reader()
-    at = 0
-    try:
-        for at, (check, value) in enumerate(zip(walk.checks, walk.values, strict=True)):  # noqa: B007
-            reader.add(check, value)
-        for name, value in walk.of_libraries:
-            reader.add_attribute(name, value)
-        reader.add_versions()
-    except _NoContentError as error:
-        return Content("", f"{walk.place(at) or 'a value'}: {error}")
-
     others = [name for name, _ in walk.of_libraries]
 
     def place(at: int) -> types.CodeType | str:
         if at < len(walk.checks):
             return reader.codes.get(at) or walk.place(at)
-        return dict(enumerate(others, len(walk.checks))).get(at, "the version of a library")
+        at -= len(walk.checks)
+        return others[at] if at < len(others) else "the version of a library"
+
+    try:
+        for check, value in zip(walk.checks, walk.values, strict=True):
+            reader.add(check, value)
+        for name, value in walk.of_libraries:
+            reader.add_attribute(name, value)
+        reader.add_versions()
+    except _NoContentError as error:
+        return Content("", f"{place(len(reader.digests)) or 'a value'}: {error}")
 
     return Content(hashlib.sha256(b"".join(reader.digests)).hexdigest(), "", tuple(reader.digests), place)
 
