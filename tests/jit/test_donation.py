@@ -147,12 +147,12 @@ def test_returned_modules_chain_into_the_next_call_with_one_trace(traces: TraceC
 
     m = M(eqx.nn.MLP(3, 3, 4, 2, key=jax.random.key(0)), jnp.zeros(()))
     expected = m.mlp(jnp.ones(3))
-    for i in range(1, 5):
+    for _ in range(4):
         before = m.count
         y, m = m(jnp.ones(3))
         assert_close(y, expected)
-        assert before.is_deleted() and float(m.count) == i
-    assert traces.count == 1
+        assert before.is_deleted()
+    assert traces.count == 1 and float(m.count) == 4  # an array that was read is not donated by jax 0.11
 
 
 def test_names_of_a_train_step() -> None:

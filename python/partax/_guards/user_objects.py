@@ -31,12 +31,12 @@ def unwrapped(fun: Any) -> Any:
 entries_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _flags_of: Callable[[type], int] = type.__dict__["__flags__"].__get__
-_HEAP_TYPE = 1 << 9
+_IMMUTABLE_TYPE, _HEAP_TYPE = 1 << 8, 1 << 9
 
 
 def is_written_in_c(cls: type) -> bool:
-    """Whether a class is one of C, whose entries never change."""
-    return not _flags_of(cls) & _HEAP_TYPE
+    """Whether a class is one of C, whose entries never change: not made on the heap, or closed as newer Pythons do."""
+    return _flags_of(cls) & (_IMMUTABLE_TYPE | _HEAP_TYPE) != _HEAP_TYPE
 
 
 _Asked = TypeVar("_Asked")
