@@ -114,6 +114,7 @@ def as_table(
     rows: Sequence[Row], forms: Sequence[str], ratios_of: Sequence[str], libraries: Sequence[str]
 ) -> rich.table.Table:
     """The rows; the forms of `ratios_of` also as multiples of what a row's budget is a multiple of."""
+    forms = [form for form in forms if any(form in row.seconds for row in rows)]
     title = [f"{library} {version}" for library, version in provenance.versions(("jax", *libraries)).items()]
     title += [f"Python {platform.python_version()}", jax.devices()[0].platform]
     table = rich.table.Table(title=", ".join(title), box=rich.box.SIMPLE)

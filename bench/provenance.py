@@ -26,7 +26,7 @@ def of(libraries: Iterable[str], *, quick: bool) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {"python": platform.python_version(), **versions(("partax", "jax", "jaxlib", *libraries))},
         "machine": machine(),
-        "device": jax.devices()[0].platform,
+        "device": jax.devices()[0].device_kind,
         "quick": quick,
     }
 

@@ -11,6 +11,11 @@ from partax._doctor.liveness import live_bytes
 
 _SOON_COMPILED = 200  # equations
 _SOON_COMPILED_BYTES = 16 << 20  # of captured arrays
+_COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "gpu": {"xla_gpu_autotune_level": 0},  # or the compiler runs what it chooses between
+}
+"""Of the platforms on which a small program is compiled to see what it takes."""
 
 
 def peak_bytes(examined: Examined) -> int:
@@ -22,34 +27,32 @@ def peak_bytes(examined: Examined) -> int:
 def peak_of(compiled: Any) -> int | None:
     """XLA's figure of the most bytes that live at once; None where it has none, or nothing is compiled."""
     found = None if compiled is None else compiled.memory_analysis()
-    if compiled is None or found is None or _hides_buffers(compiled.as_text()):
+    if compiled is None or found is None or (jax.default_backend() == "cpu" and _hides_buffers(compiled.as_text())):
         return None
     taken = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
     return taken - found.alias_size_in_bytes
 
 
 def _hides_buffers(hlo: str) -> bool:
-    """Whether a library computes products in one piece with what follows, whose buffers XLA does not count.
+    """Whether a library of the CPU computes products in one piece with what follows, whose buffers XLA does not count.
 
-    YNNPACK does so on a CPU, with a whole attention for one.
+    YNNPACK does so, with a whole attention for one.
     """
     inner = "\n".join(part for part in hlo.split("\n\n") if not part.startswith("ENTRY"))
     return "kind=kCustom" in hlo and any(" dot(" in line and "ROOT" not in line for line in inner.splitlines())
 
 
 def compiled_for_figures(examined: Examined) -> Any:
-    """The compiled program, if it is compiled or can be in little time; None otherwise.
-
-    On an accelerator it is not tried: its compiler may run what it chooses between.
-    """
+    """The compiled program, if it is compiled or can be in little time; None otherwise."""
     if examined.compiled is not None or examined.traced is None:
         return examined.compiled
     captured = sum(map(bytes_of, examined.jaxpr.consts))
     is_small = len(examined.equations) <= _SOON_COMPILED and captured <= _SOON_COMPILED_BYTES
-    if not is_small or jax.default_backend() != "cpu":
+    options = _COMPILER_OPTIONS.get(jax.default_backend())
+    if not is_small or options is None:
         return None
     try:
-        return examined.traced.lower().compile()
+        return examined.traced.lower().compile(compiler_options=options)
     except Exception:  # what needs its own devices or handlers
         return None
 
