@@ -4,7 +4,7 @@
 
 Writes `bench/results/NAME.json`, and what `docs/plots.py` makes of all of them. `--into` writes both into another
 folder, and leaves what is recorded here as it is. For figures that mean something, leave the machine alone meanwhile:
-all of it takes about an hour, with `--quick` eleven minutes.
+all of it takes about an hour, with `--quick` eleven minutes. What needs a GPU is measured by `--only gpu` alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ PLOTS = BENCH.parent / "docs" / "plots.py"
 
 BENCHMARKS = (
     *("dispatch", "families", "nnx", "partition", "trees", "tracing", "recompile", "accelerate", "threads"),
-    *("distributed", "doctor", "layers", "bound", "steps", "warm_start"),
+    *("distributed", "doctor", "layers", "bound", "steps", "warm_start", "gpu"),
 )
 SWEEPS = ("arrays", "nodes", "work", "leaves", "retraces", "devices", "nnx", "bound", "steps")
 COMMANDS = {name: [f"{name}.py"] for name in BENCHMARKS} | {
@@ -40,6 +41,7 @@ COMMANDS = {name: [f"{name}.py"] for name in BENCHMARKS} | {
 QUICK = {"distributed": ["--rows", "device"]}
 """What a quick run measures of the slowest: no rows of several processes."""
 NEEDS_FLAX = ("nnx", "sweep_nnx")
+NEEDS_GPU = ("gpu",)
 
 
 def record(name: str, results: Path, quick: bool) -> None:
@@ -47,7 +49,8 @@ def record(name: str, results: Path, quick: bool) -> None:
     file = results / f"{name}.json"
     unfinished = file.with_suffix(".unfinished")
     command = [sys.executable, str(BENCH / COMMANDS[name][0]), *COMMANDS[name][1:], "--json", str(unfinished)]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # which the budgets are for
+    # The budgets are for a CPU.
+    environment = os.environ if name in NEEDS_GPU else {**os.environ, "JAX_PLATFORMS": "cpu"}
     if quick:
         command += ["--quick", *QUICK.get(name, [])]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -58,7 +61,7 @@ def record(name: str, results: Path, quick: bool) -> None:
 
 
 def chosen(only: str | None) -> list[str]:
-    names = [only] if only else list(COMMANDS)
+    names = [only] if only else [name for name in COMMANDS if name not in NEEDS_GPU]
     if find_spec("flax") is None:
         left_out = [name for name in names if name in NEEDS_FLAX]
         if left_out:
@@ -89,6 +92,8 @@ def main() -> int:
             record(name, results, options.quick)
             bar.write(f"{name}: {time.perf_counter() - begin:.0f} s")
 
+    for name in NEEDS_GPU if options.into else ():
+        shutil.copy(RESULTS / f"{name}.json", results)
     missing = [name for name in COMMANDS if not (results / f"{name}.json").exists()]
     if missing:
         print(f"Nothing is drawn: {results} has no {', '.join(missing)}")

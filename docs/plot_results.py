@@ -12,7 +12,7 @@ from typing import Any
 
 BENCHMARKS = (
     *("dispatch", "families", "nnx", "partition", "trees", "tracing", "recompile", "accelerate", "threads"),
-    *("distributed", "doctor", "layers", "bound", "steps", "warm_start"),
+    *("distributed", "doctor", "layers", "bound", "steps", "warm_start", "gpu"),
 )
 SWEEPS = tuple(
     f"sweep_{name}" for name in ("arrays", "nodes", "work", "leaves", "retraces", "devices", "nnx", "bound", "steps")
@@ -86,6 +86,7 @@ class Results:
         """Machine, versions, commit and date, for a caption."""
         versions = [f"{SPELT.get(name, name)} {of}" for name, of in self.versions.items() if name not in NOT_NAMED]
         machine = "{cpu}, {cores} cores, {system}".format(**self.machine)
+        machine += "" if self.device == "cpu" else f", {self.device}"
         changes = " with changes" if self.changed else ""
         quick = "; a quick run" if self.quick else ""
         return f"{machine}; {', '.join(versions)}; commit {self.commit[:10]}{changes}, {self.date}{quick}."

@@ -89,6 +89,24 @@ def nnx(results: Results) -> str:
     return as_table(head, rows)
 
 
+def gpu(results: Results) -> str:
+    """Of training: what serves there is in the list of what is over its budget, if it is."""
+    columns = {
+        "jax.jit": "`jax.jit` on the pytree",
+        "equinox": "Equinox",
+        "partax": "partax",
+        "partax.steps": "`partax.steps`, 32 in a call",
+        "one loop": "one `fori_loop`",
+    }
+    head = ("work", "`jax.jit` on flat arrays", *columns.values())
+    rows = (
+        (row.work, seconds(row, "floor"), *(beside(row, form) for form in columns))
+        for row in results.rows
+        if "one loop" in row.seconds
+    )
+    return as_table(head, rows)
+
+
 def missed(results: Sequence[Results]) -> str:
     """Why rows are over their budgets, as far as that is known."""
     lines = [f"- {said(of.name, row)}" for of in results for row in of.rows if not row.met]
@@ -115,4 +133,9 @@ def summary(results: Sequence[Results]) -> str:
     return as_table(head, lines)
 
 
-TABLES: dict[str, Callable[[Results], str]] = {"dispatch": dispatch, "families": families, "nnx": nnx}
+TABLES: dict[str, Callable[[Results], str]] = {
+    "dispatch": dispatch,
+    "families": families,
+    "nnx": nnx,
+    "gpu": gpu,
+}
