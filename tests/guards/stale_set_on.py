@@ -17,7 +17,7 @@ _ON = {
     "a module": "optax",
     "a module of the standard library": "math",
 }
-_UNDO = "del PLACE.mine"
+_UNDO = "hasattr(PLACE, 'mine') and delattr(PLACE, 'mine')"
 _WRAPPERS = {
     "jax.jit": "jax.jit(lambda x: x)",
     "filter_jit": "partax.filter_jit(lambda x: x)",
@@ -68,6 +68,43 @@ KINDS: dict[str, dict[str, str]] = {
                 f"a wrapper: {name}": (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0")
                 for name, it in _WRAPPERS.items()
             },
-        }
+        },
+        "not set on yet": {
+            **{
+                f"{name}, asked with a default": (
+                    f"PLACE = {it}",
+                    "getattr(PLACE, 'mine', 2.0)",
+                    "PLACE.mine = 3.0",
+                    _UNDO,
+                )
+                for name, it in (_ON | _WRAPPERS).items()
+            },
+            **{
+                f"{name}, asked whether it is there": (
+                    f"PLACE = {it}",
+                    "(3.0 if hasattr(PLACE, 'mine') else 2.0)",
+                    "PLACE.mine = None",
+                    _UNDO,
+                )
+                for name, it in (_ON | _WRAPPERS).items()
+            },
+            **{
+                f"{name}, with an error that is handled": (
+                    f"PLACE = {it}\ndef mine():\n    try: return PLACE.mine\n    except AttributeError: return 2.0",
+                    "mine()",
+                    "PLACE.mine = 3.0",
+                    _UNDO,
+                )
+                for name, it in (_ON | _WRAPPERS).items()
+            },
+            **{
+                f"a wrapper made anew: {name}": (
+                    f"PLACE = {it}",
+                    "getattr(PLACE, 'mine', 2.0)",
+                    f"PLACE = {it}; PLACE.mine = 3.0",
+                )
+                for name, it in _WRAPPERS.items()
+            },
+        },
     }.items()
 }

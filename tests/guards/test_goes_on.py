@@ -82,6 +82,13 @@ def wrapped(fun: Any) -> Any:
     return wrapper
 
 
+def optional(value: Any) -> Any:
+    try:
+        return optax.sgd and value.mine
+    except AttributeError:
+        return value
+
+
 def cell_of_a_notebook() -> Any:
     exec("def cell(x):\n    return jnp.sin(x) * SCALE\n", globals())
     return globals()["cell"]
@@ -221,6 +228,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "names of an annotation": lambda: lambda x: (isinstance(x, Float[Array, "n"]), x.astype(x.dtype))[1],
     "names of a wrapper": lambda: (lambda c, g: lambda x: g(x) * len(c.fun))(Called("f"), jax.jit(jnp.sin)),
     "names of a layer": lambda: (lambda c: lambda x: eqx.nn.LayerNorm(3)(x) * len(c.name) * c.eps)(Called("f")),
+    "what may not be there": lambda: (lambda g: lambda x: g(jnp.sin(x)) * (2 if hasattr(x, "shape") else 3))(
+        jax.jit(jnp.sin)
+    ),
+    "what may not be there, handled": lambda: lambda x: optional(x) * 2,
     "wraps": lambda: wrapped(lambda x: x * 2),
     "cell of a notebook": cell_of_a_notebook,
     "frozen dataclass": lambda: (lambda c: lambda x: c.scale(x) * getattr(c, "lr", 3))(Frozen()),

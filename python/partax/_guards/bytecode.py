@@ -37,12 +37,14 @@ class Named(NamedTuple):
     Attributes:
       globals: each name followed by the attributes that are read of it at once, as `("jax", "numpy", "sin")`.
       attributes: the names of all attributes.
+      missed: of these, what it can do without: it asks by `hasattr` or `getattr`, or handles errors.
       imports: modules that it imports.
       unproven: what it reads that has no such name, or None.
     """
 
     globals: tuple[tuple[str, ...], ...]
     attributes: frozenset[str]
+    missed: frozenset[str]
     imports: frozenset[str]
     unproven: str | None
 
@@ -68,11 +70,13 @@ def _steps(code: types.CodeType) -> list[dis.Instruction]:
 def named_by(code: types.CodeType) -> Named:
     """What a code object and the code inside it read by name."""
     found: dict[tuple[str, ...], None] = {}
-    attributes, imports = set[str](), set[str]()
+    attributes, missed, imports = set[str](), set[str](), set[str]()
     unproven: str | None = None
     for part in _codes(code):
         chain: tuple[str, ...] = ()
         steps = _steps(part)
+        if any(step.opname == "PUSH_EXC_INFO" for step in steps):
+            missed |= {step.argval for step in steps if step.opname in _ATTRIBUTES}
         for i, step in enumerate(steps):
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)
@@ -88,16 +92,17 @@ def named_by(code: types.CodeType) -> Named:
                 chain = (step.argval,)
                 if step.argval in BY_NAME:
                     name = _constant_name(steps, i)
-                    attributes |= {name} if name is not None else set()
+                    missed |= {name} if name is not None else set()
                     unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
             elif step.opname == "MATCH_CLASS":
                 attributes |= set(steps[i - 1].argval)
             elif step.opname == "IMPORT_NAME":
                 imports |= {step.argval, step.argval.partition(".")[0]}
+    attributes |= missed
     for name in attributes - _OF_TEXTS:
         if leads_anywhere(name):
             unproven = unproven or f"what '.{name}' gives"
-    return Named(tuple(found), frozenset(attributes), frozenset(imports), unproven)
+    return Named(tuple(found), frozenset(attributes), frozenset(missed), frozenset(imports), unproven)
 
 
 _PART_IN_TEXT = re.compile(r"\{[^{}:!]*[.\[]")

@@ -4,9 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from partax._guards.library_attributes import name_of
+from partax._guards.library_attributes import ABSENT, name_of, of_library
 from partax._guards.places import place
-from partax._guards.user_objects import read as read_attribute
 from partax._guards.walk import Check, Walk
 
 
@@ -34,7 +33,7 @@ class Read(NamedTuple):
       values: the values.
       place: what each is, in words, by number.
       unproven, of_same_objects: as of `written_down`.
-      of_libraries: by name what can be read of libraries, but others may set.
+      of_libraries: by name what can be read of libraries, but others may set; None for what is not there.
     """
 
     checks: list[Check]
@@ -50,5 +49,6 @@ def read(roots: tuple[Any, ...]) -> Read:
     walk = Walk()
     unproven = walk.all(roots)
     place_of = functools.partial(place, walk.places)
-    of_libraries = [(name_of(it, name), read_attribute(it, name)) for it, name in walk.of_libraries()]
+    found = [(name_of(*pair), of_library(*pair)) for pair in walk.of_libraries()]
+    of_libraries = [(name, value) if value is not ABSENT else (f"no {name}", None) for name, value in found]
     return Read(walk.checks, walk.kept, place_of, unproven, walk.of_same_objects, of_libraries)

@@ -1,6 +1,5 @@
 """What code can read of the modules, classes and functions on the list, but which others may set: their attributes."""
 
-import functools
 import types
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
@@ -9,8 +8,7 @@ from partax._guards.pure import is_listed, is_listed_module, is_pure
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
 
 _CONSTANTS = (types.NoneType, bool, float, int, str)
-_GONE: Any = object()
-_OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "_fun", "_jit_info", "_options"}
+ABSENT: Any = object()  # stands for an attribute that is not there
 
 
 def constants_of(module: types.ModuleType, names: Set[str]) -> list[tuple[Any, str]] | None:
@@ -43,7 +41,7 @@ def constants_of(module: types.ModuleType, names: Set[str]) -> list[tuple[Any, s
 
 
 def others_attributes(
-    modules: Iterable[types.ModuleType], values: Iterable[Any], names: Set[str]
+    modules: Iterable[types.ModuleType], values: Iterable[Any], names: Set[str], missed: Set[str]
 ) -> list[tuple[Any, str]]:
     """What code can read of libraries, but others may set.
 
@@ -51,13 +49,16 @@ def others_attributes(
       modules: those that it has as values.
       values: all that it has.
       names: of all attributes in it.
+      missed: of those that it can do without, so that it counts if they are not there.
 
     Returns:
       Each as an object and the attribute's name, in an order that another process has too.
     """
     found = [pair for module in modules for pair in constants_of(module, names) or ()]
-    met = {id(value): value for value in values}.values()
+    met = {id(value): value for value in (*modules, *values)}.values()
     found += [(value, name) for value in met for name in _set_on(value, names)]
+    if missed:
+        found += [(value, name) for value in met for name in _not_set_on(value, missed)]
     return sorted(found, key=lambda pair: name_of(*pair))
 
 
@@ -65,9 +66,23 @@ def asking_too(ask: Callable[[Any], tuple[Any, ...]], attributes: list[tuple[Any
     """What asks for settings, and for these attributes too."""
 
     def ask_both(settings: Any) -> tuple[Any, ...]:
-        return *ask(settings), *(getattr(it, name, _GONE) for it, name in attributes)
+        return *ask(settings), *(of_library(it, name) for it, name in attributes)
 
     return ask_both
+
+
+def of_library(it: Any, name: str) -> Any:
+    """An attribute of a module, class or function of a library, or `ABSENT`."""
+    # Modules may be asked for more than they hold, and warn of it.
+    return vars(it).get(name, ABSENT) if issubclass(type(it), types.ModuleType) else getattr(it, name, ABSENT)
+
+
+def _not_set_on(it: Any, names: Set[str]) -> Set[str]:
+    """Of a module, class or function of a library, the attributes by these names that are not there."""
+    if issubclass(type(it), types.ModuleType):
+        return names - vars(it).keys()
+    is_open = bool(_scopes(it)) and is_pure(it)
+    return {name for name in names if of_library(it, name) is ABSENT} if is_open else set()
 
 
 def _set_on(it: Any, names: Set[str]) -> list[str]:
@@ -83,13 +98,6 @@ def name_of(it: Any, name: str) -> str:
     if issubclass(type(it), types.ModuleType):
         return f"{it.__name__}.{name}"
     return f"{read(it, '__module__')}.{read(it, '__qualname__')}.{name}"
-
-
-def has_set(it: Any, names: Set[str]) -> bool:
-    """Whether it is a wrapper, as of `jax.jit`, with one of these attributes that somebody has set on it."""
-    if issubclass(type(it), type) or read(it, "__wrapped__") is None:
-        return False
-    return any(name not in _OF_WRAPPERS for name in names & (read(it, "__dict__") or {}).keys())
 
 
 def _scopes(it: Any) -> list[Mapping[str, Any]]:

@@ -30,6 +30,20 @@ def _method_called(caller: Any) -> tuple[Any, ...]:
     return parts
 
 
+# What a wrapper has of its own, or of the function inside, and which is looked at there.
+_OF_WRAPPERS = {"__wrapped__", "__annotations__", "__annotate__", "__type_params__", "_fun", "_jit_info", "_options"}
+
+
+def set_on(wrapper: Any) -> tuple[Any, ...]:
+    """The attributes of a wrapper, as somebody has set them."""
+    return tuple(item for item in wrapper.__dict__.items() if item[0] not in _OF_WRAPPERS)
+
+
+def _jit_parts(jitted: Any) -> tuple[Any, ...] | None:
+    parts = jit_parts(jitted)
+    return parts and (*parts, set_on(jitted))
+
+
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
@@ -46,7 +60,7 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     jax.tree_util.PyTreeDef: (_treedef_parts, ()),
     _core.Static: (_core.roots_of, ()),
     _core.FlatSpec: (_core.roots_of, ()),
-    type(jax.jit(len)): (jit_parts, (".__wrapped__", ".<options>")),
+    type(jax.jit(len)): (_jit_parts, (".__wrapped__", ".<options>", ".<options>")),
 }
 # Of libraries, by the module and the name of their class: nothing is imported here.
 _OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {

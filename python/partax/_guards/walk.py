@@ -22,7 +22,7 @@ from partax._families.settings import asked_of
 from partax._guards.bytecode import BY_NAME, Named, counters, leads_anywhere, named_by
 from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.entries import OF_ENUM, is_about_class
-from partax._guards.library_attributes import asking_too, constants_of, has_set, name_of, others_attributes
+from partax._guards.library_attributes import asking_too, constants_of, name_of, others_attributes
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, package_of
 from partax._guards.shown import CHECKED, how_shown, is_checker
@@ -79,6 +79,7 @@ class Walk:
         self._met: dict[int, int] = {}
         self.kept: list[Any] = []  # each value, so that no id in `_met` is used again
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
+        self._missed: set[str] = set()  # of these, what it can do without
         self._modules: list[tuple[types.ModuleType, int]] = []  # that were met as values, and at which check
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[Callable[[Walk, Any], None], Any, int, str | int]] = []
@@ -102,14 +103,11 @@ class Walk:
         for module, at in self._modules:
             if constants_of(module, names) is None:
                 return place(self.places, at) or "a module"
-        for at, value in enumerate(self.kept):
-            if how_shown(type(value)) is not None and has_set(value, names):
-                return place(self.places, at)
         return ""
 
     def of_libraries(self) -> list[tuple[Any, str]]:
         """What the code that was read can read of libraries, but others may set: each as an object and a name."""
-        return others_attributes([module for module, _ in self._modules], self.kept, self._names)
+        return others_attributes([module for module, _ in self._modules], self.kept, self._names, self._missed)
 
     def _root(self, root: Any) -> str:
         name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
@@ -268,8 +266,9 @@ class Walk:
         is_listed = is_pure_code(it) or code.co_qualname == _HASH_OF_DATACLASS
         if is_checker(it, is_listed):
             return self._asked(it, *CHECKED)
-        named = Named((), frozenset(), frozenset(), None) if is_listed else named_by(code)
+        named = Named((), frozenset(), frozenset(), frozenset(), None) if is_listed else named_by(code)
         self._names |= named.attributes
+        self._missed |= named.missed
         for name in named.imports:
             self._modules.append((sys.modules[name], len(self.checks)))
         counts = frozenset[str]() if is_listed else counters(it)
