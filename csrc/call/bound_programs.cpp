@@ -32,9 +32,9 @@ BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const L
   }
 }
 
-EntryPtr BoundProgram::entry() const noexcept {
+EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
   EntryPtr entry = entry_.lock();
-  return entry && entry->in_table ? entry : EntryPtr();
+  return entry && entry->table == &table ? entry : EntryPtr();
 }
 
 bool BoundProgram::read(LeafBuffer& leaves) const {
@@ -101,7 +101,7 @@ std::shared_ptr<BoundProgram> BoundPrograms::add(const EntryPtr& entry, const Is
   auto program = std::make_shared<BoundProgram>(entry, values, leaves, variables);
   std::vector<std::shared_ptr<BoundProgram>> others{program};  // let go of where nothing is changed
   for (const auto& it : programs_) {
-    const EntryPtr its = it->entry();
+    const EntryPtr its = entry->table == nullptr ? EntryPtr() : it->entry(*entry->table);
     if (its && its != entry && others.size() < kMostPrograms) others.push_back(it);
   }
   programs_.swap(others);

@@ -22,8 +22,9 @@ class BoundProgram {
   BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
                const std::vector<HeldVariable>& variables);
 
-  // Null once it is gone from the table, as by `clear_cache`.
-  EntryPtr entry() const noexcept;
+  // Null where it is not in this table: it may be gone, as by `clear_cache`, or be that of another cache, which a
+  // function that holds other values has.
+  EntryPtr entry(const EntryTable& table) const noexcept;
   // What need not be looked at in a match.
   const KeptValues& kept() const noexcept { return kept_; }
   // Completes the leaves of a match by what has been changed in place; false where that is more than by the function.

@@ -32,8 +32,8 @@ bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuff
 // After a call of an entry's target, by the program `known` if it had one: the next one may go further by itself.
 void learn(const BoundArguments& bound, const JitFunction& jit, Call& call, const EntryPtr& entry,
            std::shared_ptr<BoundProgram> known, const Ref& returned) {
-  if (!entry->in_table || entry->is_of_one_call || entry->blocks) return;
   const CallCache& cache = call.cache();
+  if (entry->table != &cache.table || entry->is_of_one_call || entry->blocks) return;
   if (!known) {
     known = bound.programs().add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
                                  cache.graph ? &call.objects() : nullptr);
@@ -135,11 +135,11 @@ EntryPtr Call::find(CallFrame& frame, bool& is_new) {
 std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
   EntryPtr entry;
   auto program = programs.find([&](const BoundProgram& it) {
-    entry = it.entry();
+    entry = it.entry(cache_.table);
     return entry && entry->epoch == TypeTable::instance().epoch() && matches(*entry, &it);
   });
   if (!program) return {};
-  if (entry->in_table) cache_.table.touch(*entry);
+  if (entry->table == &cache_.table) cache_.table.touch(*entry);
   return {entry, std::move(program)};
 }
 
@@ -152,8 +152,8 @@ EntryPtr Call::guess() {
   EntryPtr latest = table.latest();
   if (!latest || is_such(*latest)) return latest;
   EntryPtr entry = latest->successor.lock();
-  if (!entry || !entry->in_table || !is_such(*entry)) return {};
-  if (entry->in_table) table.touch(*entry);
+  if (!entry || entry->table != &table || !is_such(*entry)) return {};
+  if (entry->table == &table) table.touch(*entry);
   return entry;
 }
 

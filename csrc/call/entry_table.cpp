@@ -20,7 +20,10 @@ Entry::~Entry() {
 bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of) {
   const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
   if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
-  if (made_anew && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
+  // A wrapper of a transformation is made of functions that it may know by identity; to a new function all is new.
+  const bool is_function = PyFunction_Check(callable) != 0 || PyMethod_Check(callable) != 0;
+  const bool knows_objects = !made_anew && !is_function;
+  if (!knows_objects && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
   if (!key.is_proven(value_of)) return false;
   if (!made_anew) add_user(callable);
   return true;
@@ -132,7 +135,7 @@ void EntryTable::attach(const EntryPtr& entry, PyObject* callable) {
   const auto known = entry->owners.find(callable);
   if (known != entry->owners.end() && weakly_is(known->second.get(), callable)) return;
   const Ref weakref = Ref::checked(PyWeakref_NewRef(callable, callback()));
-  if (!entry->in_table) return;
+  if (entry->table != this) return;
   by_weakref_.emplace(weakref.get(), Part{entry.get(), true, callable});
   try {
     Ref& owner = entry->owners[callable];
@@ -159,7 +162,7 @@ EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject
     const MadeAnew made_anew;
     if (!entry->key.equals(spec) || entry->objects_apart(spec)) continue;
     if (!entry->is_for(callable, made_anew.any(), value_of)) continue;
-    if (!entry->in_table) continue;
+    if (entry->table != this) continue;
     touch(*entry);
     return entry;
   }
@@ -214,7 +217,7 @@ EntryPtr EntryTable::find_or_insert(const TreeSpec& spec, const CallShape& shape
   if (recency_.size() >= max_size_ && !recency_.empty()) evicted = take(*recency_.back());
   recency_.splice(recency_.begin(), place);
   entry->recency = recency_.begin();
-  entry->in_table = true;
+  entry->table = this;
   return entry;
 }
 
@@ -234,8 +237,8 @@ void EntryTable::enlist(const EntryPtr& entry) {
 
 std::list<EntryPtr> EntryTable::take(Entry& entry) noexcept {
   std::list<EntryPtr> taken;
-  if (!entry.in_table) return taken;
-  entry.in_table = false;
+  if (entry.table != this) return taken;
+  entry.table = nullptr;
   taken.splice(taken.begin(), recency_, entry.recency);
   entry.key.each_weakref([&](PyObject* weakref, bool) { by_weakref_.erase(weakref); });
   for (const auto& [callable, weakref] : entry.owners) by_weakref_.erase(weakref.get());
@@ -260,7 +263,7 @@ void EntryTable::clear() noexcept {
   std::list<EntryPtr> recency;
   recency.swap(recency_);
   by_weakref_.clear();
-  for (auto& [hash, entry] : dropped) entry->in_table = false;
+  for (auto& [hash, entry] : dropped) entry->table = nullptr;
 }
 
 int Entry::traverse(visitproc visit, void* arg) const {

@@ -43,6 +43,8 @@ struct KeyObjects {
   std::shared_ptr<const ChangedValues> changed;  // null: there has been none such
 };
 
+class EntryTable;
+
 struct Entry {
   Entry() = default;
   ~Entry();  // empties the slots of its outputs
@@ -88,9 +90,9 @@ struct Entry {
   std::unique_ptr<KeyObjects> objects;  // null but for a function with the option `graph`
   // Of shared caches: weak references to the callables that live, by address.
   std::unordered_map<PyObject*, Ref> owners;
-  std::size_t used = 0;            // when it was found last
-  std::weak_ptr<Entry> successor;  // the entry that followed this one last time: the first guess when it differs
-  bool in_table = false;
+  std::size_t used = 0;               // when it was found last
+  std::weak_ptr<Entry> successor;     // the entry that followed this one last time: the first guess when it differs
+  const EntryTable* table = nullptr;  // that it is in
   std::list<std::shared_ptr<Entry>>::iterator recency;
 };
 using EntryPtr = std::shared_ptr<Entry>;

@@ -12,6 +12,20 @@ bool equal(PyObject* left, PyObject* right) {
   return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
 }
 
+// What `==` of two equal constants hides: the order of frozen sets, and the names of code objects.
+bool is_same_constant(PyObject* left, PyObject* right) {
+  if (left == right) return true;
+  if (PyCode_Check(left)) return is_same_code(left, right);
+  if (PyFrozenSet_Check(left)) {
+    return equal(Ref::checked(PySequence_Tuple(left)).get(), Ref::checked(PySequence_Tuple(right)).get());
+  }
+  if (!PyTuple_Check(left)) return true;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(left); ++i) {
+    if (!is_same_constant(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
+  }
+  return true;
+}
+
 // By address, each with a weak reference that tells whether it is still that callable.
 using SelfChanging = std::unordered_map<PyObject*, Ref>;
 
@@ -53,11 +67,7 @@ bool is_same_code(PyObject* left, PyObject* right) {
       !equal(a->co_localspluskinds, b->co_localspluskinds)) {
     return false;
   }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a->co_consts); ++i) {
-    PyObject *one = PyTuple_GET_ITEM(a->co_consts, i), *other = PyTuple_GET_ITEM(b->co_consts, i);
-    if (PyCode_Check(one) && !is_same_code(one, other)) return false;
-  }
-  return true;
+  return is_same_constant(a->co_consts, b->co_consts);
 }
 
 bool is_written_cell(PyObject* code, std::size_t i, PyObject* content) {

@@ -14,7 +14,7 @@ namespace {
 Ref global(PyObject* globals, PyObject* builtins, PyObject* chain) {
   Ref found = dict_item(globals, PyTuple_GET_ITEM(chain, 0));
   if (!found && PyDict_Check(builtins) != 0) found = dict_item(builtins, PyTuple_GET_ITEM(chain, 0));
-  for (Py_ssize_t i = 1; found && PyModule_Check(found.get()) && i < PyTuple_GET_SIZE(chain); ++i) {
+  for (Py_ssize_t i = 1; found && PyModule_CheckExact(found.get()) && i < PyTuple_GET_SIZE(chain); ++i) {
     Ref next = dict_item(PyModule_GetDict(found.get()), PyTuple_GET_ITEM(chain, i));
     if (!next) break;  // made by the module when it is asked for, or absent
     found = std::move(next);
@@ -63,6 +63,7 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
       add(part_at(it, function->func_name));
       add(part_at(it, function->func_qualname));
       const Ref globals = Ref::borrow(function->func_globals), builtins = Ref::borrow(function->func_builtins);
+      if (!PyDict_CheckExact(globals.get()) || !PyDict_CheckExact(builtins.get())) return;  // they may make up values
       if (!PyTuple_Check(argument)) return add(globals);
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argument); ++i) {
         add(global(globals.get(), builtins.get(), PyTuple_GET_ITEM(argument, i)));

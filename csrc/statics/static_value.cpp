@@ -41,7 +41,8 @@ Ref StaticValue::value() const {
 }
 
 bool StaticValue::keeps_alive() const noexcept {
-  return (mode_ == Mode::kHeld || mode_ == Mode::kPointer) && PyObject_GC_IsTracked(held_.get()) != 0;
+  if (mode_ != Mode::kHeld && mode_ != Mode::kPointer) return false;
+  return PyObject_GC_IsTracked(held_.get()) != 0 || Py_TYPE(held_.get()) == &PyBaseObject_Type;  // a mark of its own
 }
 
 int StaticValue::traverse(visitproc visit, void* arg) const {

@@ -37,7 +37,8 @@ _names = (f"guarded_program_{i}" for i in itertools.count())
 
 # What any program may name; `K`, and the `k` of `o`, are what most of them change.
 PRELUDE = """
-import abc, array, builtins, calendar, collections, collections.abc, configparser, contextvars, copy, copyreg, ctypes
+import abc, array, builtins, calendar, collections, collections.abc, configparser, contextlib, contextvars, copy
+import copyreg, ctypes
 import dataclasses, datetime, decimal, enum, fractions, functools, gc, glob, importlib, importlib.resources, io
 import itertools, linecache, locale, logging, math, numbers, operator, os, pathlib, queue, random, re, secrets, sqlite3
 import struct, sys, tempfile, threading, time, types, typing, uuid, warnings, weakref, zoneinfo

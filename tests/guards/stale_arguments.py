@@ -92,6 +92,20 @@ _ARGUMENTS: dict[str, tuple[str, str, str, str]] = {
         "o",
     ),
     "object that comes by its keyword default's name": ("", "lambda x, o=None: x * o.k", "o,", "o"),
+    "function of an object": ("def get(): return o.k", "lambda x, get: x * get()", "get,", "o"),
+    "functions of an object in a list": ("def get(): return o.k", "lambda x, gs: x * gs[0]()", "[get],", "o"),
+    "function of an object in a static field": (
+        "def get(): return o.k\nclass M(eqx.Module):\n    f: typing.Any = eqx.field(static=True)",
+        "lambda x, m: x * m.f()",
+        "M(get),",
+        "o",
+    ),
+    "function of an object in a wrapper": (
+        "def loss(x): return x * o.k",
+        "lambda x, g: g(x)",
+        "partax.filter_grad(loss),",
+        "o",
+    ),
     "object among starred arguments": ("", "lambda x, *os: x * os[1].k", "1, o", "o"),
 }
 

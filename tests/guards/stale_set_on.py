@@ -69,6 +69,22 @@ KINDS: dict[str, dict[str, str]] = {
                 for name, it in _WRAPPERS.items()
             },
         },
+        "a function on the list, set on": {
+            name: (f"PLACE = {it}\nPLACE.mine = jnp.sin", "PLACE.mine(1.0)", "PLACE.mine = jnp.cos", _UNDO)
+            for name, it in _ON.items()
+        },
+        "set on an object": {
+            name: (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0")
+            for name, it in {
+                "an ordered dictionary": "collections.OrderedDict(a=1)",
+                "a static method": "staticmethod(lambda: 1.0)",
+                "a class method": "classmethod(lambda cls: 1.0)",
+                "a cached property": "functools.cached_property(lambda self: 1.0)",
+                "a context": "contextlib.contextmanager(lambda: (yield))()",
+                "a number of a class of one's own": "type('F', (np.float64,), {})(2.0)",
+                "an integer of a class of one's own": "type('F', (np.int32,), {})(2)",
+            }.items()
+        },
         "not set on yet": {
             **{
                 f"{name}, asked with a default": (

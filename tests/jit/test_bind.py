@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import pickle
 import threading
@@ -193,6 +194,56 @@ def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
             assert found is inner and float(product.ravel()[0]) == 1
             assert jax.tree.structure(tree) == jax.tree.structure(first[2])
     assert list(bound.args[0]) == ["changeable", "models", "shared", "none"]
+
+
+def _by_closure(k: float) -> tuple[Any, Any]:
+    held = [k]
+    return lambda w, x: w * x * held[0], lambda k: held.__setitem__(0, k)
+
+
+def _by_default(k: float) -> tuple[Any, Any]:
+    def fun(w: Any, x: Any, k: Any = k) -> Any:
+        return w * x * k
+
+    return fun, lambda k: setattr(fun, "__defaults__", (k,))
+
+
+def _by_attribute(k: float) -> tuple[Any, Any]:
+    def fun(w: Any, x: Any) -> Any:
+        return w * x * held["k"]
+
+    held = {"k": k}
+    return fun, lambda k: held.update(k=k)
+
+
+def _by_partial(k: float) -> tuple[Any, Any]:
+    held = {"k": k}
+    return functools.partial(lambda held, w, x: w * x * held["k"], held), lambda k: held.update(k=k)
+
+
+def _by_code(k: float) -> tuple[Any, Any]:
+    def fun(w: Any, x: Any) -> Any:
+        return w * x * 2.0
+
+    return fun, lambda k: setattr(fun, "__code__", (lambda w, x: w * x * 3.0).__code__)
+
+
+@pytest.mark.parametrize("make", [_by_closure, _by_default, _by_attribute, _by_partial, _by_code])
+def test_a_change_of_what_the_function_holds_counts(make: Any) -> None:
+    """For the bound function as for the wrapper, and for others that hold that value from the start."""
+    fun, change = make(2.0)
+    wrapper = partax.filter_jit(fun)
+    bound, x = wrapper.bind(jnp.ones(())), jnp.ones(())
+    for _ in range(3):
+        assert float(bound(x)) == 2
+    change(3.0)
+    for _ in range(3):
+        assert float(bound(x)) == 3
+        assert float(wrapper(x, x)) == 3
+    other, set_it = make(2.0)
+    if other(x, x) == 2:
+        set_it(3.0)
+    assert float(partax.filter_jit(other)(x, x)) == 3
 
 
 def test_rebinding_traces_where_the_static_part_is_another() -> None:

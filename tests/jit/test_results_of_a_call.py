@@ -261,3 +261,30 @@ def test_a_function_that_holds_nothing_of_the_calls_needs_none_of_its_objects(tr
     assert traces.count == 2
     reasons = [trace.reason for trace in f.report().traces]
     assert reasons[1] == "other: another object than that which the result of an earlier trace holds"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: (x, object()),
+        lambda x: {"x": x, "mark": [object()]},
+        lambda x: (x, eqx.nn.StateIndex(x)),
+        lambda x: (x, (object(), {"a": object()})),
+        lambda x: (x, lambda mark=object(): mark),  # noqa: B008
+    ],
+    ids=["a mark", "in a list", "of a state", "several", "in a default"],
+)
+def test_a_mark_of_its_own_belongs_to_its_function(body: Any) -> None:
+    """Two functions made anew have two, as by `jax.jit` of each; calls of one may share it, as in Equinox."""
+
+    def marks(result: Any) -> list[int]:
+        found: list[Any] = [it for it in jax.tree.leaves(result) if type(it) is object]
+        found += [it.__defaults__[0] for it in jax.tree.leaves(result) if isinstance(it, types.FunctionType)]
+        found += [it.marker for it in result if isinstance(it, eqx.nn.StateIndex)] if type(result) is tuple else []
+        kept.append(result)
+        return [id(it) for it in found]
+
+    kept: list[Any] = []
+    functions = [types.FunctionType(body.__code__, body.__globals__, closure=body.__closure__) for _ in range(3)]
+    found = [mark for fun in functions for mark in set(marks(filter_jit(fun)(jnp.ones(2))))]
+    assert found and len(set(found)) == len(found)

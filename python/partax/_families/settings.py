@@ -22,6 +22,7 @@ _PLACES = {
         "flax.linen.module._context.call_info_stack",
         "flax.nnx.variablelib.VariableTypeCache",
         "flax.nnx.pytreelib.DATA_REGISTRY",
+        "flax.nnx.bridge.module.MODULE_CONTEXT.module_stack",
     ),
 }
 # Of a thread: where its latest value is, and the setting that holds where it has none.
@@ -42,7 +43,7 @@ def _found(place: str) -> Any:
 
 
 def _of_numpy() -> tuple[Any, ...]:
-    return *np.geterr().values(), tuple(np.get_printoptions().values())
+    return *np.geterr().values(), tuple(np.get_printoptions().values()), np.geterrcall()
 
 
 def _of_jaxtyping() -> tuple[Any, ...]:
@@ -60,7 +61,10 @@ def _of_lineax() -> tuple[Any, ...]:
 
 # By the name of the library, what asks it, and what each answer is.
 _CALLED: dict[str, tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
-    "numpy": (_of_numpy, (*(f"numpy.geterr()['{kind}']" for kind in np.geterr()), "numpy.get_printoptions()")),
+    "numpy": (
+        _of_numpy,
+        (*(f"numpy.geterr()['{kind}']" for kind in np.geterr()), "numpy.get_printoptions()", "numpy.geterrcall()"),
+    ),
     "jaxtyping": (lambda: (_of_jaxtyping(),), ("what jaxtyped has bound",)),
     "lineax": (lambda: (_of_lineax(),), ("lineax.transpose_tags_rules",)),
 }

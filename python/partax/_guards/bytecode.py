@@ -25,8 +25,11 @@ _OF_FRAMES = {"ag_frame", "cr_frame", "f_back", "f_builtins", "f_globals", "f_lo
 _OF_TEXTS = {"format", "format_map"}  # methods that read attributes and items by names in a text
 BY_NAME = {function.__name__: function for function in (getattr, setattr, hasattr, delattr)}
 """Functions that are given the name of an attribute: proven where code calls them itself, with a name that it has."""
+BY_CODE = {**BY_NAME, "__import__": __import__}
+"""Functions that code may have only as it calls them by itself."""
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
+_MISSING = {"MATCH_CLASS", "PUSH_EXC_INFO"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _SIMPLE_LOADS = {"LOAD_CONST", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_SMALL_INT", "LOAD_DEREF"}
 
@@ -37,14 +40,16 @@ class Named(NamedTuple):
     Attributes:
       globals: each name followed by the attributes that are read of it at once, as `("jax", "numpy", "sin")`.
       attributes: the names of all attributes.
-      missed: of these, what it can do without: it asks by `hasattr` or `getattr`, or handles errors.
-      imports: modules that it imports.
+      can_miss: whether it can do without one: it asks by `hasattr` or `getattr`, matches, or handles errors.
+      asks_registrations: whether it matches what is registered with an abstract class of the standard library.
+      imports: modules that it imports, each after as many dots as it goes up from the package of the code.
       unproven: what it reads that has no such name, or None.
     """
 
     globals: tuple[tuple[str, ...], ...]
     attributes: frozenset[str]
-    missed: frozenset[str]
+    can_miss: bool
+    asks_registrations: bool
     imports: frozenset[str]
     unproven: str | None
 
@@ -70,18 +75,18 @@ def _steps(code: types.CodeType) -> list[dis.Instruction]:
 def named_by(code: types.CodeType) -> Named:
     """What a code object and the code inside it read by name."""
     found: dict[tuple[str, ...], None] = {}
-    attributes, missed, imports = set[str](), set[str](), set[str]()
+    attributes, imports = set[str](), set[str]()
+    can_miss = asks_registrations = False
     unproven: str | None = None
     for part in _codes(code):
         chain: tuple[str, ...] = ()
         steps = _steps(part)
-        if any(step.opname == "PUSH_EXC_INFO" for step in steps):
-            missed |= {step.argval for step in steps if step.opname in _ATTRIBUTES}
         for i, step in enumerate(steps):
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)
-                if step.argval in _OF_TEXTS and not _is_plain_format(steps[i - 1]):
+                if step.argval in _OF_TEXTS and not _is_plain_format(steps[i - 1], step):
                     unproven = unproven or f"what '.{step.argval}' may read by names in a text"
+            can_miss = can_miss or step.opname in _MISSING
             if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 chain += (step.argval,)
                 continue
@@ -90,27 +95,32 @@ def named_by(code: types.CodeType) -> Named:
             chain = ()
             if step.opname in _GLOBALS:
                 chain = (step.argval,)
+                unproven = "what '__import__' gives" if step.argval == "__import__" else unproven
                 if step.argval in BY_NAME:
                     name = _constant_name(steps, i)
-                    missed |= {name} if name is not None else set()
+                    attributes |= {name} if name is not None else set()
+                    can_miss = True
                     unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
             elif step.opname == "MATCH_CLASS":
                 attributes |= set(steps[i - 1].argval)
             elif step.opname == "IMPORT_NAME":
-                imports |= {step.argval, step.argval.partition(".")[0]}
-    attributes |= missed
+                dots = "." * steps[i - 2].argval
+                imports |= {dots + step.argval} | (set() if dots else {step.argval.partition(".")[0]})
+                found["__import__",] = None
+            elif step.opname in ("MATCH_SEQUENCE", "MATCH_MAPPING"):
+                asks_registrations = True
     for name in attributes - _OF_TEXTS:
         if leads_anywhere(name):
             unproven = unproven or f"what '.{name}' gives"
-    return Named(tuple(found), frozenset(attributes), frozenset(missed), frozenset(imports), unproven)
+    return Named(tuple(found), frozenset(attributes), can_miss, asks_registrations, frozenset(imports), unproven)
 
 
 _PART_IN_TEXT = re.compile(r"\{[^{}:!]*[.\[]")
 
 
-def _is_plain_format(step: dis.Instruction) -> bool:
-    """Whether a step loads a text that has no attribute or item of a value in it."""
-    text = step.argval if step.opname == "LOAD_CONST" else None
+def _is_plain_format(step: dis.Instruction, then: dis.Instruction) -> bool:
+    """Whether a step loads a text that has no attribute or item of a value in it, and the next comes after no other."""
+    text = step.argval if step.opname == "LOAD_CONST" and not then.is_jump_target else None
     return type(text) is str and not _PART_IN_TEXT.search(text)
 
 

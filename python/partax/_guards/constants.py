@@ -1,8 +1,11 @@
 """Which values never change, so that it makes no difference whether two equal ones are one object."""
 
-from typing import Any
+import dataclasses
+import types
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from partax._guards.type_traits import facts
 
@@ -27,3 +30,22 @@ def is_immutable(it: Any) -> bool:
     if type(it) in (tuple, frozenset):
         return all(map(is_immutable, it))
     return id(type(it)) in PLAIN or facts(type(it)).enum
+
+
+def is_plain_scalar(cls: type) -> bool:
+    """Whether a class of NumPy's numbers is that of a dtype, and not a subclass, which may have more."""
+    return not issubclass(cls, (np.void, np.object_)) and np.dtype(cls).type is cls
+
+
+class _Pair(NamedTuple):
+    first: Any
+
+
+DESCRIPTORS = {
+    *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
+    *map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)),
+    id(type(vars(_Pair)["first"])),
+}
+"""Methods of classes that are written in C, and attributes of such: entries of classes, never changed."""
+# Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
+SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}

@@ -22,8 +22,10 @@ def is_about_class(name: str, entry: Any) -> bool:
     )
 
 
-# What an enumeration keeps of its members, beside each member itself.
+# What an enumeration keeps of its members, beside each member itself, and what finds them by name and by value.
 OF_ENUM = {
-    *("_generate_next_value_", "_hashable_values_", "_member_map_", "_member_names_", "_member_type_", "_new_member_"),
-    *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value2member_map_", "_value_repr_"),
+    *("_generate_next_value_", "_hashable_values_", "_member_type_", "_new_member_"),
+    *("_unhashable_values_", "_unhashable_values_map_", "_use_args_", "_value_repr_"),
 }
+# Of flags this grows as they are combined.
+OF_FLAG = {*OF_ENUM, "_value2member_map_"}

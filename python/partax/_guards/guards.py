@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from partax._guards.library_attributes import ABSENT, name_of, of_library
+from partax._guards.library_attributes import ABSENT, name_of, value_of
 from partax._guards.places import place
 from partax._guards.walk import Check, Walk
 
@@ -49,6 +49,6 @@ def read(roots: tuple[Any, ...]) -> Read:
     walk = Walk()
     unproven = walk.all(roots)
     place_of = functools.partial(place, walk.places)
-    found = [(name_of(*pair), of_library(*pair)) for pair in walk.of_libraries()]
+    found = [(name_of(*pair), value_of(*pair)) for pair in walk.of_libraries()]
     of_libraries = [(name, value) if value is not ABSENT else (f"no {name}", None) for name, value in found]
     return Read(walk.checks, walk.kept, place_of, unproven, walk.of_same_objects, of_libraries)

@@ -179,6 +179,7 @@ save_any_names_but_these save_anything_except_these_names save_from_both_policie
     "optax": "*",
     "optimistix": "*",
     "penzai": "*",
+    "penzai.core.variables": "",  # which counts the variables that it has made
     # partax itself
     "partax": """
 FlatSpec Static all_of any_of apply_updates by_path combine filter flat_combine flat_partition fold if_array is_array

@@ -30,18 +30,16 @@ def _method_called(caller: Any) -> tuple[Any, ...]:
     return parts
 
 
-# What a wrapper has of its own, or of the function inside, and which is looked at there.
-_OF_WRAPPERS = {"__wrapped__", "__annotations__", "__annotate__", "__type_params__", "_fun", "_jit_info", "_options"}
+# Attributes that are of the function inside of a wrapper, where they are looked at, or are asked for anyway.
+_OF_WRAPPERS = {
+    *("__wrapped__", "__annotations__", "__annotate__", "__type_params__", "_fun", "_jit_info", "_options"),
+    *("gen", "func", "args", "kwds", "lock"),
+}
 
 
-def set_on(wrapper: Any) -> tuple[Any, ...]:
-    """The attributes of a wrapper, as somebody has set them."""
-    return tuple(item for item in wrapper.__dict__.items() if item[0] not in _OF_WRAPPERS)
-
-
-def _jit_parts(jitted: Any) -> tuple[Any, ...] | None:
-    parts = jit_parts(jitted)
-    return parts and (*parts, set_on(jitted))
+def set_on(it: Any) -> tuple[Any, ...]:
+    """The attributes that somebody has set on an object."""
+    return tuple(item for item in it.__dict__.items() if item[0] not in _OF_WRAPPERS)
 
 
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
@@ -60,7 +58,7 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     jax.tree_util.PyTreeDef: (_treedef_parts, ()),
     _core.Static: (_core.roots_of, ()),
     _core.FlatSpec: (_core.roots_of, ()),
-    type(jax.jit(len)): (_jit_parts, (".__wrapped__", ".<options>", ".<options>")),
+    type(jax.jit(len)): (jit_parts, (".__wrapped__", ".<options>")),
 }
 # Of libraries, by the module and the name of their class: nothing is imported here.
 _OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
@@ -69,17 +67,12 @@ _OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
     ("jax._src.source_info_util", "ExtendNameStackContextManager"): (operator.attrgetter("name"), (".name",)),
     ("jaxtyping._array_types", "_MetaAbstractArray"): (operator.attrgetter("dtype", "array_type", "dim_str"), ()),
 }
-CHECKED: tuple[_Ask, tuple[str, ...]] = (
-    operator.attrgetter("__wrapped__", "__annotations__", "__code__.co_qualname"),
-    (".__wrapped__", ".__annotations__", ""),
-)
-"""What is asked of a function that only checks the types of arguments and results of another one."""
 _DTYPE: tuple[_Ask, tuple[str, ...]] = operator.methodcaller("__reduce__"), ()
 
 _shown: dict[int, tuple[type, _Ask, tuple[str, ...]]] = {}
 
 
-def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...]) -> None:
+def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...], *, is_open: bool = True) -> None:
     """Has instances of a class known by what a function tells of them.
 
     Args:
@@ -87,8 +80,17 @@ def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...]) -> None:
       ask: gives the parts of an instance as a tuple, or the only one.
       segments: where each part is, such as `.fget`; `.<options>` for a tuple of which most is constant. Empty where
         there are as many as there are.
+      is_open: whether attributes that somebody may set on instances count too.
     """
     _shown[id(cls)] = cls, ask, segments
+    if not is_open or cls.__dictoffset__ == 0:
+        return
+
+    def ask_both(it: Any) -> tuple[Any, ...]:
+        parts = ask(it)
+        return *(parts if type(parts) is tuple else (parts,)), set_on(it)
+
+    _shown[id(cls)] = cls, ask_both, (*segments, ".<options>") if segments else ()
 
 
 def how_shown(cls: type) -> tuple[_Ask, tuple[str, ...]] | None:
@@ -97,16 +99,6 @@ def how_shown(cls: type) -> tuple[_Ask, tuple[str, ...]] | None:
     if found is not None:
         return found[1:]
     return _DTYPE if issubclass(cls, np.dtype) else _OF_LIBRARIES.get((cls.__module__, cls.__qualname__))
-
-
-def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
-    """Whether jaxtyping or beartype has made a function to check the arguments of the one that it wraps."""
-    if not hasattr(function, "__wrapped__"):
-        return False
-    conf = (function.__kwdefaults__ or {}).get("__beartype_conf")
-    return type(conf).__module__.startswith("beartype.") or (
-        is_pure_code and function.__globals__["__name__"].startswith("jaxtyping.")
-    )
 
 
 for _cls, _how in _KNOWN.items():

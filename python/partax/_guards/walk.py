@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import importlib.util
 import operator
 import sys
 import types
@@ -19,13 +20,14 @@ from jax.core import Tracer
 from partax import _core
 from partax._families.equinox import is_module
 from partax._families.settings import asked_of
-from partax._guards.bytecode import BY_NAME, Named, counters, leads_anywhere, named_by
-from partax._guards.constants import PLAIN, compares_as, is_constant
-from partax._guards.entries import OF_ENUM, is_about_class
-from partax._guards.library_attributes import asking_too, constants_of, name_of, others_attributes
+from partax._guards.bytecode import BY_CODE, Named, counters, leads_anywhere, named_by
+from partax._guards.checkers import SEGMENTS, is_checker, parts_of_checker
+from partax._guards.constants import DESCRIPTORS, PLAIN, SENTINELS, compares_as, is_constant, is_plain_scalar
+from partax._guards.entries import OF_ENUM, OF_FLAG, is_about_class
+from partax._guards.library_attributes import REGISTRATIONS, Pair, asking_too, constants_of, name_of, others_attributes
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, package_of
-from partax._guards.shown import CHECKED, how_shown, is_checker
+from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import entries_of, is_written_in_c
 from partax._jax.nodes import registered_nodes
@@ -42,19 +44,14 @@ Check = tuple[int, Any, int, Any, int]
 
 _NOTHING: Any = object()  # stands for a part that is not there
 
-# Methods of classes that are written in C, and attributes of such: entries of classes, never changed.
-_DESCRIPTORS = {
-    *map(id, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)),
-    *map(id, (types.GetSetDescriptorType, types.MemberDescriptorType)),
-    id(type(vars(Named)["globals"])),
-}
 _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 # Of jax: found anew by what they hold, in their attributes.
 _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
-# Known by identity: what dataclasses name in the methods that they write; and jax's array, which has another's name.
-_SENTINELS = {id(dataclasses.MISSING), id(vars(dataclasses).get("_HAS_DEFAULT_FACTORY")), id(jax.Array), id(type(None))}
 _METADATA = operator.attrgetter("metadata")
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
+
+
+_NOTHING_NAMED = Named((), frozenset(), False, False, frozenset(), None)
 
 
 class _UnprovenError(Exception):
@@ -79,7 +76,8 @@ class Walk:
         self._met: dict[int, int] = {}
         self.kept: list[Any] = []  # each value, so that no id in `_met` is used again
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
-        self._missed: set[str] = set()  # of these, what it can do without
+        self._can_miss = False  # whether it can do without one
+        self._imported: dict[str, Pair] = {}  # what it imports, and what else is asked for as an attribute
         self._modules: list[tuple[types.ModuleType, int]] = []  # that were met as values, and at which check
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[Callable[[Walk, Any], None], Any, int, str | int]] = []
@@ -105,9 +103,11 @@ class Walk:
                 return place(self.places, at) or "a module"
         return ""
 
-    def of_libraries(self) -> list[tuple[Any, str]]:
-        """What the code that was read can read of libraries, but others may set: each as an object and a name."""
-        return others_attributes([module for module, _ in self._modules], self.kept, self._names, self._missed)
+    def of_libraries(self) -> list[Pair]:
+        """What the code that was read can read of modules and libraries, but others may set."""
+        modules = [module for module, _ in self._modules]
+        found = others_attributes(modules, self.kept, self._names, can_miss=self._can_miss)
+        return [*self._imported.values(), *found]
 
     def _root(self, root: Any) -> str:
         name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
@@ -134,6 +134,8 @@ class Walk:
     def _open(self, it: Any, expected: int, parts: int, argument: Any = None) -> tuple[Any, ...]:
         """A check of a value of which more is read; returns the parts."""
         found = _core.parts_of(it, parts, argument, _NOTHING)
+        if len(found) > _MOST:
+            raise _UnprovenError
         if expected in (_NEW, OBJECT):
             self._met[id(it)] = len(self.checks)
         known = weakref.ref(it) if expected == OBJECT else it if expected == EQUAL else None
@@ -155,7 +157,7 @@ class Walk:
             self._check(_ABSENT)
         elif kind in PLAIN:
             self._constant(it)
-        elif kind in _DESCRIPTORS:
+        elif kind in DESCRIPTORS:
             (self._unproven if leads_anywhere(getattr(it, "__name__", "")) else self._address)(it)
         elif id(it) in self._met:
             self._check(MET, self._met[id(it)])
@@ -201,7 +203,7 @@ class Walk:
     def _module(self, it: Any) -> None:
         """One that code has as a value, and not only by the names that it reads of it at once."""
         self._modules.append((it, len(self.checks)))
-        self._object(it)
+        self._read_by([(Walk._constant, self._open(it, OBJECT, _TYPE)[0], ".__class__")])
 
     def _setting(self, it: Any) -> None:
         return self._address(it) if facts(type(it)).enum else self._options(it)
@@ -230,7 +232,7 @@ class Walk:
 
     def _other(self, it: Any) -> None:
         cls = type(it)
-        if cls is object or id(it) in _SENTINELS:
+        if cls is object or id(it) in SENTINELS:
             return self._constant(it)
         asked = how_shown(cls)
         if asked is not None and not is_pure(it):
@@ -249,11 +251,13 @@ class Walk:
             self.holds_arrays = True
             return self._object(it)
         known = facts(cls)
-        if known.constant or (issubclass(cls, np.generic) and not issubclass(cls, (np.void, np.object_))):
+        if known.constant or (issubclass(cls, np.generic) and is_plain_scalar(cls)):
             return self._constant(it)
         if known.enum:
             return self._member(it)
-        if cls in _STATEFUL or (issubclass(cls, functools.partial) and compares_as(cls, functools.partial)):
+        if any(cls is stateful for stateful in _STATEFUL) or (
+            issubclass(cls, functools.partial) and compares_as(cls, functools.partial)
+        ):
             return self._instance(it)
         return self._instance(it) if known.frozen else self._unproven(it)
 
@@ -265,12 +269,18 @@ class Walk:
             return self._constant(it)
         is_listed = is_pure_code(it) or code.co_qualname == _HASH_OF_DATACLASS
         if is_checker(it, is_listed):
-            return self._asked(it, *CHECKED)
-        named = Named((), frozenset(), frozenset(), frozenset(), None) if is_listed else named_by(code)
+            return self._asked(it, parts_of_checker, SEGMENTS)
+        if type(it.__globals__) is not dict or type(it.__builtins__) is not dict:
+            raise _UnprovenError
+        named = _NOTHING_NAMED if is_listed else named_by(code)
         self._names |= named.attributes
-        self._missed |= named.missed
+        self._can_miss = self._can_miss or named.can_miss
         for name in named.imports:
-            self._modules.append((sys.modules[name], len(self.checks)))
+            full_name = importlib.util.resolve_name(name, it.__globals__.get("__package__"))
+            self._modules.append((sys.modules[full_name], len(self.checks)))
+            self._imported[full_name] = sys.modules, full_name
+        if named.asks_registrations:
+            self._imported[REGISTRATIONS] = abc, REGISTRATIONS
         counts = frozenset[str]() if is_listed else counters(it)
         found = iter(self._open(it, OBJECT if counts else _NEW, FUNCTION, None if is_listed else named.globals))
         steps: list[Any] = [(Walk._code, next(found), "")]
@@ -281,7 +291,7 @@ class Walk:
         steps.append((Walk._value if attributes is _NOTHING else Walk._attributes, attributes, ""))
         steps += [(Walk._constant, next(found), ""), (Walk._constant, next(found), "")]
         for chain, value in zip(named.globals, found, strict=False):
-            note = Walk._constant if BY_NAME.get(chain[0]) is value else Walk._value
+            note = Walk._constant if BY_CODE.get(chain[0]) is value else Walk._value
             steps.append((note, value, f"global '{followed(chain, it.__globals__, it.__builtins__)}'"))
         steps += [(Walk._address, it.__globals__, "")] if is_listed else []
         if named.unproven:
@@ -307,8 +317,8 @@ class Walk:
     # ---- Classes and instances.
 
     def _class(self, it: Any) -> None:
-        if is_pure(it) or id(it) in _SENTINELS:
-            if type(it) is abc.ABCMeta:
+        if is_pure(it) or id(it) in SENTINELS:
+            if issubclass(type(it), abc.ABCMeta):
                 return self._registrations(it)
             return self._constant(it) if is_written_in_c(it) else self._object(it)
         if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
@@ -319,9 +329,11 @@ class Walk:
         if not KEEP_RULES.isdisjoint(map(package_of, bases)):
             raise _UnprovenError
         is_enum = issubclass(type(it), enum.EnumType)
+        of_enum = (OF_FLAG if issubclass(it, enum.Flag) else OF_ENUM) if is_enum else frozenset[str]()
         steps: list[Any] = [(Walk._value, found[0], ".__class__")]
         steps += [(Walk._constant, name, ".__name__") for name in found[1:3]]
         steps += [(Walk._value, base, ".__mro__") for base in bases]
+        self._can_miss = self._can_miss or "__getattr__" in found[-entries::2]
         # What Equinox registers its modules with is its own.
         steps.append((Walk._anything if is_module(it) else Walk._value, found[-entries - 1], ".<pytree>"))
         for name, entry in zip(found[-entries::2], found[1 - entries :: 2], strict=True):
@@ -329,7 +341,7 @@ class Walk:
                 raise _UnprovenError
             if name == "_abc_impl":
                 steps += [(Walk._anything, None, ""), (Walk._registrations, entry, ".register")]
-            elif is_about_class(name, entry) or (is_enum and name in OF_ENUM):
+            elif is_about_class(name, entry) or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
                 note = Walk._fields if name == "__dataclass_fields__" else Walk._value
@@ -376,7 +388,7 @@ _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
     id(tuple): Walk._tuple,
     id(list): Walk._items,
     id(dict): Walk._dict,
-    id(collections.OrderedDict): Walk._dict,
+    id(collections.OrderedDict): Walk._instance,
     id(collections.defaultdict): Walk._items,
     id(set): Walk._items,
     id(frozenset): Walk._tuple,

@@ -15,11 +15,13 @@ class Settings:
 
 # Parts of names of what only says how programs are compiled, kept, checked, sent or logged, and how jax begins.
 _PARTS = """
-cache log pgle traceback timeout debug visible distributed collectives dump export mock cross_host mosaic pallas guard
+cache log pgle traceback timeout visible distributed collectives dump export mock cross_host mosaic pallas guard
 optimization pjrt recoverability preemption pprint proxy serialization source_url metadata magma fitting effort memory
-share_binary jax2tf checks tracer_leaks captured_constants disallow_mesh cusparse_lowering remat_pass no_tracing
-async_dispatch sort_devices num_cpu_devices backend_target xla_backend
+share_binary jax2tf tracer_leaks captured_constants disallow_mesh cusparse_lowering remat_pass async_dispatch
+sort_devices num_cpu_devices backend_target xla_backend
 """
+# Of what a trace depends on, as jax says: its jit does not look at these.
+_NOT_OF_JIT = {"jax_high_dynamic_range_gumbel", "jax_mutable_array_checks"}
 _OF_COMPILING = _PARTS.split()
 
 
@@ -27,7 +29,7 @@ def _settings() -> tuple[Any, tuple[str, ...]]:
     """The settings, and where the value of each is. The fallback knows of what is public: random numbers' kind."""
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     names = _name("jax._src.config.trace_context_names")
-    known = () if names is None else names()
+    known = () if names is None else set(names()) - _NOT_OF_JIT
     settings = Settings()
     for name, state in states.items():
         if name not in known and hasattr(state, "value") and not any(part in name for part in _OF_COMPILING):

@@ -12,7 +12,7 @@ import jax
 
 from partax import _core
 from partax._core import JitFunction
-from partax._guards.shown import set_on, shown_by
+from partax._guards.shown import shown_by
 from partax._jit import bind, trace_calls
 from partax._jit.build_target import names_of
 from partax._jit.options import DonateMode, Options, check_donate, check_store, check_trace
@@ -339,10 +339,6 @@ def wrapping(
 def install() -> None:
     """Connects the native wrapper with jax. Called once, when partax is imported."""
     parts = operator.attrgetter("_function", "__self__", "_options.key")
-
-    def shown(wrapper: Any) -> tuple[Any, ...]:
-        return *parts(wrapper), set_on(wrapper)
-
     jax.tree_util.register_pytree_node(_core.OutputNode, _core._flatten_output, _core._unflatten_output)
     for name, method in (
         ("lower", trace_calls.lower),
@@ -359,7 +355,7 @@ def install() -> None:
         setattr(_core.BoundFunction, name, method)
     copyreg.pickle(_core.BoundFunction, bind.reduced)
     for cls in (JitFunction, _core.BoundJitFunction):
-        shown_by(cls, shown, (".__wrapped__", ".__self__", ".<options>", ".<options>"))
-        shown_by(Options, operator.attrgetter("key"), ())
+        shown_by(cls, parts, (".__wrapped__", ".__self__", ".<options>"))
+        shown_by(Options, operator.attrgetter("key"), (), is_open=False)
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
         copyreg.pickle(cls, _reduce)

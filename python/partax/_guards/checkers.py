@@ -1,0 +1,68 @@
+"""Functions that only check the types of arguments and results of another one: those of jaxtyping and beartype."""
+
+import functools
+import types
+from typing import Any
+
+from partax._guards.pure import package_of
+from partax._guards.shown import set_on
+
+
+def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
+    """Whether jaxtyping or beartype has made a function to check the arguments of the one that it wraps."""
+    if not hasattr(function, "__wrapped__"):
+        return False
+    return _is_of_beartype(function) or (is_pure_code and function.__globals__["__name__"].startswith("jaxtyping."))
+
+
+def parts_of_checker(function: Any) -> tuple[Any, ...]:
+    """What one shows: the function inside, the hints and what they stand for, and by what it checks."""
+    inner, hints = function.__wrapped__, function.__annotations__
+    by, objects = _checked_by(function)
+    texts = [hint for hint in hints.values() if isinstance(hint, str)]
+    meant = tuple(_meant(hint, inner.__globals__, is_known=bool(objects)) for hint in texts)
+    return inner, hints, (meant, objects), function.__code__.co_qualname, by, set_on(function)
+
+
+_UNCHECKED = ("nothing is checked",)
+SEGMENTS = (".__wrapped__", ".__annotations__", ".__annotations__", "", "", ".<options>")
+"""Where each of these parts is."""
+
+
+def _is_of_beartype(function: types.FunctionType) -> bool:
+    return type((function.__kwdefaults__ or {}).get("__beartype_conf")).__module__.startswith("beartype.")
+
+
+def _checked_by(function: types.FunctionType) -> tuple[Any, tuple[Any, ...]]:
+    """The configuration of beartype as a text, or the checker that jaxtyping was given; and the types that it has."""
+    if _is_of_beartype(function):
+        known = function.__kwdefaults__ or {}
+        types_of_hints = (value for name, value in known.items() if name.startswith("__beartype_object_"))
+        return repr(known["__beartype_conf"]), tuple(types_of_hints)
+    inner = _cell(function, "wrapped_fn_impl")
+    if inner is None:
+        return None, _UNCHECKED
+    checker, checked = _cell(inner, "typechecker"), _cell(inner, "full_fn")
+    if type(checked) is types.FunctionType and _is_of_beartype(checked):
+        return checker, _checked_by(checked)
+    return checker, _UNCHECKED if package_of(checker) == "beartype" else ()
+
+
+def _cell(function: types.FunctionType, name: str) -> Any:
+    names = function.__code__.co_freevars
+    return (function.__closure__ or ())[names.index(name)].cell_contents if name in names else None
+
+
+@functools.cache
+def _compiled(hint: str) -> types.CodeType:
+    return compile(hint, "<hint>", "eval")
+
+
+def _meant(hint: str, scope: dict[str, Any], *, is_known: bool) -> Any:
+    """What a hint that is a text stands for now; where only its function had the name, the checker must know it."""
+    try:
+        return eval(_compiled(hint), scope)
+    except NameError:
+        if not is_known:
+            raise
+        return None

@@ -1,0 +1,186 @@
+"""Guards the promise that what code gets out of modules, or by an attribute or an import, counts, whatever it is."""
+
+from __future__ import annotations
+
+from programs import program_of, source_of
+
+_M = "m = types.ModuleType('m_of_mine')\nsys.modules['m_of_mine'] = m\n"
+_UNDO = "sys.modules.pop('m_of_mine', None); sys.modules.pop('m_of_mine.types', None)"
+_ACT = f"{_M}m.act = jnp.sin"
+_SUBCLASS = "class S(types.ModuleType):\n    k = property(lambda self: K)\n"
+_ASKING = "class S(types.ModuleType):\n    def __getattribute__(self, name): return K if name == 'k' else super().__getattribute__(name)\n"
+_IMPORTING = "def get():\n    {}\n    return {}"
+_MISSED = f"{_M}def get(): return m.k\ndef tried():\n    try: return get()\n    except AttributeError: return 2.0\n"
+_MATCHED = f"{_M}def matched():\n    match m:\n        case object(k=v): return v\n        case _: return 2.0\n"
+_SEQUENCE = """class S: pass
+def kind(v):
+    match v:
+        case {}: return 3.0
+        case _: return 2.0
+s = S()"""
+
+# A function on the list, in each place of a module; it becomes another one.
+FUNCTIONS = {
+    name: program_of(setup, f"lambda x: {call}", "m.act = jnp.cos", _UNDO)
+    for name, (setup, call) in {
+        "of a global module": (_ACT, "m.act(x)"),
+        "of a module in a list": (f"{_ACT}\nL = [m]", "L[0].act(x)"),
+        "of a module in a dictionary": (f"{_ACT}\nD = {{'m': m}}", "D['m'].act(x)"),
+        "of a module in a NamedTuple": (f"{_ACT}\nP = collections.namedtuple('P', 'm')(m)", "P.m.act(x)"),
+        "of a module in a class": (f"{_ACT}\nclass C: backend = m", "C.backend.act(x)"),
+        "of a module below another": (f"{_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top]", "L[0].m.act(x)"),
+        "of a module in a partial": (f"{_ACT}\ndef apply(m, x): return m.act(x)", "functools.partial(apply, m)(x)"),
+        "imported in the body": (f"{_ACT}\ndef f(x):\n    from m_of_mine import act\n    return act(x)", "f(x)"),
+        "of a module imported in the body": (
+            f"{_ACT}\ndef f(x):\n    import m_of_mine\n    return m_of_mine.act(x)",
+            "f(x)",
+        ),
+    }.items()
+}
+SUBMODULES = {
+    name: program_of(
+        f"{_M}a, b = types.ModuleType('a'), types.ModuleType('b')\na.act, b.act, m.xp = jnp.sin, jnp.cos, a\n{setup}",
+        f"lambda x: {call}",
+        "m.xp = b",
+        _UNDO,
+    )
+    for name, (setup, call) in {
+        "swapped": ("L = [m]", "L[0].xp.act(x)"),
+        "swapped, of a global": ("", "m.xp.act(x)"),
+        "swapped, in a default": ("def f(x, m=m): return m.xp.act(x)", "f(x)"),
+        "swapped, imported": ("def f(x):\n    from m_of_mine import xp\n    return xp.act(x)", "f(x)"),
+        "swapped, one without the attribute": ("a.k, b.act = 2.0, jnp.cos\nL = [m]", "L[0].xp.act(x)"),
+    }.items()
+}
+IMPORTS = {
+    "sys.modules": (
+        f"{_M}m.k = 2.0\n{_IMPORTING.format('import m_of_mine', 'm_of_mine.k')}",
+        "get()",
+        "n = types.ModuleType('n'); n.k = 3.0; sys.modules['m_of_mine'] = n",
+        _UNDO,
+    ),
+    "a relative import": (
+        f"{_M}t = types.ModuleType('m_of_mine.types')\nsys.modules['m_of_mine.types'], t.k, m.types = t, 2.0, t\n"
+        f"m.__path__ = []\nexec('def get():\\n    from .types import k\\n    return k', vars(m) | {{'__package__': 'm_of_mine'}}, vars(m))",
+        "m.get()",
+        "t.k = 3.0",
+        _UNDO,
+    ),
+    "a relative import of the package": (
+        f"{_M}m.k, m.__path__ = 2.0, []\n"
+        f"exec('def get():\\n    from . import k\\n    return k', vars(m) | {{'__package__': 'm_of_mine'}}, vars(m))",
+        "m.get()",
+        "m.k = 3.0",
+        _UNDO,
+    ),
+    "an import hook": (
+        f"{_M}m.k = 2.0\nreal = builtins.__import__\n"
+        "def hook(name, *more): return O if name == 'm_of_mine' else real(name, *more)\n"
+        f"{_IMPORTING.format('from m_of_mine import k', 'k')}",
+        "get()",
+        "O.k = 3.0; builtins.__import__ = hook",
+        f"builtins.__import__ = real; {_UNDO}",
+    ),
+}
+CLASSES = {
+    "a module's class is assigned": (f"{_M}m.k = 2.0\n{_SUBCLASS}K = 3.0", "m.k", "m.__class__ = S", _UNDO),
+    "a module's class is assigned, in a list": (
+        f"{_M}m.k = 2.0\nL = [m]\n{_SUBCLASS}K = 3.0",
+        "L[0].k",
+        "m.__class__ = S",
+        _UNDO,
+    ),
+    "a property over the dictionary": (f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0", "m.k", "K"),
+    "a property over the dictionary, in a list": (f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0\nL = [m]", "L[0].k", "K"),
+    "__getattribute__": (f"{_ASKING}m = S('m')\nvars(m)['k'] = 5.0", "m.k", "K"),
+    "__getattr__ that is added": (f"{_M}", "getattr(m, 'k', 2.0)", "m.__getattr__ = lambda name: 3.0", _UNDO),
+}
+ABSENT = {
+    "in a pattern": (_MATCHED, "matched()", "m.k = 3.0", _UNDO),
+    "in a pattern, of a library": (
+        _MATCHED.replace("match m:", "match optax.sgd:"),
+        "matched()",
+        "optax.sgd.k = 3.0",
+        f"hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}",
+    ),
+    "in a helper, handled by who calls it": (_MISSED, "tried()", "m.k = 3.0", _UNDO),
+    "in a helper, suppressed": (
+        f"{_M}def get(): return m.k\ndef tried():\n    with warnings.catch_warnings():\n        pass\n"
+        "    try: return get()\n    except Exception: return 2.0\n",
+        "tried()",
+        "m.k = 3.0",
+        _UNDO,
+    ),
+    "in a property that falls to __getattr__": (
+        f"{_M}@dataclasses.dataclass(frozen=True)\nclass C:\n    m: typing.Any\n    @property\n"
+        "    def r(self): return self.m.k\n    def __getattr__(self, name): return 2.0\nc = C(m)",
+        "c.r",
+        "m.k = 3.0",
+        _UNDO,
+    ),
+}
+FORMATS = {
+    name: (f"{_M}m.k = 2.0\nFMT = '{{0.k}}'", f"float({text}.format(m))", "m.k = 3.0", _UNDO)
+    for name, text in {
+        "of one text or another": "(FMT or '{}')",
+        "of one by a condition": "(FMT if FMT else '{}')",
+        "of the last of several": "(None or FMT or '{}')",
+    }.items()
+}
+EXECUTED = {
+    "globals that make up values": program_of(
+        "class G(dict):\n    def __missing__(self, name):\n        if name == 'k': return K\n        raise KeyError(name)\n"
+        "def made():\n    d = G(__builtins__={})\n    exec('def f(x): return x * k', d)\n    return d['f']",
+        "made()",
+        "K",
+    ),
+    "globals that are asked": program_of(
+        "class G(dict):\n    def __getitem__(self, name): return K if name == 'k' else dict.__getitem__(self, name)\n"
+        "def made():\n    d = G(k=5.0)\n    exec('def f(x): return x * k', d)\n    return d['f']",
+        "made()",
+        "K",
+    ),
+    "builtins that are a view": program_of(
+        "B = {'k': 2.0}\ndef made():\n    d = {'__builtins__': types.MappingProxyType(B)}\n"
+        "    exec('def f(x): return x * k', d)\n    return d['f']",
+        "made()",
+        "B['k'] = 3.0",
+    ),
+}
+REGISTERED = {
+    "a sequence": (
+        _SEQUENCE.format("[*_]"),
+        "kind(s)",
+        "collections.abc.Sequence.register(S)\nS.__len__ = lambda s: 0\nS.__getitem__ = lambda s, i: 0",
+    ),
+    "a mapping": (_SEQUENCE.format("{}"), "kind(s)", "collections.abc.Mapping.register(S)"),
+    "with a metaclass of its own": (
+        "class Meta(abc.ABCMeta): pass\nclass B(metaclass=Meta): pass\nclass S: pass\ns = S()",
+        "(3.0 if isinstance(s, B) else 2.0)",
+        "B.register(S)",
+    ),
+}
+
+ORDERS = {
+    name: f"{program_of('', 'f', '')}def run(text): exec(f'def f(x): return x * ({body})'.replace('SET', text), globals())\n"
+    "run('{0, 8}')\ndef change(): run('{8, 0}')\n"
+    for name, body in {
+        "in a loop": "sum(i * k for i, k in enumerate(n for n in SET))",
+        "in a comprehension": "[1.0 + k for k in SET][0]",
+        "of a set in a tuple": "(1.0 + [*(frozenset(SET), 1)[0]][0])",
+        "in a list that is made of it": "(1.0 + list(SET)[0])",
+        "in a loop of an inner function": "(lambda: [1.0 + k for k in SET][0])()",
+    }.items()
+}
+
+KINDS: dict[str, dict[str, str]] = {
+    "the order of a set in code": ORDERS,
+    "a function of a module": FUNCTIONS,
+    "a module of a module": SUBMODULES,
+    "an import in the body": {name: source_of(parts) for name, parts in IMPORTS.items()},
+    "the class of a module": {name: source_of(parts) for name, parts in CLASSES.items()},
+    "an attribute that is not there": {name: source_of(parts) for name, parts in ABSENT.items()},
+    "a format": {name: source_of(parts) for name, parts in FORMATS.items()},
+    "executed": EXECUTED,
+    "matched by registration": {name: source_of(parts) for name, parts in REGISTERED.items()},
+}
