@@ -15,6 +15,7 @@ from ordinary_steps import STEPS, examined, floats
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.fusion import CHEAP, COSTLY, IN_PLACE, REDUCE, VIEW, treatment_of
+from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import live_bytes
 
 
@@ -128,8 +129,8 @@ def test_the_largest_at_the_peak_have_names_and_lines() -> None:
     names = {buffer.name: buffer for buffer in largest}
     wide = names["dot_general"]
     assert wide.type == "float32[100,200]" and wide.bytes == 100 * 200 * 4
-    assert wide.line is not None and wide.line.line == marked(f, "wide") and wide.line.file == __file__
-    assert names["w"].bytes == 10 * 200 * 4 and names["w"].line is None
+    assert wide.line.line == marked(f, "wide") and wide.line.file == __file__
+    assert names["w"].bytes == 10 * 200 * 4 and names["w"].line == NOWHERE
     assert [buffer.bytes for buffer in largest] == sorted((buffer.bytes for buffer in largest), reverse=True)
     assert all(buffer.begin <= live_bytes(it).peak_step <= buffer.end for buffer in largest)
 

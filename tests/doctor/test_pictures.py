@@ -16,7 +16,7 @@ import pytest
 import partax
 from doctor_pages import LAYERS, arguments, diagnosis, step
 from partax._doctor.examined import Examined
-from partax._doctor.lines import Line, stack_of
+from partax._doctor.lines import NOWHERE, Line, stack_of
 from partax._doctor.liveness import Buffer, Liveness, live_bytes
 from partax._doctor.pictures.icicle import icicle
 from partax._doctor.pictures.live_bytes import columns, live_bytes_picture
@@ -169,7 +169,7 @@ def test_recursion_is_drawn_to_a_depth() -> None:
 
 def made_up(sizes: list[int]) -> Liveness:
     buffers = (
-        Buffer("float32[256]", 1024, "x", None, 0, len(sizes) - 1),
+        Buffer("float32[256]", 1024, "x", NOWHERE, 0, len(sizes) - 1),
         Buffer("float32[64]", 256, "dot_general", Line("a.py", 7, "f"), 1, 1),
     )
     return Liveness(tuple(sizes), max(sizes), sizes.index(max(sizes)), buffers)
@@ -204,8 +204,8 @@ def test_buffers_are_named_and_as_long_as_they_live() -> None:
 
 
 def test_buffers_that_differ_in_their_names_alone_are_one_bar() -> None:
-    buffers = tuple(Buffer("float32[2]", 8, f"layers[{i}]", None, 0, 1) for i in range(3))
-    other = Buffer("float32[2]", 8, "later", None, 1, 1)
+    buffers = tuple(Buffer("float32[2]", 8, f"layers[{i}]", NOWHERE, 0, 1) for i in range(3))
+    other = Buffer("float32[2]", 8, "later", NOWHERE, 1, 1)
     svg = live_bytes_picture(Liveness((24, 32), 32, 1, (*buffers, other))).svg
     assert svg.count('class="buffer"') == 2
     assert ">3 x 8 B  float32[2]  layers[0], layers[1], layers[2]<" in svg and ">8 B  float32[2]  later<" in svg

@@ -8,9 +8,8 @@ from typing import Any
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
-from partax._doctor.lines import NOWHERE
 from partax._doctor.memory_use import peak_bytes, told_limit
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
@@ -66,20 +65,12 @@ def find(examined: Examined) -> Iterator[Finding]:
     for program, it in large:
         if it.saved_bytes <= least * peak:
             continue
-        line = program.line(it.index) or NOWHERE
-        yield Finding(
-            kind="checkpoint",
-            severity="medium",
-            file=line.file,
-            line=line.line,
-            source=line.source,
-            path="",
-            figures={
-                "bytes": it.bytes,
-                "saved_bytes": it.saved_bytes,
-                "length": it.length,
-                "peak_bytes": peak,
-            },
+        line = program.line(it.index)
+        yield finding_at(
+            line,
+            "checkpoint",
+            "medium",
+            figures={"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak},
             message=(
                 f"The gradient keeps {bytes_text(it.bytes)} of the {it.length:,} steps of this scan; the program takes "
                 f"{bytes_text(peak)} at once."

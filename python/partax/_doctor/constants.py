@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from partax._doctor.captures import Captured, captures_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.inner_programs import user_line
 from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
@@ -67,15 +67,13 @@ def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
 
 
 def _line(examined: Examined, index: int | None) -> Line:
-    line = None if index is None else user_line(examined.equations, index)
-    return NOWHERE if line is None else line
+    return NOWHERE if index is None else user_line(examined.equations, index)
 
 
 def _captured(examined: Examined, group: _Group) -> Finding:
     line = _line(examined, group.arrays[0].used)
     first, count, size = group.arrays[0], len(group.arrays), group.bytes
     what = array_text(first.value) if count == 1 else f"{count} arrays"
-    figures: dict[str, int | float | str] = {"bytes": size, "arrays": count}
     severity: Severity = "low" if first.hoisted else "high" if size >= _HIGH_BYTES else "medium"
     how = "each call passes it as a hidden argument" if first.hoisted else "it is compiled in as a constant"
     if group.holder is not None:
@@ -91,7 +89,7 @@ def _captured(examined: Examined, group: _Group) -> Finding:
         f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then programs "
         "share it, and a new value needs no new trace"
     )
-    return Finding("constant", severity, line.file, line.line, line.source, group.name, figures, message, advice)
+    return finding_at(line, "constant", severity, {"bytes": size, "arrays": count}, message, advice, group.name)
 
 
 def _folded(examined: Examined, folded: list[tuple[int, float]]) -> Iterator[Finding]:
@@ -114,8 +112,5 @@ def _folded(examined: Examined, folded: list[tuple[int, float]]) -> Iterator[Fin
             "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
             "computed from: what depends on an argument is not evaluated by the compiler"
         )
-        figures: dict[str, int | float | str] = {
-            "folding_seconds": round(seconds, 2),
-            "operations": len(lines[line]),
-        }
-        yield Finding("constant", severity, line.file, line.line, line.source, "", figures, message, advice)
+        figures: Figures = {"folding_seconds": round(seconds, 2), "operations": len(lines[line])}
+        yield finding_at(line, "constant", severity, figures, message, advice)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Figures, Finding
 from partax._pytree.short_text import angled
 
 
@@ -36,7 +36,7 @@ class Diagnosis:
     name: str
     defined: str
     findings: tuple[Finding, ...]
-    figures: dict[str, int | float | str]
+    figures: Figures
     examined: Examined | None = dataclasses.field(default=None, repr=False, compare=False)
     is_of_library: bool = False
 

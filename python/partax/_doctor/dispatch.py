@@ -7,7 +7,7 @@ from typing import Any
 from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
 from partax._report.flatten_costs import flatten_microseconds, time_flatten_functions
@@ -39,13 +39,10 @@ def find(examined: Examined) -> Iterator[Finding]:
         return
     slowest = max(taken, key=lambda kind: taken[kind])
     arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
-    line = definition(examined.function)
-    yield Finding(
-        kind="dispatch",
-        severity="low",
-        file=line.file,
-        line=line.line,
-        source=line.source,
+    yield finding_at(
+        definition(examined.function),
+        "dispatch",
+        "low",
         path=max(counts, key=lambda name: sum(counts[name].values())),
         figures={"arrays": arrays, "nodes": sum(total.values()), "flatten_seconds": sum(taken.values()) * 1e-6},
         message=(

@@ -23,7 +23,7 @@ from partax._doctor import (
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined, examine
-from partax._doctor.finding import Finding, worst_first
+from partax._doctor.finding import Figures, Finding, worst_first
 from partax._doctor.memory_use import peak_bytes
 from partax._report.progress import Progress, progress
 
@@ -122,8 +122,8 @@ def _compile(examined: Examined, work: Progress) -> None:
     examined.compile_seconds = time.perf_counter() - begin
 
 
-def _figures(examined: Examined) -> dict[str, int | float | str]:
-    figures: dict[str, int | float | str] = {
+def _figures(examined: Examined) -> Figures:
+    figures: Figures = {
         "equations": len(examined.equations),
         "argument_bytes": sum(leaf.bytes for leaf in examined.arguments),
         "result_bytes": sum(leaf.bytes for leaf in examined.results),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from partax._doctor.definition import definition, names_text, wrapper_kind
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, ReturnedArray, returned
 
@@ -28,15 +28,12 @@ def find(examined: Examined) -> Iterator[Finding]:
         return
     limit = None if is_spread(examined) else memory_limit(examined)
     matters = limit is not None and peak_bytes(examined) > _SHARE_OF_LIMIT * limit
-    line = definition(examined.function)
     verb = "comes" if len(names) == 1 else "come"
     listed = ", ".join(f"`{name}` ({bytes_text(by_name[name])})" for name in names)
-    yield Finding(
-        kind="donation",
-        severity="medium" if matters else "low",
-        file=line.file,
-        line=line.line,
-        source=line.source,
+    yield finding_at(
+        definition(examined.function),
+        "donation",
+        "medium" if matters else "low",
         path=", ".join(names),
         figures={"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}},
         message=(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from partax._doctor.lines import Line
 from partax._pytree.short_text import angled
 
 Kind = Literal[
@@ -14,6 +15,7 @@ Kind = Literal[
 Severity = Literal["high", "medium", "low", "info"]
 KINDS: tuple[str, ...] = get_args(Kind)
 SEVERITIES: tuple[str, ...] = get_args(Severity)
+Figures = dict[str, int | float | str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Finding:
     line: int
     source: str
     path: str
-    figures: dict[str, int | float | str]
+    figures: Figures
     message: str
     advice: str
 
@@ -67,6 +69,13 @@ class Finding:
             lines.append(f"    {self.source}")
         lines += [f"  {self.message}", f"  -> {self.advice}"]
         return "\n".join(lines)
+
+
+def finding_at(
+    line: Line, kind: Kind, severity: Severity, figures: Figures, message: str, advice: str, path: str = ""
+) -> Finding:
+    """A finding about a line, which may be `NOWHERE`."""
+    return Finding(kind, severity, line.file, line.line, line.source, path, figures, message, advice)
 
 
 def worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from jax.extend.core import Literal
 from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.fusion import INLINED, TREATMENT, treatment_of
-from partax._doctor.lines import Line, is_users, line_of
+from partax._doctor.lines import NOWHERE, Line, is_users, line_of
 
 LITERAL = -1
 _NO_BODIES = ("pallas_call",)  # its arrays are in the memory of a core
@@ -67,13 +67,13 @@ class FlatProgram:
     constant_bytes: int = 0
     step_count: int = 0
 
-    def line(self, index: int) -> Line | None:
+    def line(self, index: int) -> Line:
         """The user's line of an equation; that of the call around it where it has none, as in jax's own functions."""
         found, call = line_of(self.eqns[index]), self.calls[index]
         while call.parent is not None and (found is None or not is_users(found)):
             outer, call = line_of(call.eqn), call.parent
             found = outer if found is None or (outer is not None and is_users(outer)) else found
-        return found
+        return found or NOWHERE
 
 
 @dataclasses.dataclass(slots=True)

@@ -8,9 +8,9 @@ import jax
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.inner_programs import around, user_line
-from partax._doctor.lines import NOWHERE, Line, is_users, stack_of
+from partax._doctor.lines import Line, is_users, stack_of
 
 # How a finding calls what runs Python.
 _CALLBACKS = {
@@ -36,20 +36,16 @@ def find(examined: Examined) -> Iterator[Finding]:
     equations = examined.equations
     for i in equations.named(*_CALLBACKS):
         if not _is_check(examined, i):
-            by_line.setdefault((_line(examined, i), equations.names[i]), []).append(i)
+            by_line.setdefault((user_line(equations, i), equations.names[i]), []).append(i)
     for i in equations.named("device_put"):
         if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ()))):
-            moves.setdefault(_line(examined, i), []).append(i)
+            moves.setdefault(user_line(equations, i), []).append(i)
     for (line, name), found in by_line.items():
         yield _callback(examined, line, name, found)
     for line, found in moves.items():
         moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
         if moved >= _FEWEST_MOVED:
             yield _transfer(examined, line, found, moved)
-
-
-def _line(examined: Examined, index: int) -> Line:
-    return user_line(examined.equations, index) or NOWHERE
 
 
 def _inside(examined: Examined, index: int) -> set[str]:
@@ -81,13 +77,12 @@ def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Fi
     message = f"{what} calls Python {often}, about {seconds_text(seconds)}"
     if eqn.effects:
         message += f", of which {seconds_text(slower)} because jax does not take its C++ path for programs with effects"
-    figures: dict[str, int | float | str] = {
+    figures: Figures = {
         "times": times,
         "call_seconds": round(times * _CALL_SECONDS, 6),
         "slow_path_seconds": slower,
     }
-    advice = _advice(name, inside, bool(eqn.outvars))
-    return Finding("host", severity, line.file, line.line, line.source, "", figures, message, advice)
+    return finding_at(line, "host", severity, figures, message, _advice(name, inside, bool(eqn.outvars)))
 
 
 def _advice(name: str, inside: set[str], has_results: bool) -> str:
@@ -116,5 +111,4 @@ def _transfer(examined: Examined, line: Line, found: list[int], moved: int) -> F
         f"{'once' if times == 1 else f'in {times:,} transfers'} in each run"
     )
     advice = "place the array before the call, or leave it where it is: a program runs on the devices of its arguments"
-    figures: dict[str, int | float | str] = {"times": times, "moved_bytes": moved}
-    return Finding("host", severity, line.file, line.line, line.source, "", figures, message, advice)
+    return finding_at(line, "host", severity, {"times": times, "moved_bytes": moved}, message, advice)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partax._doctor.equations import Equations, held_programs, scan_parts
-from partax._doctor.lines import Line, is_users, line_of
+from partax._doctor.lines import NOWHERE, Line, is_users, line_of
 
 
 class InnerProgram(NamedTuple):
@@ -56,7 +56,7 @@ def around(equations: Equations, index: int) -> Iterator[int]:
         yield index
 
 
-def user_line(equations: Equations, index: int) -> Line | None:
+def user_line(equations: Equations, index: int) -> Line:
     """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
     found: Line | None = None
     for at in (index, *around(equations, index)):
@@ -64,4 +64,4 @@ def user_line(equations: Equations, index: int) -> Line | None:
         if line is not None and is_users(line):
             return line
         found = found or line
-    return found
+    return found or NOWHERE

@@ -9,7 +9,7 @@ from partax._doctor.equations import LOOPS, bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
-from partax._doctor.lines import Line
+from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
 
 _LARGEST = 16  # buffers that are named of those at the peak
@@ -25,14 +25,14 @@ class Buffer:
       type: dtype and shape, such as `float32[1000,10]`.
       bytes: its size.
       name: the path of an argument, or the primitive that made it.
-      line: the user's line that made it; None of arguments.
+      line: the user's line that made it; `NOWHERE` of arguments.
       begin, end: the first and the last step in which it lives.
     """
 
     type: str
     bytes: int
     name: str
-    line: Line | None
+    line: Line
     begin: int
     end: int
 
@@ -115,7 +115,7 @@ def _live_bytes(examined: Examined) -> Liveness:
     for number, leaf in leaves.items():
         end = steps[max(last[number], 0)] if leaf.donated else steps[-1]
         if end >= peak_step:
-            buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, None, 0, end))
+            buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, end))
     buffers += [_buffer(program, it, steps[it[2]], steps[it[3]]) for it in _at_peak(walk)]
     while inside := [inner[id(it)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)

@@ -8,11 +8,12 @@ import jax
 from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 
 from partax._doctor.equations import Equation
+from partax._doctor.finding import Figures
 
 _FEW, _MORE = 2, 8  # turns that are compiled; the difference is the price of six
 
 
-def measured_seconds(equations: Sequence[Equation], starts: Sequence[int], length: int) -> dict[str, int | float | str]:
+def measured_seconds(equations: Sequence[Equation], starts: Sequence[int], length: int) -> Figures:
     """Compiles a few turns of a loop, and one turn as the body of a scan.
 
     Args:

@@ -6,8 +6,8 @@ from pathlib import Path
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
-from partax._doctor.finding import Finding
-from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.finding import Figures, Finding, finding_at
+from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import Buffer, live_bytes
 from partax._doctor.memory_use import compiled_for_figures, is_spread, memory_limit, peak_bytes, peak_of
 
@@ -26,18 +26,19 @@ def find(examined: Examined) -> Iterator[Finding]:
     if most_bytes(examined) < enough:
         return
     peak = peak_bytes(examined)
-    made = [buffer for buffer in live_bytes(examined).largest if buffer.line is not None]
+    made = [buffer for buffer in live_bytes(examined).largest if buffer.line.file]
     around = sum(leaf.bytes for leaf in (*examined.arguments, *examined.results))
     first = made[0] if made else None
     is_too_much = limit is not None and peak > _NEARLY_FULL * limit
     dwarfs = first is not None and first.bytes >= max(_FEWEST_BYTES, _MANY_TIMES * around + 1)
     if not is_too_much and not dwarfs:
         return
-    found = peak_of(compiled_for_figures(examined))
-    if limit is not None and (peak if found is None else found) > _NEARLY_FULL * limit:
-        yield _too_much(peak if found is None else found, found is not None, limit, made)
-    elif dwarfs and first is not None and first.line is not None and (found is None or found >= first.bytes):
-        yield _dwarfs(first, first.line, around, peak if found is None else found, found is not None)
+    of_xla = peak_of(compiled_for_figures(examined))
+    peak = peak if of_xla is None else of_xla
+    if limit is not None and peak > _NEARLY_FULL * limit:
+        yield _too_much(peak, of_xla is not None, limit, made)
+    elif dwarfs and first is not None and (of_xla is None or of_xla >= first.bytes):
+        yield _dwarfs(first, around, peak, of_xla is not None)
 
 
 def most_bytes(examined: Examined) -> int:
@@ -52,48 +53,26 @@ def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Fin
     message = (
         f"The program {takes} {bytes_text(peak)} at once ({whose}), {share} the {bytes_text(limit)} that there are"
     )
-    advice = "Pass smaller arguments, or donate those that the result replaces."
+    figures: Figures = {"peak_bytes": peak, "limit_bytes": limit, "share": min(peak / limit, 1.0)}
+    line, advice = NOWHERE, "Pass smaller arguments, or donate those that the result replaces."
     if made:
         message += "; the largest arrays that it makes: " + ", ".join(map(_text, made[:_NAMED]))
-        advice = _advice(made[0])
-    first = made[0] if made else None
-    line = (first.line if first is not None else None) or NOWHERE
-    figures: dict[str, int | float | str] = {"peak_bytes": peak, "limit_bytes": limit, "share": min(peak / limit, 1.0)}
-    if first is not None:
-        figures["largest_bytes"] = first.bytes
-    return Finding(
-        kind="memory",
-        severity="high" if peak > limit else "medium",
-        file=line.file,
-        line=line.line,
-        source=line.source,
-        path="",
-        figures=figures,
-        message=message + ".",
-        advice=advice,
-    )
+        figures["largest_bytes"] = made[0].bytes
+        line, advice = made[0].line, _advice(made[0])
+    return finding_at(line, "memory", "high" if peak > limit else "medium", figures, message + ".", advice)
 
 
 def _text(buffer: Buffer) -> str:
-    where = f" at {Path(buffer.line.file).name}:{buffer.line.line}" if buffer.line else ""
-    return f"{buffer.type} ({bytes_text(buffer.bytes)}){where}"
+    return f"{buffer.type} ({bytes_text(buffer.bytes)}) at {Path(buffer.line.file).name}:{buffer.line.line}"
 
 
-def _dwarfs(buffer: Buffer, line: Line, around: int, peak: int, is_of_xla: bool) -> Finding:
-    return Finding(
-        kind="memory",
-        severity="medium",
-        file=line.file,
-        line=line.line,
-        source=line.source,
-        path="",
-        figures={"largest_bytes": buffer.bytes, "argument_and_result_bytes": around, "peak_bytes": peak},
-        message=(
-            f"This line {'makes' if is_of_xla else 'may make'} {buffer.type}, which takes {bytes_text(buffer.bytes)}; "
-            f"all arguments and results take {bytes_text(around)}."
-        ),
-        advice=_advice(buffer),
+def _dwarfs(buffer: Buffer, around: int, peak: int, is_of_xla: bool) -> Finding:
+    figures: Figures = {"largest_bytes": buffer.bytes, "argument_and_result_bytes": around, "peak_bytes": peak}
+    message = (
+        f"This line {'makes' if is_of_xla else 'may make'} {buffer.type}, which takes {bytes_text(buffer.bytes)}; "
+        f"all arguments and results take {bytes_text(around)}."
     )
+    return finding_at(buffer.line, "memory", "medium", figures, message, _advice(buffer))
 
 
 def _advice(buffer: Buffer) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import figure_name, figure_text, seconds_text
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Figures, Finding
 from partax._doctor.liveness import live_bytes
 from partax._doctor.memory_use import told_limit
 from partax._doctor.pictures.icicle import icicle
@@ -48,7 +48,7 @@ class Diagnosed(Protocol):
     @property
     def defined(self) -> str: ...
     @property
-    def figures(self) -> dict[str, int | float | str]: ...
+    def figures(self) -> Figures: ...
     @property
     def is_of_library(self) -> bool: ...
 
@@ -157,11 +157,11 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
 
 
-def _cost(figures: dict[str, int | float | str]) -> float:
+def _cost(figures: Figures) -> float:
     return sum(float(figures.get(f"{stage}_seconds", 0.0)) for stage in ("trace", "lower", "compile"))
 
 
-def _figures(figures: dict[str, int | float | str]) -> list[tuple[str, str]]:
+def _figures(figures: Figures) -> list[tuple[str, str]]:
     return [(figure_name(name), figure_text(name, value)) for name, value in figures.items()]
 
 

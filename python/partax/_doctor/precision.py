@@ -13,10 +13,10 @@ from jax.extend.core import Literal
 
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import calls_of, inner_programs, user_line
-from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.lines import Line
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
 
@@ -67,7 +67,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     lines: dict[Line, list[_Widened]] = {}
     for it in reader.found:
         if it.because or (share >= _HIGH_SHARE and own != _HALF):
-            line = user_line(examined.equations, it.index) or NOWHERE
+            line = user_line(examined.equations, it.index)
             lines.setdefault(line, []).append(it)
     for line, found in lines.items():
         yield _finding(line, found, reader.wide, reader.arrays)
@@ -206,10 +206,10 @@ def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Findi
         if first.because
         else f"name `jnp.{narrow}` or `x.dtype` if that is enough; `float` is float64 where 64 bits are enabled"
     )
-    figures: dict[str, int | float | str] = {
+    figures: Figures = {
         "operations": wide,
         "all_operations": arrays,
         "share": round(share, 3),
         "places": len(found),
     }
-    return Finding("precision", severity, line.file, line.line, line.source, "", figures, message, advice)
+    return finding_at(line, "precision", severity, figures, message, advice)

@@ -13,7 +13,7 @@ import numpy as np
 
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.lines import Line, is_users, stack_of
 from partax._doctor.measured import measured_seconds
 from partax._doctor.source_loops import is_in_loop
@@ -268,7 +268,7 @@ def _finding(examined: Examined, group: _Group) -> Finding | None:
         return None
     is_high = (share >= _HIGH_SHARE or covered >= _HIGH_EQUATIONS) and not group.is_optimiser
     severity: Severity = "info" if group.is_cheap else "high" if is_high else "medium"
-    figures: dict[str, int | float | str] = {
+    figures: Figures = {
         "repetitions": turns,
         "equations_each": largest.length,
         "equations": covered,
@@ -285,7 +285,7 @@ def _finding(examined: Examined, group: _Group) -> Finding | None:
         f"{len(examined.equations)} equations ({share:.0%})"
         + (", each of which the compiler is soon done with" if group.is_cheap else "")
     )
-    return Finding("repeat", severity, line.file, line.line, line.source, "", figures, message, _advice(group, largest))
+    return finding_at(line, "repeat", severity, figures, message, _advice(group, largest))
 
 
 def _advice(group: _Group, repeat: Repeat) -> str:

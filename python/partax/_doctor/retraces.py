@@ -8,7 +8,7 @@ import jax
 from partax._core import JitFunction
 from partax._doctor.definition import definition, names_text, wrapper_kind
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
 from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
@@ -34,16 +34,8 @@ def find(examined: Examined) -> Iterator[Finding]:
     yield from _history(examined)
 
 
-def _finding(
-    examined: Examined,
-    severity: Severity,
-    path: str,
-    figures: dict[str, int | float | str],
-    message: str,
-    advice: str,
-) -> Finding:
-    line = definition(examined.function)
-    return Finding("retrace", severity, line.file, line.line, line.source, path, figures, message, advice)
+def _finding(examined: Examined, severity: Severity, path: str, figures: Figures, message: str, advice: str) -> Finding:
+    return finding_at(definition(examined.function), "retrace", severity, figures, message, advice, path)
 
 
 def _changed_type(examined: Examined, argument: Returned, come_back: list[Returned]) -> Iterator[Finding]:

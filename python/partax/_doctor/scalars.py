@@ -7,9 +7,8 @@ import jax.numpy as jnp
 
 from partax._doctor.equations import LOOPS, inner_jaxprs
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 from partax._doctor.inner_programs import user_line
-from partax._doctor.lines import NOWHERE
 
 # 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
 # equations has about ten for itself.
@@ -30,18 +29,15 @@ def find(examined: Examined) -> Iterator[Finding]:
         if scalars < _FEWEST_SCALARS or turns < _FEWEST_TURNS:
             continue
         count = sum(_is_scalar(var) for body in inner_jaxprs(eqn) for it in body.eqns for var in it.outvars)
-        line = user_line(equations, index) or NOWHERE
+        line = user_line(equations, index)
         if count < _FEWEST_EQUATIONS or line in told:  # the gradient's loop is of the same line
             continue
         told.add(line)
         often = f"each of its {turns:,} turns" if "length" in eqn.params else "each turn"
-        yield Finding(
-            kind="scalar",
-            severity="medium",
-            file=line.file,
-            line=line.line,
-            source=line.source,
-            path="",
+        yield finding_at(
+            line,
+            "scalar",
+            "medium",
             figures={"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD},
             message=(
                 f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars in "

@@ -25,7 +25,7 @@ from partax._doctor.compiled_programs import (
 )
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
-from partax._doctor.finding import worst_first
+from partax._doctor.finding import Figures, worst_first
 from partax._doctor.lines import Line
 from partax._doctor.text import print_diagnosis
 from partax._io.whole_file import write_whole
@@ -159,7 +159,7 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     examined = examined_program(programs[0], function)
     examined.calls = calls_of(programs[0].line)
     found = diagnosis_of(examined)
-    figures: dict[str, int | float | str] = {
+    figures: Figures = {
         "programs": len(programs),
         "times": sum(it.times for it in programs),
         **stage_seconds(programs),

@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from partax._doctor.definition import argument_name, definition
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.figure_text import seconds_text
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 
 _FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
 _LONGEST = 2e-3  # seconds of a step whose dispatch is worth a word
@@ -37,15 +37,11 @@ def find(examined: Examined) -> Iterator[Finding]:
     gained = (single - together) * examined.calls
     if single > _LONGEST or together > (1 - _LEAST_GAIN) * single or (examined.calls and gained < _LEAST_SECONDS):
         return
-    line = definition(examined.function)
     often = f", {seconds_text(gained)} in the {examined.calls:,} calls here" if examined.calls else ""
-    yield Finding(
-        kind="dispatch",
-        severity="medium" if gained >= _MUCH else "low",
-        file=line.file,
-        line=line.line,
-        source=line.source,
-        path="",
+    yield finding_at(
+        definition(examined.function),
+        "dispatch",
+        "medium" if gained >= _MUCH else "low",
         figures={
             "calls": examined.calls,
             "step_seconds": single,

@@ -8,10 +8,10 @@ from typing import Any
 from partax._doctor.equations import Equations, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.fusion import INLINED
 from partax._doctor.inner_programs import around, calls_of, inner_programs, user_line
-from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.lines import Line
 from partax._doctor.slow_table import SLOW_OPERATIONS, SlowOperation
 
 # A branch of one operation on a scalar takes 23 ms: 32 take 0.7 s, 64 take 1.5 s, 256 take 6 s, 1024 take 102 s. One of
@@ -51,7 +51,7 @@ def _found(examined: Examined, row: SlowOperation, found: list[int]) -> Iterator
         for chain in _chains(examined.equations, row, found):
             yield _finding(examined, row, chain)
         return
-    lines: dict[Line | None, list[int]] = {}
+    lines: dict[Line, list[int]] = {}
     skipped = _transposed(examined.equations, found)
     for i in found:
         if id(examined.equations.eqns[i]) in skipped:
@@ -126,27 +126,27 @@ def _bind(links: dict[Any, _Link], variables: Sequence[Any], given: Sequence[Any
 
 def _finding(examined: Examined, row: SlowOperation, found: list[int]) -> Finding:
     lines = Counter(user_line(examined.equations, i) for i in found)
-    line = lines.most_common(1)[0][0] or NOWHERE
+    line = lines.most_common(1)[0][0]
     count = len(found)
     severity: Severity = "low" if not row.seconds_each else "high" if count >= row.many else "medium"
-    figures: dict[str, int | float | str] = {"times": count, "thread": row.thread}
+    figures: Figures = {"times": count, "thread": row.thread}
     message = f"{row.name}: {row.effect}"
     if row.seconds_each:
         seconds = count * row.seconds_each
         figures |= {"compile_seconds": round(seconds, 2), "share": round(count / len(examined.equations), 3)}
         message = f"{count} {row.name}, about {seconds_text(seconds)} of a CPU's compile time: {row.effect}"
-    return Finding("slow-op", severity, line.file, line.line, line.source, "", figures, message, row.advice)
+    return finding_at(line, "slow-op", severity, figures, message, row.advice)
 
 
 def _switch(examined: Examined, index: int) -> Finding:
     equations = examined.equations
     eqn = equations.eqns[index]
-    line = user_line(equations, index) or NOWHERE
+    line = user_line(equations, index)
     branches, inside = len(eqn.params["branches"]), 0
     while index + inside + 1 < len(equations) and equations.depths[index + inside + 1] > equations.depths[index]:
         inside += 1
     seconds = branches * _BRANCH_SECONDS
-    figures: dict[str, int | float | str] = {
+    figures: Figures = {
         "branches": branches,
         "equations": inside,
         "share": round(inside / len(equations), 3),
@@ -162,4 +162,4 @@ def _switch(examined: Examined, index: int) -> Finding:
         "where the branches differ in numbers alone, put those in an array and index it: `table[i]`; under `jax.vmap` "
         "all branches are computed for each element"
     )
-    return Finding("switch", severity, line.file, line.line, line.source, "", figures, message, advice)
+    return finding_at(line, "switch", severity, figures, message, advice)

@@ -5,7 +5,7 @@ from typing import Any
 
 from partax._doctor.definition import definition, wrapper_kind
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 from partax._steps.places import Shape, parts_of, shape_of
 from partax._transforms.tree_differences import Difference, numbers_that_differ
 
@@ -53,20 +53,17 @@ def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
 def _finding(examined: Examined, differences: list[Difference], name: str, result: str) -> Finding:
     first = differences[0]
     others = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
-    line = definition(examined.function)
     changes = not any(it == "None" or it.endswith("]") for it in (first.first, first.second))
     often = "each call traces and compiles again" if changes else "the second call traces and compiles again"
     field = first.path.rpartition(".")[2].rpartition("[")[2].strip("]'")
-    return Finding(
+    return finding_at(
+        definition(examined.function),
         "retrace",
         "high" if changes else "medium",
-        line.file,
-        line.line,
-        line.source,
-        first.path,
         {"values": len(differences), "before": first.first, "after": first.second},
         f"`{first.path}` goes in as {first.first} and comes back as {first.second} (in `{result}`){others}: {often}.",
         f"Begin with an array, which is traced: `jnp.asarray({first.first})` for `{field}`."
         if first.first != "None"
         else f"Begin with a value of the type that comes back, {first.second}, for `{field}`.",
+        path=first.path,
     )

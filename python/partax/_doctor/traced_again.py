@@ -7,7 +7,7 @@ from typing import Any
 from partax._doctor.compiled_programs import Program, by_function
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.figure_text import seconds_text
-from partax._doctor.finding import Finding, Severity
+from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import Line, is_users
 from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
@@ -82,13 +82,10 @@ def _add(
     if (count < _FEWEST and not retyped) or seconds < _LEAST_SECONDS:
         return
     severity: Severity = "high" if count >= _MANY else "medium"
-    finding = Finding(
+    finding = finding_at(
+        line,
         "retrace",
         severity,
-        line.file,
-        line.line,
-        line.source,
-        "",
         {"traces": count, "again_seconds": seconds},
         f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; the "
         f"latest: {'; '.join(reasons)}.",

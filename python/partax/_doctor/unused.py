@@ -7,7 +7,7 @@ from partax import _core
 from partax._doctor.definition import argument_name, definition
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.figure_text import bytes_text
-from partax._doctor.finding import Finding
+from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import flat_programs
 from partax._jit.ahead_of_time import Traced
 from partax._pytree.array_text import array_text
@@ -42,12 +42,10 @@ def find(examined: Examined) -> Iterator[Finding]:
         what = f"`{name}`" if is_whole else f"`{largest.path}` ({array_text(largest.aval)})"
         if not is_whole and len(leaves) > 1:
             what += f" and {len(leaves) - 1} more arrays of `{name}`"
-        yield Finding(
-            kind="unused",
-            severity="low",
-            file=line.file,
-            line=line.line,
-            source=line.source,
+        yield finding_at(
+            line,
+            "unused",
+            "low",
             path=name if is_whole else largest.path,
             figures={"bytes": size, "arrays": len(leaves)},
             message=f"Nothing in the program reads {what}, {bytes_text(size)} in all.",

@@ -110,7 +110,7 @@ def _bar(buffers: Sequence[Buffer], y: float, steps: int) -> list[str]:
     buffer = buffers[0]
     texts = [f"{len(buffers)} x {bytes_text(buffer.bytes)}" if len(buffers) > 1 else bytes_text(buffer.bytes)]
     texts += [", ".join(dict.fromkeys(it.type for it in buffers)), ", ".join(dict.fromkeys(it.name for it in buffers))]
-    if buffer.line is not None:
+    if buffer.line.file:
         texts += [site_text((buffer.line.file, buffer.line.line)), buffer.line.source]
     title = f"{'  '.join(texts)}\nlives from step {buffer.begin + 1:,} to {buffer.end + 1:,}"
     x, end = _x(buffer.begin, steps), _x(min(buffer.end + 1, steps), steps)
