@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from partax import Diagnosis, Finding, doctor
+from partax._doctor.lines import line_of
 
 LAYERS = 6
 
@@ -39,7 +40,8 @@ def diagnosis(**options: Any) -> Diagnosis:
     """Of `step`, with findings of each severity, one of which would break a page that escapes nothing."""
     found = doctor(step, *arguments(), **options)
     assert found.examined is not None
-    line = next(it.line for it in found.examined.equations if it.name == "tanh")
+    equations = found.examined.equations
+    line = line_of(equations.eqns[equations.named("tanh")[0]])
     assert line is not None
     at = (line.file, line.line, line.source)
     hostile = '<script>alert("1")</script> & {{ 7 * 7 }} \x00 \ud800'

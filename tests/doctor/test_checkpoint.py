@@ -38,7 +38,7 @@ def found(function: Any, *args: Any) -> list[Finding]:
 def stacked_bytes(function: Any, *args: Any) -> int:
     """What all scans stack, told without the doctor's rules: each output as long as the scan. No carry here is."""
     jaxpr = jax.make_jaxpr(function)(*args).jaxpr
-    scans = [it.eqn for it in Equations(jaxpr) if it.eqn.primitive.name == "scan" and not it.eqn.params["reverse"]]
+    scans = [it for it in Equations(jaxpr).eqns if it.primitive.name == "scan" and not it.params["reverse"]]
     outputs = [(eqn.params["length"], var.aval) for eqn in scans for var in eqn.outvars]
     return sum(bytes_of(aval) for length, aval in outputs if aval.shape[:1] == (length,))
 

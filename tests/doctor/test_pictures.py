@@ -64,8 +64,8 @@ def test_a_level_of_the_icicle_is_all_equations_that_are_so_deep() -> None:
     assert total == len(program.equations) > 50
     assert [equations for _, _, equations in found[0]] == [total]
     depths: list[int] = []  # jax knows the lines of inner programs from the inner function on
-    for it in program.equations:
-        depths.append(len(stack_of(it.eqn)) + (depths[it.parent] if it.parent >= 0 else 0))
+    for eqn, parent in zip(program.equations.eqns, program.equations.parents, strict=True):
+        depths.append(len(stack_of(eqn)) + (depths[parent] if parent >= 0 else 0))
     for depth in range(1, max(depths) + 1):
         assert sum(equations for _, _, equations in found[depth]) == sum(it >= depth for it in depths)
     assert max(found) == max(depths)
@@ -85,7 +85,7 @@ def test_a_box_is_as_wide_as_its_equations_and_none_is_over_another() -> None:
 def test_lines_have_their_own_equations() -> None:
     program = examined()
     titles = [it.text or "" for it in parsed(icicle(program).svg).iter("title")]
-    by_line = Counter(line for it in program.equations for line in stack_of(it.eqn)[-1:])
+    by_line = Counter(line for eqn in program.equations.eqns for line in stack_of(eqn)[-1:])
     tanh = next(line for line in by_line if line.source == "h = jnp.tanh(h @ w)")
     (title,) = [it for it in titles if "h = jnp.tanh(h @ w)" in it]
     place, source, figures = title.split("\n")

@@ -2,41 +2,13 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Hashable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from partax._doctor.lines import Line, line_of
-
 # Whose inner program is compiled once, however often it runs, and how a finding calls it.
 LOOPS = {"scan": "scan", "while": "while loop"}
-
-
-class Equation(NamedTuple):
-    """One equation of a program.
-
-    Attributes:
-      eqn: jax's.
-      parent: the index of the equation that it is inside of, or -1.
-      depth: how many it is inside of.
-      times: how often it runs in one run of the program; a while loop counts as once.
-    """
-
-    eqn: Any
-    parent: int
-    depth: int
-    times: int
-
-    @property
-    def name(self) -> str:
-        """The primitive's name."""
-        return self.eqn.primitive.name
-
-    @property
-    def line(self) -> Line | None:
-        """The user's line that it comes from."""
-        return line_of(self.eqn)
 
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
@@ -53,12 +25,12 @@ def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
                 yield name, item, jaxpr
 
 
-class Equations(Sequence[Equation]):
+class Equations:
     """All equations of a program, each before those inside of it.
 
     An inner program that several equations have in common (a `jax.jit` called again) is there for each of them: it is
-    inlined, and compiled, as often. There are no objects of ours for each equation until one is asked for: a program
-    may have 100,000, and the garbage collector would walk them all again and again.
+    inlined, and compiled, as often. There are lists and no objects of ours for each equation: a program may have
+    100,000, and the garbage collector would walk them all again and again.
 
     Attributes:
       eqns: jax's equations.
@@ -120,6 +92,11 @@ class Equations(Sequence[Equation]):
                 self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
 
+    def outermost(self, start: int, length: int) -> list[int]:
+        """The indices of the equations from one on, so many, that are not inside of others of these."""
+        depth = min(self.depths[start : start + length])
+        return [i for i in range(start, start + length) if self.depths[i] == depth]
+
     @functools.cached_property
     def tokens(self) -> np.ndarray:
         """A number for each equation, the same for those of one primitive, depth and type of results; from 0 on."""
@@ -152,15 +129,6 @@ class Equations(Sequence[Equation]):
 
     def __len__(self) -> int:
         return len(self.eqns)
-
-    @overload
-    def __getitem__(self, index: int) -> Equation: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Equation]: ...
-    def __getitem__(self, index: int | slice) -> Equation | list[Equation]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return Equation(self.eqns[index], self.parents[index], self.depths[index], self.times[index])
 
 
 class ScanParts(NamedTuple):

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 
-from partax._doctor.equations import Equation
+from partax._doctor.equations import Equations
 from partax._doctor.finding import Figures
 
 _FEW, _MORE = 2, 8  # turns that are compiled; the difference is the price of six
 
 
-def measured_seconds(equations: Sequence[Equation], starts: Sequence[int], length: int) -> Figures:
+def measured_seconds(equations: Equations, starts: Sequence[int], length: int) -> Figures:
     """Compiles a few turns of a loop, and one turn as the body of a scan.
 
     Args:
@@ -25,7 +25,7 @@ def measured_seconds(equations: Sequence[Equation], starts: Sequence[int], lengt
       `measured_turns`, `turn_seconds` (what each further turn adds), `loop_seconds` (of all turns, by these) and
       `scan_seconds` (of a scan over all turns); nothing where a turn cannot be compiled by itself.
     """
-    turns = [_outermost(equations, start, length) for start in starts]
+    turns = [[equations.eqns[i] for i in equations.outermost(start, length)] for start in starts]
     try:
         _compile_seconds(_program(turns[:_FEW]))  # the first in a process sets the compiler up
         few, more = (_compile_seconds(_program(turns[:count])) for count in (_FEW, min(_MORE, len(turns))))
@@ -39,12 +39,6 @@ def measured_seconds(equations: Sequence[Equation], starts: Sequence[int], lengt
         "loop_seconds": round(few + each * (len(turns) - _FEW), 3),
         "scan_seconds": round(scanned, 3),
     }
-
-
-def _outermost(equations: Sequence[Equation], start: int, length: int) -> list[Any]:
-    """The equations of a turn that are not inside of others of it."""
-    depth = min(equations[i].depth for i in range(start, start + length))
-    return [equations[i].eqn for i in range(start, start + length) if equations[i].depth == depth]
 
 
 def _inputs(eqns: list[Any]) -> list[Any]:

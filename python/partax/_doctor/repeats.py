@@ -229,8 +229,7 @@ def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
     lines of where it was traced first.
     """
     first = repeat.starts[len(repeat.starts) // 2]
-    depth = min(equations.depths[first : first + repeat.length])
-    outer = [i for i in range(first, first + repeat.length) if equations.depths[i] == depth]
+    outer = equations.outermost(first, repeat.length)
     step = max(1, len(outer) // _SAMPLED)
     return [stack for i in outer[::step] if (stack := stack_of(equations.eqns[i]))]
 
