@@ -1,6 +1,8 @@
 """Reads where the arrays go that a program has captured, and what is computed from them alone."""
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from jax.extend.core import Literal
@@ -8,8 +10,8 @@ from jax.extend.core import Literal
 from partax._doctor.equations import Equations, bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.folding import folding_seconds
-from partax._doctor.fusion import ELEMENTWISE, INLINED, TREATMENT
-from partax._doctor.inner_programs import calls_of, inner_programs
+from partax._doctor.fusion import ELEMENTWISE, TREATMENT
+from partax._doctor.inner_programs import InnerProgram, bind_known, calls_of, inner_programs, through_calls
 
 # What a value is known to be: the index of a captured array, or one of these. All else is not in the table.
 _COMPUTED = -1  # from captured arrays alone
@@ -65,7 +67,6 @@ class _Reader:
     def __init__(self, equations: Equations) -> None:
         self.found = Captures()
         self._equations = equations
-        self._callers = calls_of(equations)
         self._numbers: dict[int, int] = {}  # of arrays, by identity
         # Of all programs: a program that is called again has the same variables, and each is set anew.
         self._known: dict[Any, int] = {}
@@ -81,27 +82,21 @@ class _Reader:
             bool(self._known)
             or any(name.startswith("reduce_window") for name in set(equations.names))
             or any(type(var) is Literal and _is_array(var) for eqn in equations.eqns for var in eqn.invars)
-            or any(inner.constants for i in self._callers for inner in inner_programs(equations.eqns[i]))
+            or any(inner.constants for i in calls_of(equations) for inner in inner_programs(equations.eqns[i]))
         )
 
     def read(self) -> None:
-        known = self._known
-        calls: list[tuple[int, Any, Any]] = []  # those that are being read: depth, equation, inner program
-        equations = self._equations
-        for i, (eqn, depth) in enumerate(zip(equations.eqns, equations.depths, strict=True)):
-            while calls and calls[-1][0] >= depth:
-                self._leave(*calls.pop()[1:])
-            has_inner = i in self._callers
-            is_known, holds = self._operands(eqn, i, has_inner)
-            if has_inner:
-                jaxpr = self._enter(eqn, i)
-                if jaxpr is not None:
-                    calls.append((depth, eqn, jaxpr))
+        known, equations = self._known, self._equations
+        bind = functools.partial(bind_known, known)
+        for i, eqn, programs in through_calls(equations, range(len(equations)), bind):
+            is_known, holds = self._operands(eqn, i, bool(programs))
+            if programs:
+                self._enter(eqn, i, programs)
                 continue
             made = self._made(eqn, holds, i) if is_known else None
             if made is not None:
                 known.update((var, made) for var in eqn.outvars)
-            elif known and depth:
+            elif known and equations.depths[i]:
                 for var in eqn.outvars:
                     known.pop(var, None)
 
@@ -139,32 +134,14 @@ class _Reader:
             self.found.folded.append((index, seconds))
         return _COMPUTED
 
-    def _enter(self, eqn: Any, index: int) -> Any:
-        """Binds the inputs of the inner programs; the program whose results are those of the equation, or None."""
-        programs = list(inner_programs(eqn))
+    def _enter(self, eqn: Any, index: int, programs: Sequence[InnerProgram]) -> None:
+        """What inner programs have captured, and what the equation uses itself and gives to none of them."""
         given_on = {id(given) for program in programs for given in program.given}
         for var in eqn.invars:
             if type(var) is not Literal and id(var) not in given_on and self._known.get(var, _COMPUTED) >= 0:
                 self._use(self._known[var], index)
         for program in programs:
             self.captured_by(program.jaxpr, program.constants)
-            for var, given in zip(program.jaxpr.invars, program.given, strict=True):
-                self._bind(var, given)
-        is_inlined = eqn.primitive.name in INLINED and len(programs) == 1
-        for var in eqn.outvars:
-            self._known.pop(var, None)
-        return programs[0].jaxpr if is_inlined else None
-
-    def _leave(self, eqn: Any, jaxpr: Any) -> None:
-        for var, result in zip(eqn.outvars, jaxpr.outvars, strict=True):
-            self._bind(var, result)
-
-    def _bind(self, var: Any, given: Any) -> None:
-        what = None if given is None or type(given) is Literal else self._known.get(given)
-        if what is None:
-            self._known.pop(var, None)
-        else:
-            self._known[var] = what
 
     def _number(self, value: Any, hoisted: bool) -> int:
         number = self._numbers.setdefault(id(value), len(self._numbers))

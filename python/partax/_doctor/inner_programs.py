@@ -1,9 +1,12 @@
 """Where an equation's inner programs have their inputs from, and which line of the user's an equation is for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from jax.extend.core import Literal
+
 from partax._doctor.equations import Equations, held_programs, scan_parts
+from partax._doctor.fusion import INLINED
 from partax._doctor.lines import NOWHERE, Line, is_users, line_of
 
 
@@ -48,6 +51,49 @@ def _given(eqn: Any, parameter: str, count: int) -> list[Any]:
     elif kind == "cond":
         operands = operands[1:]
     return operands if len(operands) == count else [None] * count
+
+
+def through_calls(
+    equations: Equations, indices: Iterable[int], bind: Callable[[Sequence[Any], Sequence[Any]], None]
+) -> Iterator[tuple[int, Any, Sequence[InnerProgram]]]:
+    """Equations in order, while `bind` is told which values go into the programs inside of them and come back.
+
+    Args:
+      equations: of the program.
+      indices: of those to read, in order, with all of `calls_of`.
+      bind: takes variables, and what each of them is given: a variable, a literal, or None where that is not known.
+
+    Yields:
+      An index, its equation, and the programs inside of it, which are bound next; none of what is no call.
+    """
+    callers = calls_of(equations)
+    calls: list[tuple[int, Any, Any]] = []  # that are being read: depth, equation, inner program
+    for i in indices:
+        eqn, depth = equations.eqns[i], equations.depths[i]
+        while calls and calls[-1][0] >= depth:
+            _, call, jaxpr = calls.pop()
+            bind(call.outvars, jaxpr.outvars)
+        if i not in callers:
+            yield i, eqn, ()
+            continue
+        programs = list(inner_programs(eqn))
+        yield i, eqn, programs
+        for program in programs:
+            bind(program.jaxpr.invars, program.given)
+        if eqn.primitive.name in INLINED and len(programs) == 1:
+            calls.append((depth, eqn, programs[0].jaxpr))
+        else:
+            bind(eqn.outvars, [None] * len(eqn.outvars))
+
+
+def bind_known(known: dict[Any, Any], variables: Sequence[Any], given: Sequence[Any]) -> None:
+    """Makes a table tell of variables what it tells of what they are given."""
+    for var, it in zip(variables, given, strict=True):
+        what = None if it is None or type(it) is Literal else known.get(it)
+        if what is None:
+            known.pop(var, None)
+        else:
+            known[var] = what
 
 
 def around(equations: Equations, index: int) -> Iterator[int]:

@@ -14,8 +14,7 @@ from jax.extend.core import Literal
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.fusion import INLINED
-from partax._doctor.inner_programs import calls_of, inner_programs, user_line
+from partax._doctor.inner_programs import bind_known, through_calls, user_line
 from partax._doctor.lines import Line
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
@@ -102,16 +101,8 @@ class _Reader:
 
     def read(self) -> None:
         equations, own = self._equations, self._own
-        callers = calls_of(equations)
-        calls: list[tuple[int, Any, Any]] = []  # that are being read: depth, equation, inner program
-        for i, (eqn, depth) in enumerate(zip(equations.eqns, equations.depths, strict=True)):
-            while calls and calls[-1][0] >= depth:
-                _, call, jaxpr = calls.pop()
-                self._bind(call.outvars, jaxpr.outvars)
-            if i in callers:
-                self._enter(eqn, depth, calls)
-                continue
-            if not eqn.outvars:
+        for i, eqn, programs in through_calls(equations, range(len(equations)), self._bind):
+            if programs or not eqn.outvars:
                 continue
             width = self._width_of(eqn.outvars[0].aval)
             if width and _is_array(eqn.outvars[0].aval):
@@ -158,15 +149,6 @@ class _Reader:
                 text = array_text(var.aval)
                 self.found.append(_Widened(index, text, array_text(result.aval), _text(others[0].aval)))
 
-    def _enter(self, eqn: Any, depth: int, calls: list[tuple[int, Any, Any]]) -> None:
-        programs = list(inner_programs(eqn))
-        for program in programs:
-            self._bind(program.jaxpr.invars, program.given)
-        if eqn.primitive.name in INLINED and len(programs) == 1:
-            calls.append((depth, eqn, programs[0].jaxpr))
-        else:
-            self._bind(eqn.outvars, [None] * len(eqn.outvars))
-
     def _bind(self, variables: Sequence[Any], given: Sequence[Any]) -> None:
         """What is not known of a wide value is taken to come from the arguments, so that nothing is said of it."""
         for var, it in zip(variables, given, strict=True):
@@ -174,11 +156,7 @@ class _Reader:
                 continue
             is_derived = it is None or (type(it) is not Literal and it in self._derived)
             (self._derived.add if is_derived else self._derived.discard)(var)
-            at = None if it is None or type(it) is Literal else self._converted.get(it)
-            if at is None:
-                self._converted.pop(var, None)
-            else:
-                self._converted[var] = at
+            bind_known(self._converted, [var], [it])
 
 
 def _text(aval: Any) -> str:

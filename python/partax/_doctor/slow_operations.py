@@ -1,16 +1,16 @@
 """Finds operations that are known to take a backend long, by the table of `slow_table`, and wide switches."""
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from partax._doctor.equations import Equations, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.fusion import INLINED
-from partax._doctor.inner_programs import around, calls_of, inner_programs, user_line
+from partax._doctor.inner_programs import around, bind_known, calls_of, through_calls, user_line
 from partax._doctor.lines import Line
 from partax._doctor.slow_table import SLOW_OPERATIONS, SlowOperation
 
@@ -47,7 +47,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 
 def _found(examined: Examined, row: SlowOperation, found: list[int]) -> Iterator[Finding]:
-    if row.counted == "chain":
+    if row.is_chain:
         for chain in _chains(examined.equations, row, found):
             yield _finding(examined, row, chain)
         return
@@ -77,19 +77,10 @@ def _transposed(equations: Equations, found: list[int]) -> set[int]:
 def _chains(equations: Equations, row: SlowOperation, found: list[int]) -> Iterator[list[int]]:
     """The longest chains, each of operations of which each has the result of the one before as an operand."""
     links: dict[Any, _Link] = {}  # by the variable that is the result
-    calls: list[tuple[int, Any, Any]] = []  # that are being read: depth, equation, inner program
     ends: dict[int, _Link] = {}
-    callers = calls_of(equations)
-    for i in sorted(callers.union(found)):
-        eqn, depth = equations.eqns[i], equations.depths[i]
-        while calls and calls[-1][0] >= depth:
-            _, call, jaxpr = calls.pop()
-            _bind(links, call.outvars, jaxpr.outvars)
-        if i in callers:
-            for inner in inner_programs(eqn):
-                _bind(links, inner.jaxpr.invars, inner.given)
-                if eqn.primitive.name in INLINED:
-                    calls.append((depth, eqn, inner.jaxpr))
+    bind = functools.partial(bind_known, links)
+    for i, eqn, programs in through_calls(equations, sorted(calls_of(equations).union(found)), bind):
+        if programs:
             continue
         before = _before(links, eqn)
         link = links[eqn.outvars[0]] = _Link(i, 1 if before is None else before.length + 1, before)
@@ -113,15 +104,6 @@ def _before(links: dict[Any, _Link], eqn: Any) -> _Link | None:
     operands = eqn.invars[1:] if eqn.primitive.name == "select_n" else eqn.invars[:1]
     known = [links[var] for var in operands if not hasattr(var, "val") and var in links]
     return max(known, key=lambda it: it.length, default=None)
-
-
-def _bind(links: dict[Any, _Link], variables: Sequence[Any], given: Sequence[Any]) -> None:
-    for var, it in zip(variables, given, strict=True):
-        link = None if it is None or hasattr(it, "val") else links.get(it)
-        if link is None:
-            links.pop(var, None)
-        else:
-            links[var] = link
 
 
 def _finding(examined: Examined, row: SlowOperation, found: list[int]) -> Finding:

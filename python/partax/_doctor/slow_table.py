@@ -6,7 +6,7 @@ The seconds in the comments are of XLA's CPU compiler on two shared cores, with 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 _JAX = "https://github.com/jax-ml/jax/issues/"
 
@@ -19,7 +19,7 @@ class SlowOperation:
       name: as a finding calls it.
       primitives: the names of the primitives that may be it.
       matches: whether an equation of one of them is it.
-      counted: `chain`, where each takes the result of one before; `line`, at one line; `alone`, one by one.
+      is_chain: whether they count where each takes the result of one before; else they count by line.
       fewest: how many there must be.
       many: from how many it is of high severity.
       seconds_each: what one more costs the CPU's compiler; 0 where only GPUs are slow.
@@ -31,7 +31,7 @@ class SlowOperation:
     name: str
     primitives: frozenset[str]
     matches: Callable[[Any], bool]
-    counted: Literal["chain", "line", "alone"]
+    is_chain: bool
     fewest: int
     many: int
     seconds_each: float
@@ -75,7 +75,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
         "scatters that add, one after the other",
         frozenset({"scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter_add", "scatter_mul",
                    "scatter_min", "scatter_max"}),
-        _always, "chain", 8, 50, 0.1,
+        _always, True, 8, 50, 0.1,
         "8 of them before a sum have taken GPUs 75 s to compile",
         "write all places at once: gather the indices and the values in arrays, and call `x.at[indices].add(values)` "
         "one time, or use `jax.lax.scan`",
@@ -85,7 +85,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "updates of one array, one after the other",
         frozenset({"scatter", "dynamic_update_slice"}),
-        _always, "chain", 64, 400, 0.012,
+        _always, True, 64, 400, 0.012,
         "the compiler takes longer for each, and longer for all where they are many",
         "write all places at once: `x.at[indices].set(values)`, `jnp.stack` of a list, or `jax.lax.scan` where each "
         "depends on the one before",
@@ -96,7 +96,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "selects, each of the result of the one before",
         frozenset({"select_n"}),
-        _always, "chain", 200, 800, 0.005,
+        _always, True, 200, 800, 0.005,
         "the time grows with the square of their number",
         "look it up instead: `table[index]`, `jnp.select` with few conditions, `jnp.searchsorted`, or `jax.lax.switch`",
         _JAX + "20854",
@@ -107,7 +107,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
         "decompositions and solves of small matrices at one line",
         frozenset({"cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur",
                    "triangular_solve"}),
-        _is_small_matrix, "line", 40, 400, 0.027,
+        _is_small_matrix, False, 40, 400, 0.027,
         "each is a call of a library with its own copies and checks",
         "stack the matrices and decompose them in one call: `jnp.linalg` takes batches, and `jax.vmap` makes them",
         _JAX + "20326",
@@ -115,7 +115,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "transposed convolution with a large kernel and stride",
         frozenset({"conv_general_dilated"}),
-        _is_wide_transpose, "alone", 1, 1 << 30, 0.0,
+        _is_wide_transpose, False, 1, 1 << 30, 0.0,
         "most of its multiplications are with zeros that the stride puts in, and GPUs have taken minutes to choose an "
         "algorithm",
         "compute all outputs of one input place together: a convolution or a matrix product with stride x stride x "
@@ -125,7 +125,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "sort of 64-bit integers",
         frozenset({"sort"}),
-        _sorts_long_integers, "alone", 1, 1 << 30, 0.0,
+        _sorts_long_integers, False, 1, 1 << 30, 0.0,
         "GPUs have no library sort for them: one of 2**30 took 3.4 s to compile and 5.3 s to run, with 32 bits 0.04 s "
         "and 0.06 s",
         "sort 32-bit integers where the values fit: `keys.astype(jnp.int32)`",
