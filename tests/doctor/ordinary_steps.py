@@ -1,4 +1,4 @@
-"""Training steps as users of each library write them, small: no finder may find anything in them."""
+"""Training steps as users of each library write them, small, with arrays: the doctor may find nothing in them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from marked_lines import marked
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 from partax import filter_jit
 from partax._doctor.checkpoint import find, residuals
@@ -163,9 +163,3 @@ def test_a_training_step_in_a_scan_is_looked_into(jit: Any) -> None:
 
     (finding,) = found(jit(train), floats(128, 128), floats(2, 4 * LONG, 64, 128))
     assert finding.figures["bytes"] == 4 * LONG * PLAIN and finding.line == marked(loss_with, "scan")
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import pytest
 from flax import nnx
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 import partax
 from partax import filter_jit
@@ -99,9 +99,3 @@ def test_plain_containers_are_silent() -> None:
 def test_modules_are_silent_for_partax() -> None:
     modules = [eqx.nn.Linear(2, 3, key=jax.random.key(0)) for _ in range(400)]
     assert found(filter_jit(lambda modules: total(eqx.filter(modules, eqx.is_array))), modules) == []
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []

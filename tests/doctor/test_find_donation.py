@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from flax import nnx
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 from partax import filter_jit
 from partax import nnx as fast_nnx
@@ -180,9 +180,3 @@ def test_nothing_is_said_of_a_program_whose_results_have_no_paths_of_the_user_s(
     paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
     program = Program("negated", jaxpr, (False,) * len(paths), paths)
     assert list(find(examined_program(program, negated))) == []
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_small_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []

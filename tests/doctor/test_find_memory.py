@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from marked_lines import marked
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 from partax._doctor.finding import Finding
 from partax._doctor.memory import find
@@ -150,9 +150,3 @@ def test_a_stack_of_a_scan_is_for_the_scan_s_line() -> None:
 
     (finding,) = found(100 * 100 * 100 * 4, run, floats(100, 100))
     assert finding.line == marked(run, "scan") and "scan's body" in finding.advice
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert list(find(examined(function, *args))) == []

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 from compiled_names import compiled_names
 from partax import filter_jit
@@ -170,9 +170,3 @@ def test_a_function_that_has_been_traced_often_says_why() -> None:
     f.trace(floats(6))
     (finding,) = found(f, floats(6))
     assert finding.severity == "low" and finding.figures["traces"] == 6 and "float32[6]" in finding.message
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []

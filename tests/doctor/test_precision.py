@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from healthy_corpus import CORPUS
 from marked_lines import marked
 
 from partax._doctor.examined import examine
@@ -20,9 +19,6 @@ from partax._doctor.precision import find
 
 DOUBLES = np.linspace(0.0, 1.0, 8)
 SINGLES = np.linspace(0.0, 1.0, 8, dtype=np.float32)
-HEALTHY = {
-    "perceptron_adam", "gated_recurrent_unit", "convolutions", "nnx_perceptron", "mixed_precision", "normalisations",
-}  # fmt: skip
 
 
 def found(function: Callable[..., Any], *args: Any, x64: bool = True) -> list[Finding]:
@@ -200,9 +196,3 @@ def test_what_is_inside_of_a_loop_is_read() -> None:
 
     (finding,) = found(program, single(8))
     assert finding.line == marked(program)
-
-
-@pytest.mark.parametrize("program", [it for it in CORPUS if it.name in HEALTHY], ids=lambda it: it.name)
-def test_training_steps_stay_in_their_type(program: Any) -> None:
-    function, args, kwargs = program.make()
-    assert list(find(examine(function, args, kwargs))) == []

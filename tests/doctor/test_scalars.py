@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from marked_lines import marked
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 import partax
 from partax._doctor.finding import Finding
@@ -60,9 +60,3 @@ def test_few_scalars_and_vectors_are_as_they_should_be(count: int, shape: tuple[
 
 def test_scalars_without_a_loop_cost_nothing() -> None:
     assert found(lambda xs: [jnp.tanh(x) * x + x / 2 for x in xs], [floats()] * 100) == []
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from ordinary_steps import STEPS, examined
+from ordinary_steps import examined
 
 import partax
 from partax._doctor.finding import Finding
@@ -125,9 +125,3 @@ def test_state_that_stays_and_other_results_are_silent() -> None:
     assert found(partax.filter_jit(healthy), state, X) == []
     assert found(partax.filter_jit(lambda config, x: (x * config["rate"], {"rate": 7})), {"rate": 2.0}, X) == []
     assert found(jax.jit(counted), {"step": 0, "w": W}, X) == []
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []

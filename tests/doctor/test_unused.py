@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import pytest
-from ordinary_steps import STEPS, examined, floats
+from ordinary_steps import examined, floats
 
 from partax import filter_jit
 from partax._doctor.finding import Finding
@@ -65,9 +65,3 @@ def test_a_part_is_found_where_it_is_most_of_the_argument(jit: Any) -> None:
     (finding,) = found(jit(encode), {"x": floats(LARGE), "y": floats(LARGE + 1), "z": floats(3)})
     assert finding.path == "batch['y']" and finding.figures == {"bytes": (LARGE + 4) * 4, "arrays": 2}
     assert found(jit(encode), {"x": floats(LARGE + 1), "y": floats(LARGE + 1)}) == []
-
-
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_nothing_is_found_in_a_training_step(make: Any) -> None:
-    function, args = make()
-    assert found(function, *args) == []
