@@ -8,7 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from healthy_program import Call, built, floats, healthy, ints, random_key, training
+from examining import Call, floats, ints
+from healthy_program import built, healthy, random_key, training
 from jax import lax
 
 import partax
@@ -94,7 +95,7 @@ def convolutions() -> Call:
 
 @healthy
 def convolutions_at_inference() -> Call:
-    return eqx.filter_jit(lambda model, x: jax.vmap(model)(x)), (built(Convolutional), floats(4, 1, 28, 28)), {}
+    return eqx.filter_jit(lambda model, x: jax.vmap(model)(x)), (built(Convolutional), floats(4, 1, 28, 28))
 
 
 class Recurrent(eqx.Module):
@@ -196,7 +197,7 @@ def large_transformer_at_inference() -> Call:
     def apply(blocks: Any, x: Any) -> Any:
         return partax.fold(blocks, x)
 
-    return partax.filter_jit(apply), (stacked_blocks(24, 1024), floats(512, 1024)), {}
+    return partax.filter_jit(apply), (stacked_blocks(24, 1024), floats(512, 1024))
 
 
 class Normalised(eqx.Module):
@@ -249,7 +250,7 @@ def batch_normalisation() -> Call:
         return eqx.apply_updates(model, updates), state, memory, value
 
     memory = eqx.filter_eval_shape(lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array)), model)
-    return eqx.filter_jit(step), (model, state, memory, floats(8, 3, 16, 16), ints(8)), {}
+    return eqx.filter_jit(step), (model, state, memory, floats(8, 3, 16, 16), ints(8))
 
 
 @healthy

@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from examining import Call, floats, ints
 from flax import linen, nnx
-from healthy_program import Call, floats, healthy, ints, random_key
+from healthy_program import healthy, random_key
 
 import partax
 
@@ -77,7 +78,7 @@ def training(kind: Any, loss: Any, *data: Any, jit: Any = partax.nnx.jit, optimi
         model = kind(nnx.Rngs(0))
         return model, nnx.Optimizer(model, optimiser or optax.adam(1e-3), wrt=nnx.Param)
 
-    return jit(step), (*abstract(make), *data), {}
+    return jit(step), (*abstract(make), *data)
 
 
 @healthy
@@ -107,7 +108,7 @@ def nnx_dropout() -> Call:
 
 @healthy
 def nnx_inference() -> Call:
-    return partax.nnx.jit(lambda model, x: model(x)), (abstract(lambda: Perceptron(nnx.Rngs(0))), floats(16, 8)), {}
+    return partax.nnx.jit(lambda model, x: model(x)), (abstract(lambda: Perceptron(nnx.Rngs(0))), floats(16, 8))
 
 
 @healthy
@@ -118,7 +119,7 @@ def nnx_split_and_merged() -> Call:
         slope = jax.grad(lambda it: squares(nnx.merge(graph, it), x, y))(state)
         return jax.tree.map(lambda p, g: p - 0.1 * g, state, slope)
 
-    return jax.jit(step), (state, floats(16, 8), floats(16, 4)), {}
+    return jax.jit(step), (state, floats(16, 8), floats(16, 4))
 
 
 class Linen(linen.Module):
@@ -138,11 +139,11 @@ def linen_training() -> Call:
         return optax.apply_updates(variables, updates), state
 
     variables = jax.eval_shape(model.init, random_key(), floats(1, 8))
-    return jax.jit(step), (variables, jax.eval_shape(optimiser.init, variables), floats(16, 8), floats(16, 4)), {}
+    return jax.jit(step), (variables, jax.eval_shape(optimiser.init, variables), floats(16, 8), floats(16, 4))
 
 
 @healthy
 def linen_recurrent() -> Call:
     model = linen.RNN(linen.GRUCell(16))
     variables = jax.eval_shape(model.init, random_key(), floats(4, 20, 8))
-    return jax.jit(model.apply), (variables, floats(4, 20, 8)), {}
+    return jax.jit(model.apply), (variables, floats(4, 20, 8))

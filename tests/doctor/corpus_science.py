@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from healthy_program import Call, floats, healthy, ints, random_key
+from examining import Call, floats, ints
+from healthy_program import healthy, random_key
 from jax import lax
 
 
@@ -18,7 +19,7 @@ def linear_regression() -> Call:
         slopes = jax.grad(loss, argnums=(0, 1))(w, b)
         return w - 0.1 * slopes[0], b - 0.1 * slopes[1]
 
-    return jax.jit(step), (floats(8), floats(), floats(64, 8), floats(64)), {}
+    return jax.jit(step), (floats(8), floats(), floats(64, 8), floats(64))
 
 
 @healthy
@@ -28,7 +29,7 @@ def logistic_regression() -> Call:
         value, slope = jax.value_and_grad(loss)(parameters)
         return jax.tree.map(lambda p, g: p - 0.1 * g, parameters, slope), value
 
-    return jax.jit(step), ({"w": floats(8), "b": floats()}, floats(64, 8), floats(64)), {}
+    return jax.jit(step), ({"w": floats(8), "b": floats()}, floats(64, 8), floats(64))
 
 
 @healthy
@@ -42,7 +43,7 @@ def k_means() -> Call:
 
         return lax.fori_loop(0, 20, turn, centres)
 
-    return jax.jit(cluster), (floats(100, 2), floats(5, 2)), {}
+    return jax.jit(cluster), (floats(100, 2), floats(5, 2))
 
 
 @healthy
@@ -56,7 +57,6 @@ def gaussian_process() -> Call:
     return (
         jax.jit(jax.value_and_grad(log_likelihood)),
         ({"scale": floats(), "noise": floats()}, floats(50), floats(50)),
-        {},
     )
 
 
@@ -65,7 +65,7 @@ def convolution_by_transform() -> Call:
     def convolve(signal: Any, kernel: Any) -> Any:
         return jnp.fft.irfft(jnp.fft.rfft(signal) * jnp.fft.rfft(kernel, len(signal)), len(signal))
 
-    return jax.jit(convolve), (floats(1024), floats(64)), {}
+    return jax.jit(convolve), (floats(1024), floats(64))
 
 
 @healthy
@@ -75,7 +75,7 @@ def principal_components() -> Call:
         _, _, axes = jnp.linalg.svd(centred, full_matrices=False)
         return centred @ axes[:2].T
 
-    return jax.jit(project), (floats(100, 8),), {}
+    return jax.jit(project), (floats(100, 8),)
 
 
 @healthy
@@ -84,7 +84,7 @@ def least_squares() -> Call:
         q, r = jnp.linalg.qr(matrix)
         return jax.scipy.linalg.solve_triangular(r, q.T @ y)
 
-    return jax.jit(solve), (floats(50, 5), floats(50)), {}
+    return jax.jit(solve), (floats(50, 5), floats(50))
 
 
 @healthy
@@ -98,7 +98,7 @@ def transport_plan() -> Call:
         (f, g), _ = lax.scan(turn, (jnp.zeros(cost.shape[0]), jnp.zeros(cost.shape[1])), None, length=50)
         return jnp.exp((f[:, None] + g - cost) / 0.1)
 
-    return jax.jit(plan), (floats(20, 30),), {}
+    return jax.jit(plan), (floats(20, 30),)
 
 
 @healthy
@@ -116,7 +116,7 @@ def neural_differential_equation() -> Call:
         return lax.scan(step, y, None, length=50)[1]
 
     loss = lambda weights, y, path: jnp.mean((solve(weights, y) - path) ** 2)
-    return jax.jit(jax.grad(loss)), ({"in": floats(2, 16), "out": floats(16, 2)}, floats(2), floats(50, 2)), {}
+    return jax.jit(jax.grad(loss)), ({"in": floats(2, 16), "out": floats(16, 2)}, floats(2), floats(50, 2))
 
 
 @healthy
@@ -128,7 +128,7 @@ def heat_equation() -> Call:
 
         return lax.scan(step, heat, None, length=100)
 
-    return jax.jit(diffuse), (floats(64, 64),), {}
+    return jax.jit(diffuse), (floats(64, 64),)
 
 
 @healthy
@@ -141,7 +141,7 @@ def wave_equation() -> Call:
 
         return lax.fori_loop(0, 200, step, (now, before))
 
-    return jax.jit(wave), (floats(256), floats(256)), {}
+    return jax.jit(wave), (floats(256), floats(256))
 
 
 @healthy
@@ -159,7 +159,7 @@ def bodies() -> Call:
 
         return lax.scan(step, (positions, speeds), None, length=100)[0]
 
-    return jax.jit(simulate), (floats(16, 3), floats(16, 3), floats(16)), {}
+    return jax.jit(simulate), (floats(16, 3), floats(16, 3), floats(16))
 
 
 @healthy
@@ -170,7 +170,7 @@ def chaotic_flow() -> Call:
 
         return lax.scan(lambda s, _: (s + 0.01 * field(s), s), state, None, length=500)
 
-    return jax.jit(jax.vmap(rollout)), (floats(10, 3),), {}
+    return jax.jit(jax.vmap(rollout)), (floats(10, 3),)
 
 
 @healthy
@@ -192,7 +192,7 @@ def hamiltonian_monte_carlo() -> Call:
         gain = energy(x, scale) + 0.5 * jnp.sum(start**2) - energy(new, scale) - 0.5 * jnp.sum(end**2)
         return jnp.where(jnp.log(jax.random.uniform(b)) < gain, new, x)
 
-    return jax.jit(step), (random_key(), floats(4), floats(4)), {}
+    return jax.jit(step), (random_key(), floats(4), floats(4))
 
 
 @healthy
@@ -208,7 +208,7 @@ def random_walk_sampler() -> Call:
 
         return lax.scan(step, start, jax.random.split(key, 1000))[1]
 
-    return jax.jit(sample), (random_key(), floats(), floats(50)), {}
+    return jax.jit(sample), (random_key(), floats(), floats(50))
 
 
 @healthy
@@ -225,7 +225,7 @@ def kalman_filter() -> Call:
 
         return lax.scan(step, (mean, spread), observed)[1]
 
-    return jax.jit(filtered), (floats(2), np.eye(2, dtype=np.float32), floats(100, 1)), {}
+    return jax.jit(filtered), (floats(2), np.eye(2, dtype=np.float32), floats(100, 1))
 
 
 @healthy
@@ -240,7 +240,7 @@ def particle_filter() -> Call:
 
         return lax.scan(step, particles, (jax.random.split(key, 50), observed))[1]
 
-    return jax.jit(filtered), (random_key(), floats(100), floats(50)), {}
+    return jax.jit(filtered), (random_key(), floats(100), floats(50))
 
 
 @healthy
@@ -251,7 +251,7 @@ def hidden_markov_model() -> Call:
 
         return jax.nn.logsumexp(lax.scan(step, log_start + log_seen[0], log_seen[1:])[0])
 
-    return jax.jit(likelihood), (floats(6), floats(6, 6), floats(80, 6)), {}
+    return jax.jit(likelihood), (floats(6), floats(6, 6), floats(80, 6))
 
 
 @healthy
@@ -264,7 +264,7 @@ def augmented_images() -> Call:
         return jnp.clip(image * jax.random.uniform(c, (), minval=0.8, maxval=1.2), 0, 1)
 
     many = lambda key, images: jax.vmap(augment)(jax.random.split(key, 16), images)
-    return jax.jit(many), (random_key(), floats(16, 32, 32, 3)), {}
+    return jax.jit(many), (random_key(), floats(16, 32, 32, 3))
 
 
 @healthy
@@ -273,7 +273,7 @@ def square_root() -> Call:
         far = lambda y: jnp.abs(y * y - x) > 1e-4
         return lax.while_loop(far, lambda y: 0.5 * (y + x / y), x + 1.0)
 
-    return jax.jit(root), (floats(),), {}
+    return jax.jit(root), (floats(),)
 
 
 @healthy
@@ -282,7 +282,7 @@ def conjugate_gradient() -> Call:
         spd = matrix @ matrix.T + jnp.eye(len(y))
         return jax.scipy.sparse.linalg.cg(lambda x: spd @ x, y, maxiter=20)[0]
 
-    return jax.jit(solve), (floats(20, 20), floats(20)), {}
+    return jax.jit(solve), (floats(20, 20), floats(20))
 
 
 @healthy
@@ -295,7 +295,7 @@ def largest_eigenvalue() -> Call:
         x = lax.fori_loop(0, 100, turn, start)
         return x @ matrix @ x
 
-    return jax.jit(iterate), (floats(30, 30), floats(30)), {}
+    return jax.jit(iterate), (floats(30, 30), floats(30))
 
 
 @healthy
@@ -308,7 +308,7 @@ def game_of_life() -> Call:
 
         return lax.scan(turn, board, None, length=30)[0]
 
-    return jax.jit(live), (floats(64, 64),), {}
+    return jax.jit(live), (floats(64, 64),)
 
 
 @healthy
@@ -317,7 +317,7 @@ def discounted_sums() -> Call:
         pairs = jnp.full_like(rewards, 0.99), rewards
         return lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), pairs, reverse=True)[1]
 
-    return jax.jit(discounted), (floats(256),), {}
+    return jax.jit(discounted), (floats(256),)
 
 
 @healthy
@@ -326,7 +326,7 @@ def best_of_all() -> Call:
         values, at = lax.top_k(scores, 5)
         return values, jnp.take_along_axis(ids, at, 1), jnp.sort(scores, 1)[:, ::-1][:, :5]
 
-    return jax.jit(best), (floats(8, 100), ints(8, 100)), {}
+    return jax.jit(best), (floats(8, 100), ints(8, 100))
 
 
 @healthy
@@ -335,7 +335,7 @@ def histogram() -> Call:
         at = jnp.clip((values * 32).astype(int), 0, 31)
         return jnp.zeros(32).at[at].add(1.0)
 
-    return jax.jit(count), (floats(1000),), {}
+    return jax.jit(count), (floats(1000),)
 
 
 @healthy
@@ -345,7 +345,7 @@ def option_price() -> Call:
         end = spot * jnp.exp(-0.5 * volatility**2 + volatility * noise)
         return jnp.mean(jnp.maximum(end - 1.0, 0))
 
-    return jax.jit(jax.value_and_grad(price, argnums=(0, 1))), (floats(), floats(), random_key()), {}
+    return jax.jit(jax.value_and_grad(price, argnums=(0, 1))), (floats(), floats(), random_key())
 
 
 @healthy
@@ -363,7 +363,7 @@ def edit_distance() -> Call:
 
         return lax.scan(row, jnp.arange(len(b) + 1), a)[0][-1]
 
-    return jax.jit(distance), (ints(30), ints(40)), {}
+    return jax.jit(distance), (ints(30), ints(40))
 
 
 @healthy
@@ -371,7 +371,7 @@ def four_activations() -> Call:
     def apply(which: Any, x: Any) -> Any:
         return lax.switch(which, [jax.nn.relu, jnp.tanh, jax.nn.gelu, lambda x: x], x)
 
-    return jax.jit(apply), (ints(), floats(16)), {}
+    return jax.jit(apply), (ints(), floats(16))
 
 
 @healthy
@@ -380,7 +380,7 @@ def bounded_step() -> Call:
         size = jnp.linalg.norm(slope)
         return lax.cond(size > 1, lambda g: x - g / size, lambda g: x - g, slope)
 
-    return jax.jit(step), (floats(16), floats(16)), {}
+    return jax.jit(step), (floats(16), floats(16))
 
 
 @healthy
@@ -392,4 +392,4 @@ def page_rank() -> Call:
         start = jnp.full(len(links), 1 / len(links))
         return lax.while_loop(moving, turn, (start, jnp.zeros_like(start)))[0]
 
-    return jax.jit(rank), (floats(20, 20), floats()), {}
+    return jax.jit(rank), (floats(20, 20), floats())

@@ -8,7 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from healthy_program import Call, built, floats, healthy, ints, random_key, training
+from examining import Call, floats, ints
+from healthy_program import built, healthy, random_key, training
 from jax import lax
 
 import partax
@@ -28,7 +29,7 @@ def filtered_gradient() -> Call:
         slope = partax.filter_grad(squares)(model, x, y)
         return jax.tree.map(lambda w, g: w - 0.1 * g if eqx.is_array(w) else w, model, slope)
 
-    return partax.filter_jit(step), (perceptron(4, 2), floats(8, 4), floats(8, 2)), {}
+    return partax.filter_jit(step), (perceptron(4, 2), floats(8, 4), floats(8, 2))
 
 
 @healthy
@@ -47,7 +48,7 @@ def accumulated_gradients() -> Call:
 
     model = perceptron(4, 2)
     state = eqx.filter_eval_shape(lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array)), model)
-    return eqx.filter_jit(step), (model, state, floats(16, 8, 4), floats(16, 8, 2)), {}
+    return eqx.filter_jit(step), (model, state, floats(16, 8, 4), floats(16, 8, 2))
 
 
 @healthy
@@ -77,7 +78,7 @@ def low_rank_adaptation() -> Call:
 
     parts = {"up": floats(64, 4), "down": floats(4, 32)}
     data = floats(64, 32), floats(8, 64), floats(8, 32)
-    return jax.jit(step, donate_argnums=(0, 1)), (parts, jax.eval_shape(optimiser.init, parts), *data), {}
+    return jax.jit(step, donate_argnums=(0, 1)), (parts, jax.eval_shape(optimiser.init, parts), *data)
 
 
 @healthy
@@ -125,7 +126,7 @@ def adversarial_pair() -> Call:
     maker, critic = perceptron(4, 32), perceptron(32, 1)
     init = lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array))
     states = eqx.filter_eval_shape(init, maker), eqx.filter_eval_shape(init, critic)
-    return eqx.filter_jit(step), (maker, critic, states, random_key(), floats(16, 32)), {}
+    return eqx.filter_jit(step), (maker, critic, states, random_key(), floats(16, 32))
 
 
 @healthy
@@ -175,7 +176,7 @@ def advantages_of_a_rollout() -> Call:
         start = jnp.zeros_like(values[-1]), jnp.zeros_like(values[-1])
         return lax.scan(back, start, (rewards, values, done), reverse=True)[1]
 
-    return jax.jit(advantages), (floats(128, 8), floats(128, 8), floats(128, 8)), {}
+    return jax.jit(advantages), (floats(128, 8), floats(128, 8), floats(128, 8))
 
 
 @healthy
@@ -194,7 +195,7 @@ def epoch_in_one_scan() -> Call:
 
     parameters = {"w": floats(8, 2), "b": floats(2)}
     state = jax.eval_shape(optimiser.init, parameters)
-    return jax.jit(epoch), (parameters, state, floats(100, 16, 8), floats(100, 16, 2)), {}
+    return jax.jit(epoch), (parameters, state, floats(100, 16, 8), floats(100, 16, 2))
 
 
 @healthy
@@ -205,7 +206,7 @@ def averaged_parameters() -> Call:
         return parameters, optax.incremental_update(parameters, average, 0.01)
 
     parameters = {"in": floats(4, 16), "out": floats(16, 2)}
-    return jax.jit(step), (parameters, parameters, floats(8, 4), floats(8, 2)), {}
+    return jax.jit(step), (parameters, parameters, floats(8, 4), floats(8, 2))
 
 
 @healthy
@@ -218,7 +219,7 @@ def line_search() -> Call:
         updates, state = optimiser.update(slope, state, x, value=value, grad=slope, value_fn=loss)
         return optax.apply_updates(x, updates), value
 
-    return jax.jit(step), (floats(5), jax.eval_shape(optimiser.init, floats(5)), floats(5, 5)), {}
+    return jax.jit(step), (floats(5), jax.eval_shape(optimiser.init, floats(5)), floats(5, 5))
 
 
 @healthy
@@ -227,7 +228,7 @@ def newton_step() -> Call:
         loss = lambda it: jnp.mean(jax.nn.softplus(-y * (x @ it))) + 0.01 * jnp.sum(it**2)
         return w - jnp.linalg.solve(jax.hessian(loss)(w), jax.grad(loss)(w))
 
-    return jax.jit(step), (floats(6), floats(32, 6), floats(32)), {}
+    return jax.jit(step), (floats(6), floats(32, 6), floats(32))
 
 
 @healthy
@@ -292,7 +293,7 @@ def regression_on_a_large_table() -> Call:
         value, slope = jax.value_and_grad(lambda it: jnp.mean((x @ it - y) ** 2))(w)
         return w - 0.1 * slope, value
 
-    return jax.jit(step, donate_argnums=0), (floats(8563), floats(54203, 8563), floats(54203)), {}
+    return jax.jit(step, donate_argnums=0), (floats(8563), floats(54203, 8563), floats(54203))
 
 
 @healthy
@@ -307,4 +308,4 @@ def decoding_with_a_cache() -> Call:
 
     weights = {name: floats(1024, 1024) for name in ("query", "key", "value", "out")}
     cache = {name: floats(16, 2048, 1024) for name in ("key", "value")}
-    return jax.jit(decode, donate_argnums=1), (weights, cache, ints(), floats(16, 1024)), {}
+    return jax.jit(decode, donate_argnums=1), (weights, cache, ints(), floats(16, 1024))

@@ -10,10 +10,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from examining import Call
 
 from partax import filter_jit
-
-Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,14 +30,6 @@ def healthy(make: Callable[[], Call]) -> Callable[[], Call]:
     """Declares a program."""
     CORPUS.append(Healthy(make.__name__, make))
     return make
-
-
-def floats(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
-
-
-def ints(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "int32")
 
 
 def random_key() -> Any:
@@ -59,7 +50,7 @@ def training(model: Any, optimiser: Any, loss: Callable[..., Any], *data: Any, j
         return eqx.apply_updates(model, updates), state, value
 
     state = eqx.filter_eval_shape(lambda it: optimiser.init(eqx.filter(it, eqx.is_inexact_array)), model)
-    return jit(step), (model, state, *data), {}
+    return jit(step), (model, state, *data)
 
 
 def filled(tree: Any) -> Any:

@@ -9,13 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from examining import Call, floats
 from flax import nnx
 
-from partax._doctor.examined import Examined, examine
-
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
 OPTIMISER = optax.adam(1e-3)
-INPUTS, TARGETS = jax.ShapeDtypeStruct((5, 4), "float32"), jax.ShapeDtypeStruct((5, 3), "float32")
+INPUTS, TARGETS = floats(5, 4), floats(5, 3)
 
 
 def equinox_step() -> Call:
@@ -80,17 +78,7 @@ def scan_step() -> Call:
         loss, slope = jax.value_and_grad(loss_of)(w)
         return w - 0.1 * slope, loss
 
-    return step, (jnp.zeros((4, 4)), jax.ShapeDtypeStruct((20, 4), "float32"))
+    return step, (jnp.zeros((4, 4)), floats(20, 4))
 
 
 STEPS: list[Callable[[], Call]] = [equinox_step, nnx_step, dict_step, scan_step]
-
-
-def floats(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
-
-
-def examined(function: Any, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Examined:
-    found = examine(function, args, kwargs)
-    found.memory_limit = memory_limit
-    return found

@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from marked_lines import marked
-from ordinary_steps import examined, floats
+from examining import examined, floats, found_by, marked
 
 from partax import filter_jit
 from partax._doctor.checkpoint import find, residuals
 from partax._doctor.equations import Equations, bytes_of
-from partax._doctor.finding import Finding
 from partax._doctor.flat_program import flat_programs
+
+found = found_by(find)
 
 
 def deep_cell(h: Any, x: Any, w: Any) -> Any:
@@ -29,10 +29,6 @@ def loss_with(wrap: Any, cell: Any = deep_cell) -> Any:
         return (h**2).sum() + sums.mean()
 
     return loss
-
-
-def found(function: Any, *args: Any) -> list[Finding]:
-    return list(find(examined(function, *args)))
 
 
 def stacked_bytes(function: Any, *args: Any) -> int:

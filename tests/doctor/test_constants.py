@@ -13,20 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from marked_lines import marked
+from examining import found_by, marked
 
 import partax
 from older_jax import IS_OLDER
 from partax._doctor.constants import find
-from partax._doctor.examined import examine
 from partax._doctor.finding import Finding
+
+found = found_by(find)
 
 MEBIBYTE = 1 << 20
 TABLE = np.arange(MEBIBYTE // 4, dtype=np.float32)
-
-
-def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
-    return list(find(examine(function, args, {})))
 
 
 def numbers(count: int) -> np.ndarray:

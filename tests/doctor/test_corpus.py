@@ -23,8 +23,8 @@ def test_the_corpus_is_large() -> None:
 
 @pytest.mark.parametrize("program", CORPUS, ids=lambda program: program.name)
 def test_nothing_is_found_in_a_healthy_program(program: Healthy) -> None:
-    function, args, kwargs = program.make()
-    diagnosis = doctor(function, *args, memory_limit=MEMORY, **kwargs)
+    function, args = program.make()
+    diagnosis = doctor(function, *args, memory_limit=MEMORY)
     assert diagnosis.findings == (), str(diagnosis)
     assert int(diagnosis.figures["equations"]) > 0
 
@@ -38,8 +38,8 @@ def test_nothing_is_found_in_an_ordinary_step(make: Callable[[], Any]) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("program", COMPILED, ids=lambda program: program.name)
 def test_a_healthy_program_runs(program: Healthy) -> None:
-    function, args, kwargs = program.make()
-    result = function(*filled(args), **filled(kwargs))
+    function, args = program.make()
+    result = function(*filled(args))
     arrays = [leaf for leaf in jax.tree.leaves((result, args)) if isinstance(leaf, jax.Array)]
     assert arrays
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in arrays if jnp.issubdtype(leaf.dtype, jnp.number))

@@ -7,18 +7,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import pytest
+from examining import floats, found_by
 from flax import nnx
-from ordinary_steps import examined, floats
 
 import partax
 from partax import filter_jit
 from partax._doctor.dispatch import find
-from partax._doctor.finding import Finding
 from partax._report import flatten_costs
 
-
-def found(function: Any, *args: Any, **kwargs: Any) -> list[Finding]:
-    return list(find(examined(function, *args, **kwargs)))
+found = found_by(find)
 
 
 def total(tree: Any) -> Any:

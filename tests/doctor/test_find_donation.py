@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from examining import examined, floats
 from flax import nnx
-from ordinary_steps import examined, floats
 
 from partax import filter_jit
 from partax import nnx as fast_nnx

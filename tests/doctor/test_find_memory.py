@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from marked_lines import marked
-from ordinary_steps import examined, floats
+from examining import examined, floats, marked
 
 from partax._doctor.finding import Finding
 from partax._doctor.memory import find

@@ -10,16 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ordinary_steps import examined, floats
+from examining import floats, found_by
 
 from compiled_names import compiled_names
 from partax import filter_jit
-from partax._doctor.finding import Finding
 from partax._doctor.retraces import find
 
-
-def found(function: Any, *args: Any) -> list[Finding]:
-    return list(find(examined(function, *args)))
+found = found_by(find)
 
 
 def traces(function: Any, begin: tuple[Any, ...], calls: int = 3) -> int:

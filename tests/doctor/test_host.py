@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,18 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from examining import found_by, marked
 from jax.experimental import io_callback
-from marked_lines import marked
 
-from partax._doctor.examined import examine
-from partax._doctor.finding import Finding
 from partax._doctor.host import find
 
+found = found_by(find)
+
 X = jnp.ones(3)
-
-
-def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
-    return list(find(examine(function, args, {})))
 
 
 def test_one_print_is_of_low_severity() -> None:

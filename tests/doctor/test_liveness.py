@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from marked_lines import marked
-from ordinary_steps import STEPS, examined, floats
+from examining import examined, floats, marked
+from ordinary_steps import STEPS
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.fusion import CHEAP, COSTLY, IN_PLACE, REDUCE, VIEW, treatment_of

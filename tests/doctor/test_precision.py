@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,27 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from marked_lines import marked
+from examining import floats, found_by, marked
 
-from partax._doctor.examined import examine
 from partax._doctor.finding import Finding
 from partax._doctor.precision import find
 
 DOUBLES = np.linspace(0.0, 1.0, 8)
+half = functools.partial(floats, dtype="bfloat16")
 SINGLES = np.linspace(0.0, 1.0, 8, dtype=np.float32)
 
 
 def found(function: Callable[..., Any], *args: Any, x64: bool = True) -> list[Finding]:
     with jax.enable_x64(x64):
-        return list(find(examine(function, args, {})))
-
-
-def single(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
-
-
-def half(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "bfloat16")
+        return found_by(find)(function, *args)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +43,7 @@ def test_what_makes_float64_of_float32_is_named(widen: Any, because: str) -> Non
         y = jnp.sin(x)
         return jnp.cos(widen(y)) * 2
 
-    (finding,) = found(program, single(4, 8))
+    (finding,) = found(program, floats(4, 8))
     assert (finding.kind, finding.file) == ("precision", __file__)
     assert "widen" not in finding.source and finding.source.startswith("(lambda x")
     assert "float32[4,8] becomes float64[4" in finding.message
@@ -66,22 +59,22 @@ def test_the_line_and_the_figures() -> None:
         zs = ys / sigma**2  # here
         return jnp.exp(zs)
 
-    (finding,) = found(energy, single(1000))
+    (finding,) = found(energy, floats(1000))
     assert finding.line == marked(energy)
     assert finding.severity == "high"
     # A sine in float32; a conversion, a division and an exponential in float64.
     assert finding.figures == {"operations": 3, "all_operations": 4, "share": 0.75, "places": 1}
-    assert found(energy, single(1000), x64=False) == []
-    assert found(energy, jax.ShapeDtypeStruct((1000,), "float64")) == []
+    assert found(energy, floats(1000), x64=False) == []
+    assert found(energy, floats(1000, dtype="float64")) == []
     # What was float32 and is combined with float64 arguments was meant so.
-    assert found(lambda x, y: x * y, single(8), jax.ShapeDtypeStruct((8,), "float64")) == []
+    assert found(lambda x, y: x * y, floats(8), floats(8, dtype="float64")) == []
 
 
 def test_numbers_of_python_keep_the_type() -> None:
     def program(x: Any) -> Any:
         return jnp.where(x > 0.5, x * 2.0 + 1, x / 3) ** 2 + jnp.arange(8, dtype=x.dtype)
 
-    assert found(program, single(8)) == []
+    assert found(program, floats(8)) == []
     assert found(program, half(8)) == []
 
 
@@ -93,14 +86,14 @@ def test_a_tenth_of_the_operations_is_the_least(others: int, is_found: bool) -> 
         # A conversion, a product and a sine: 3 of 30, with 27 others.
         return jnp.sin(x * DOUBLES)
 
-    assert bool(found(program, single(8))) is is_found
+    assert bool(found(program, floats(8))) is is_found
 
 
 def test_single_numbers_are_not_counted() -> None:
     def program(x: Any) -> Any:
         return x, x.sum() * np.float64(2.0), jnp.float64(3.0) * x[0]
 
-    assert found(program, single(8)) == []
+    assert found(program, floats(8)) == []
 
 
 def test_a_named_type_is_reported_where_half_of_the_program_has_it() -> None:
@@ -108,7 +101,7 @@ def test_a_named_type_is_reported_where_half_of_the_program_has_it() -> None:
         y = x.astype(float)  # here
         return jnp.sin(y) * jnp.cos(y)
 
-    (finding,) = found(program, single(8))
+    (finding,) = found(program, floats(8))
     assert finding.line == marked(program)
     assert "as the type is named here" in finding.message
     assert "`jnp.float32`" in finding.advice
@@ -117,7 +110,7 @@ def test_a_named_type_is_reported_where_half_of_the_program_has_it() -> None:
         y = jnp.tanh(jnp.sin(x))
         return jnp.sum(y.astype(jnp.float64))
 
-    assert found(accurate_sum, single(8)) == []
+    assert found(accurate_sum, floats(8)) == []
 
 
 def test_complex_numbers_are_as_wide_as_their_parts() -> None:
@@ -126,7 +119,7 @@ def test_complex_numbers_are_as_wide_as_their_parts() -> None:
     def program(x: Any) -> Any:
         return jnp.sin(x * phases)  # here
 
-    (finding,) = found(program, jax.ShapeDtypeStruct((8,), "complex64"))
+    (finding,) = found(program, floats(8, dtype="complex64"))
     assert finding.line == marked(program)
     assert "complex64[8] becomes complex128[8]" in finding.message
 
@@ -141,7 +134,7 @@ def test_float32_of_half_precision() -> None:
     # All: x and the array in one type and shape, their product, that of matrices, and the tangent.
     assert finding.figures["share"] == 1.0
     assert "bfloat16[4,8] becomes float32[4,8] as it is combined with an array of type float32:" in finding.message
-    assert found(lambda x, w: program(x, w), half(4, 8), single(8, 8), x64=False) == []
+    assert found(lambda x, w: program(x, w), half(4, 8), floats(8, 8), x64=False) == []
 
 
 @pytest.mark.parametrize(("before", "is_found"), [(2, True), (3, False)])
@@ -184,7 +177,7 @@ def test_training_in_one_type_is_healthy(dtype: str, x64: bool) -> None:
         return eqx.apply_updates(model, updates), state
 
     state = optimiser.init(eqx.filter(model, eqx.is_array))
-    assert found(step, model, state, jax.ShapeDtypeStruct((4, 8), dtype), x64=x64) == []
+    assert found(step, model, state, floats(4, 8, dtype=dtype), x64=x64) == []
 
 
 def test_what_is_inside_of_a_loop_is_read() -> None:
@@ -194,5 +187,5 @@ def test_what_is_inside_of_a_loop_is_read() -> None:
 
         return jax.lax.scan(step, x, None if x is None else jnp.zeros((3, 8)))[1]
 
-    (finding,) = found(program, single(8))
+    (finding,) = found(program, floats(8))
     assert finding.line == marked(program)

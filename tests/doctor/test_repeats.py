@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from examining import marked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from marked_lines import marked
 
 import partax
 from partax import Finding

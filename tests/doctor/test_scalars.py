@@ -8,16 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from marked_lines import marked
-from ordinary_steps import examined, floats
+from examining import floats, found_by, marked
 
 import partax
-from partax._doctor.finding import Finding
 from partax._doctor.scalars import find
 
-
-def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
-    return list(find(examined(function, *args)))
+found = found_by(find)
 
 
 def filter_of(count: int, shape: tuple[int, ...] = ()) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
-from marked_lines import marked
+from examining import floats, found_by, marked
 
-from partax._doctor.examined import examine
-from partax._doctor.finding import Finding
 from partax._doctor.slow_operations import find
 from partax._doctor.slow_table import SLOW_OPERATIONS
 
+found = found_by(find)
+
 X = jnp.ones((64, 64))
 THREADS = "https://github.com/jax-ml/jax/issues/"
-
-
-def found(function: Callable[..., Any], *args: Any) -> list[Finding]:
-    return list(find(examine(function, args, {})))
-
-
-def structs(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 def test_each_row_names_a_thread() -> None:
@@ -105,18 +96,18 @@ def test_small_matrices_one_by_one(decompose: Any, count: int, is_found: bool) -
     def each(matrices: Any) -> Any:
         return [decompose(matrices[i]) for i in range(count)]  # here
 
-    matrices = structs(count, 4, 4)
+    matrices = floats(count, 4, 4)
     findings = found(each, matrices)
     assert [(it.figures["times"], it.line) for it in findings] == ([(count, marked(each))] if is_found else [])
     assert found(lambda it: jax.vmap(decompose)(it), matrices) == []
-    assert found(each, structs(count, 257, 257)) == []
+    assert found(each, floats(count, 257, 257)) == []
 
 
 def test_a_solve_counts_what_is_compiled_of_it() -> None:
     def each(a: Any, b: Any) -> Any:
         return [jnp.linalg.solve(a[i], b[i]) for i in range(20)]
 
-    (finding,) = found(each, structs(20, 4, 4), structs(20, 4, 4))
+    (finding,) = found(each, floats(20, 4, 4), floats(20, 4, 4))
     # One factorisation and two triangular solves each; what their gradients would need is not compiled.
     assert finding.figures["times"] == 60
 
@@ -130,7 +121,7 @@ def test_transposed_convolutions(kernel: int, stride: int, is_found: bool) -> No
     def upsample(x: Any, weights: Any) -> Any:
         return jax.lax.conv_transpose(x, weights, strides=(stride, stride), padding="SAME")  # here
 
-    findings = found(upsample, structs(1, 8, 8, 16), structs(kernel, kernel, 16, 8))
+    findings = found(upsample, floats(1, 8, 8, 16), floats(kernel, kernel, 16, 8))
     assert [(it.severity, it.line) for it in findings] == ([("low", marked(upsample))] if is_found else [])
 
 
@@ -143,7 +134,7 @@ def test_sorts_of_long_integers(dtype: str, count: int) -> None:
         return jnp.argsort(x)  # here
 
     with jax.enable_x64(True):
-        findings = found(order, structs(count, dtype=dtype))
+        findings = found(order, floats(count, dtype=dtype))
     is_found = count == 1 << 20 and dtype in ("int64", "uint64")
     assert [(it.severity, it.line) for it in findings] == ([("low", marked(order))] if is_found else [])
 

@@ -9,12 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from examining import found_by
 from flax import nnx
-from ordinary_steps import examined
 
 import partax
-from partax._doctor.finding import Finding
 from partax._doctor.state import find
+
+found = found_by(find)
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -84,10 +85,6 @@ FOUND: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any], tuple[str,
         ("state['momentum']", "None", "float32[3]", "medium"),
     ),
 }
-
-
-def found(function: Any, *args: Any) -> list[Finding]:
-    return list(find(examined(function, *args)))
 
 
 @pytest.mark.parametrize(

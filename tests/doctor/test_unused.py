@@ -7,18 +7,15 @@ from typing import Any
 
 import jax
 import pytest
-from ordinary_steps import examined, floats
+from examining import floats, found_by
 
 from partax import filter_jit
-from partax._doctor.finding import Finding
 from partax._doctor.unused import find
+
+found = found_by(find)
 
 LARGE = (4 << 20) // 4
 JITS = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax", "partax"])
-
-
-def found(function: Any, *args: Any) -> list[Finding]:
-    return list(find(examined(function, *args)))
 
 
 def masked(x: Any, mask: Any) -> Any:

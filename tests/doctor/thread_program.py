@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
+from examining import Call
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
 MARKER = "# here"
 GIB = 1024**3
 
@@ -62,7 +61,3 @@ def thread(url: str, kind: str, figures: Mapping[str, float | str], **more: Any)
         return make
 
     return declare
-
-
-def floats(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")

@@ -9,9 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from examining import Call, floats
 from jax import lax
 from jax.experimental import sparse
-from thread_program import Call, floats, thread
+from thread_program import thread
 
 JAX = "https://github.com/jax-ml/jax/issues/"
 

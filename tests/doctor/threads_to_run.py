@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from examining import Call, floats
 from flax import nnx
 from jax import lax
-from thread_program import GIB, Call, floats, thread
+from thread_program import GIB, thread
 
 from partax import filter_jit
 
