@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from examining import Call, floats, ints
-from healthy_program import built, healthy, random_key, training
+from healthy_program import CORPUS, Healthy, built, healthy, random_key, training
 from jax import lax
 
 import partax
@@ -23,9 +24,24 @@ def entropy(model: Any, x: Any, labels: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(jax.vmap(model)(x), labels).mean()
 
 
-@healthy
-def perceptron_sgd() -> Call:
-    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optax.sgd(0.1), squares, floats(8, 4), floats(8, 3))
+def labels(parameters: Any) -> Any:
+    return jax.tree.map(lambda leaf: "bias" if leaf.ndim == 1 else "weight", parameters)
+
+
+OPTIMISERS = {
+    "perceptron_sgd": optax.sgd(0.1),
+    "warm_up_and_decay": optax.adamw(optax.warmup_cosine_decay_schedule(0.0, 1e-3, 100, 1000)),
+    "clipped_chain": optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, weight_decay=1e-2)),
+    "two_learning_rates": optax.multi_transform({"bias": optax.sgd(0.1), "weight": optax.adam(1e-3)}, labels),
+    "steps_in_one": optax.MultiSteps(optax.adam(1e-3), every_k_schedule=4),
+}
+
+
+def perceptron_with(optimiser: Any) -> Call:
+    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optimiser, squares, floats(8, 4), floats(8, 3))
+
+
+CORPUS += [Healthy(name, partial(perceptron_with, optimiser)) for name, optimiser in OPTIMISERS.items()]
 
 
 @healthy
@@ -39,36 +55,6 @@ def perceptron_momentum_donated() -> Call:
     model = built(eqx.nn.MLP, 784, 10, 1024, 2, activation=jax.nn.gelu)
     optimiser = optax.sgd(0.1, momentum=0.9, nesterov=True)
     return training(model, optimiser, entropy, floats(64, 784), ints(64), jit=eqx.filter_jit(donate="all"))
-
-
-@healthy
-def warm_up_and_decay() -> Call:
-    schedule = optax.warmup_cosine_decay_schedule(0.0, 1e-3, 100, 1000)
-    model = built(eqx.nn.MLP, 4, 3, 32, 2)
-    return training(model, optax.adamw(schedule), squares, floats(8, 4), floats(8, 3))
-
-
-@healthy
-def clipped_chain() -> Call:
-    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, weight_decay=1e-2))
-    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optimiser, squares, floats(8, 4), floats(8, 3))
-
-
-@healthy
-def two_learning_rates() -> Call:
-    model = built(eqx.nn.MLP, 4, 3, 32, 2)
-
-    def labels(parameters: Any) -> Any:
-        return jax.tree.map(lambda leaf: "bias" if leaf.ndim == 1 else "weight", parameters)
-
-    optimiser = optax.multi_transform({"bias": optax.sgd(0.1), "weight": optax.adam(1e-3)}, labels)
-    return training(model, optimiser, squares, floats(8, 4), floats(8, 3))
-
-
-@healthy
-def steps_in_one() -> Call:
-    optimiser = optax.MultiSteps(optax.adam(1e-3), every_k_schedule=4)
-    return training(built(eqx.nn.MLP, 4, 3, 32, 2), optimiser, squares, floats(8, 4), floats(8, 3))
 
 
 class Convolutional(eqx.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from examining import Call, floats, ints
 from flax import linen, nnx
-from healthy_program import healthy, random_key
+from healthy_program import CORPUS, Healthy, healthy, random_key
 
 import partax
 
@@ -81,29 +81,14 @@ def training(kind: Any, loss: Any, *data: Any, jit: Any = partax.nnx.jit, optimi
     return jit(step), (*abstract(make), *data)
 
 
-@healthy
-def nnx_perceptron() -> Call:
-    return training(Perceptron, squares, floats(16, 8), floats(16, 4))
-
-
-@healthy
-def nnx_perceptron_by_flax() -> Call:
-    return training(Perceptron, squares, floats(16, 8), floats(16, 4), jit=nnx.jit)
-
-
-@healthy
-def nnx_batch_normalisation() -> Call:
-    return training(Convolutional, entropy, floats(4, 16, 16, 3), ints(4))
-
-
-@healthy
-def nnx_attention() -> Call:
-    return training(Attention, entropy, ints(4, 12), ints(4, 12), optimiser=optax.adamw(1e-3))
-
-
-@healthy
-def nnx_dropout() -> Call:
-    return training(Dropped, squares, floats(16, 8), floats(16, 4), optimiser=optax.sgd(0.1, momentum=0.9))
+TRAININGS = {
+    "nnx_perceptron": lambda: training(Perceptron, squares, floats(16, 8), floats(16, 4)),
+    "nnx_perceptron_by_flax": lambda: training(Perceptron, squares, floats(16, 8), floats(16, 4), jit=nnx.jit),
+    "nnx_batch_normalisation": lambda: training(Convolutional, entropy, floats(4, 16, 16, 3), ints(4)),
+    "nnx_attention": lambda: training(Attention, entropy, ints(4, 12), ints(4, 12), optimiser=optax.adamw(1e-3)),
+    "nnx_dropout": lambda: training(Dropped, squares, floats(16, 8), floats(16, 4), optimiser=optax.sgd(0.1, 0.9)),
+}
+CORPUS += [Healthy(name, make) for name, make in TRAININGS.items()]
 
 
 @healthy
