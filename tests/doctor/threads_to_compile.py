@@ -238,14 +238,6 @@ def wide_switch() -> Call:
     return jax.jit(chosen), (jax.ShapeDtypeStruct((), "int32"), floats())
 
 
-@thread(JAX + "17464", "slow-op", {"times": 1, "thread": JAX + "17464"})
-def transposed_convolution() -> Call:
-    def upsample(x: Any, kernel: Any) -> Any:
-        return lax.conv_transpose(x, kernel, strides=(16, 16), padding="SAME")  # here
-
-    return jax.jit(upsample), (floats(1, 8, 8, 128), floats(32, 32, 128, 32))
-
-
 @thread(JAX + "39483", "slow-op", {"times": 8, "thread": JAX + "39483"}, also=("repeat",))
 def scatters_before_a_sum() -> Call:
     def summed(x: Any, ix: Any) -> Any:
@@ -254,11 +246,3 @@ def scatters_before_a_sum() -> Call:
         return jnp.sum(x)
 
     return jax.jit(summed), (floats(64, 64), jax.ShapeDtypeStruct((), "int32"))
-
-
-@thread(JAX + "34912", "slow-op", {"times": 1, "thread": JAX + "34912"}, x64=True)
-def sort_of_long_integers() -> Call:
-    def order(indices: Any) -> Any:
-        return jnp.argsort(indices.astype(jnp.int64))  # here
-
-    return jax.jit(order), (jax.ShapeDtypeStruct((1024**2,), "int32"),)

@@ -178,20 +178,6 @@ def call_of_python() -> Call:
     return jax.jit(f), (floats(5),)
 
 
-@thread(JAX + "issues/25842", "host", {"times": 1000})
-def print_in_a_loop() -> Call:
-    """The thread finds `jax.debug.print` costly, since each print goes through Python."""
-
-    def run(x: Any) -> Any:
-        def step(carry: Any, _: Any) -> Any:
-            jax.debug.print("carry {}", carry)  # here
-            return carry * 0.9, None
-
-        return lax.scan(step, x, None, length=1000)[0]
-
-    return jax.jit(run), (floats(),)
-
-
 @thread(JAX + "issues/40150", "scalar", {"scalars": 181, "times": 100})
 def filter_of_many_scalars() -> Call:
     """The gradient of the thread's filter, of which a dictionary of scalars is carried, is 60 times slower than it was.
