@@ -125,27 +125,15 @@ def test_the_figure_is_what_xla_spares() -> None:
     assert donated.alias_size_in_bytes - plain.alias_size_in_bytes == finding.figures["bytes"]
 
 
-@dataclasses.dataclass
-class Given:
-    """What the wrapper is decides the words."""
-
-    wrapper: Any
-    words: str
-
-
 @pytest.mark.parametrize(
-    "given",
-    [
-        Given(filter_jit(sgd), "`filter_jit(donate="),
-        Given(eqx.filter_jit(sgd), "eqx.filter_jit("),
-        Given(nnx.jit(sgd), "nnx.jit("),
-    ],
+    ("wrapper", "words"),
+    [(filter_jit, "`filter_jit(donate="), (eqx.filter_jit, "eqx.filter_jit("), (nnx.jit, "nnx.jit(")],
     ids=["partax", "equinox", "nnx"],
 )
-def test_the_advice_is_for_what_compiles(given: Given) -> None:
-    it = dataclasses.replace(examined(filter_jit(sgd), {"w": floats(LARGE)}, floats()), wrapper=given.wrapper)
+def test_the_advice_is_for_what_compiles(wrapper: Any, words: str) -> None:
+    it = dataclasses.replace(examined(filter_jit(sgd), {"w": floats(LARGE)}, floats()), wrapper=wrapper(sgd))
     (finding,) = find(it)
-    assert given.words in finding.advice
+    assert words in finding.advice
 
 
 def negated(params: Any, x: Any) -> Any:

@@ -55,23 +55,30 @@ def test_a_program_over_the_limit_is_found_with_the_line_of_its_largest_array() 
     assert "may take" in finding.message and "an estimate" in finding.message
 
 
-def test_a_small_program_is_compiled_for_xla_s_own_figure() -> None:
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_xla_s_own_figure_is_that_of_what_is_compiled_and_of_a_small_program(is_compiled: bool) -> None:
     peak = of_xla(attend, floats(1000, 64))
-    (finding,) = found(peak - 1)
+    it = examined(jax.jit(attend), floats(1000, 64), memory_limit=peak - 1)
+    it.compiled = it.traced.lower().compile() if is_compiled else None
+    (finding,) = find(it)
     assert finding.severity == "high" and finding.figures["peak_bytes"] == peak
     assert "takes" in finding.message and "XLA's figure" in finding.message
     assert finding.line == marked(attend, "scores")
 
 
-@pytest.mark.parametrize("root", [lambda x: x, jnp.sqrt])
-def test_what_the_compiler_fuses_away_is_not_found(root: Any) -> None:
+@pytest.mark.parametrize(
+    ("root", "count", "dims", "estimate"),
+    [(lambda x: x, 20_000, 3, ["memory"]), (jnp.sqrt, 20_000, 3, ["memory"]), (jnp.min, 3000, 300, [])],
+)
+def test_what_the_compiler_fuses_away_is_not_found(root: Any, count: int, dims: int, estimate: list[str]) -> None:
     def distances(x: Any) -> Any:
         return root(((x[:, None] - x[None]) ** 2).sum(-1)).sum()
 
-    assert of_xla(distances, floats(20_000, 3)) < GIB
-    assert [it.kind for it in estimated(64 * GIB, distances, floats(20_000, 3))] == ["memory"]
-    assert found(64 * GIB, distances, floats(20_000, 3)) == []
-    assert found(GIB, distances, floats(20_000, 3)) == []
+    x = floats(count, dims)
+    assert of_xla(distances, x) < GIB
+    assert [it.kind for it in estimated(64 * GIB, distances, x)] == estimate
+    assert found(64 * GIB, distances, x) == []
+    assert found(GIB, distances, x) == []
 
 
 def test_what_xla_does_not_count_is_estimated() -> None:
@@ -98,16 +105,6 @@ def test_the_limit_is_the_memory_of_the_machine_where_nothing_else_is_said() -> 
     assert [it.severity for it in found(None, attend, floats(n, 2))] == ["high"]
 
 
-def test_xla_s_figure_is_taken_where_the_program_is_compiled() -> None:
-    it = examined(jax.jit(attend), floats(1000, 64))
-    it.compiled = it.traced.lower().compile()
-    peak = of_xla(attend, floats(1000, 64))
-    it.memory_limit = peak - 1
-    (finding,) = find(it)
-    assert finding.severity == "high" and finding.figures["peak_bytes"] == peak and "XLA's figure" in finding.message
-    assert finding.line == marked(attend, "scores")
-
-
 def embed(tokens: Any, table: Any) -> Any:
     rows = jax.nn.one_hot(tokens, table.shape[0])  # rows
     return rows @ table
@@ -132,14 +129,6 @@ def test_one_beside_arguments_of_its_size_is_not(width: int, count: int) -> None
         return jnp.cumsum(a @ b).sum()
 
     assert len(found(1 << 50, product, floats(1 << 14, width), floats(width, (1 << 14) + 1))) == count
-
-
-@pytest.mark.parametrize("dims", [3, 300])
-def test_what_xla_fuses_is_not_there(dims: int) -> None:
-    def distances(x: Any) -> Any:
-        return ((x[:, None] - x[None]) ** 2).sum(-1).min()
-
-    assert found(64 * GIB, distances, floats(3000, dims)) == []
 
 
 def test_a_stack_of_a_scan_is_for_the_scan_s_line() -> None:

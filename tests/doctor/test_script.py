@@ -54,6 +54,7 @@ sys.exit(int(sys.argv[1]))
 def doctor(folder: Path, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
     environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
+    environment["PYTHONWARNINGS"] = "ignore"  # of functions that are traced again
     command = [sys.executable, "-m", "partax", "doctor", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
 
@@ -200,10 +201,7 @@ for n in range(2, 5):
 def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, str]:
     """What is found in functions that are traced again: by name, as text and as a page."""
     folder = tmp_path_factory.mktemp("again")
-    (folder / "again.py").write_text(AGAIN)
-    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-W", "ignore", "-m", "partax", "doctor", "--json", "found.json", "--html", "found.html"]
-    done = subprocess.run([*command, "again.py"], capture_output=True, text=True, env=environment, cwd=folder)
+    done = doctor(folder, "--json", "found.json", "--html", "found.html", "script.py", script=AGAIN)
     assert done.returncode == 0, done.stderr
     found = {it["name"]: it for it in json.loads((folder / "found.json").read_text())}
     return found, done.stderr, (folder / "found.html").read_text()
@@ -225,7 +223,7 @@ def test_a_function_that_was_traced_again_is_a_finding(
     (finding,) = [it for it in found[name]["findings"] if it["kind"] == "retrace"]
     assert finding["figures"]["traces"] == traces and finding["figures"]["again_seconds"] > 0
     assert reason in finding["message"] and finding["message"] in text
-    assert Path(finding["file"]).name == "again.py" and finding["source"].startswith("@")
+    assert Path(finding["file"]).name == "script.py" and finding["source"].startswith("@")
 
 
 def test_one_program_or_a_second_shape_is_as_it_should_be(again: tuple[dict[str, Any], str, str]) -> None:
@@ -261,6 +259,6 @@ def test_libraries_come_last_and_the_page_begins_with_the_costliest_function(
     stages = ("trace_seconds", "lower_seconds", "compile_seconds")
     costliest = max(found.values(), key=lambda it: sum(it["figures"].get(stage, 0) for stage in stages))
     summary = page[page.index('<p class="summary">') :].split("</p>")[0]
-    assert f"The costliest function is <code>{costliest['name']}</code> (again.py:" in summary
+    assert f"The costliest function is <code>{costliest['name']}</code> (script.py:" in summary
     assert f"traced {costliest['figures']['times']} times" in summary
-    assert "/again.py" not in page  # paths are relative
+    assert "/script.py" not in page  # paths are relative

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 import partax
 from doctor_pages import diagnosis
-from partax._doctor.figure_text import bytes_text, figure_text, seconds_text
+from partax._doctor.figure_text import figure_text
 from partax._doctor.text import print_diagnosis
 
 
@@ -62,49 +62,29 @@ def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch
     assert printed(found, Terminal(), monkeypatch) == f"{found}\n"
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1 KiB"),
-        (1536, "1.5 KiB"),
-        (1 << 20, "1 MiB"),
-        (5 << 30, "5 GiB"),
-        (1 << 40, "1 TiB"),
-    ],
-)
-def test_bytes_are_in_their_unit(size: int, text: str) -> None:
-    assert bytes_text(size) == text
+FIGURES = [
+    ("bytes", 0, "0 B"),
+    ("bytes", 1023, "1023 B"),
+    ("bytes", 1024, "1 KiB"),
+    ("bytes", 1536, "1.5 KiB"),
+    ("bytes", 1 << 20, "1 MiB"),
+    ("bytes", 5 << 30, "5 GiB"),
+    ("peak_bytes", 1 << 40, "1 TiB"),
+    ("seconds", 0.0, "0 us"),
+    ("seconds", 0.000012, "12 us"),
+    ("seconds", 0.001, "1 ms"),
+    ("seconds", 0.9994, "999 ms"),
+    ("seconds", 1.0, "1 s"),
+    ("seconds", 524.0, "524 s"),
+    ("compile_seconds", 1234.5, "1,234 s"),
+    ("share", 0.935, "94%"),
+    ("share", 0.004, "0.4%"),
+    ("count", 1200, "1,200"),
+    ("speedup", 3.14159, "3.14"),
+    ("primitive", "sort", "sort"),
+]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 us"),
-        (0.000012, "12 us"),
-        (0.001, "1 ms"),
-        (0.9994, "999 ms"),
-        (1.0, "1 s"),
-        (524.0, "524 s"),
-        (1234.5, "1,234 s"),
-    ],
-)
-def test_seconds_are_in_their_unit(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("share", 0.935, "94%"),
-        ("share", 0.004, "0.4%"),
-        ("count", 1200, "1,200"),
-        ("speedup", 3.14159, "3.14"),
-        ("peak_bytes", 2048, "2 KiB"),
-        ("compile_seconds", 2.5, "2.5 s"),
-        ("primitive", "sort", "sort"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "text"), FIGURES)
 def test_a_figure_s_name_tells_its_unit(name: str, value: Any, text: str) -> None:
     assert figure_text(name, value) == text

@@ -18,7 +18,7 @@ import pytest
 
 import partax
 from partax import filter_jit
-from partax._doctor.timeline import STAGES, Event, events, write_chrome_trace
+from partax._doctor.timeline import STAGES, Event, events
 
 
 def of(function: str) -> list[Event]:
@@ -159,9 +159,3 @@ def test_the_file_is_one_that_viewers_read(tmp_path: Path) -> None:
         assert it["dur"] >= 0
         assert it["args"]["reason"] == event.reason and it["args"]["trace"] == event.trace
     assert own[4]["args"]["reason"].startswith("x: float32[2] -> float32[3]")
-
-
-def test_an_older_file_stays_where_it_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="give a file in a folder that exists"):
-        write_chrome_trace(tmp_path / "no" / "trace.json")
-    assert os.listdir(tmp_path) == []
