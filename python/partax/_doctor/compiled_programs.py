@@ -8,7 +8,6 @@ from typing import Any
 from partax import _core
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.lines import Line, function_called_by, is_users
-from partax._pytree.call_site import site_text
 from partax._report.function_reports import program_of
 from partax._report.record import Record
 
@@ -79,7 +78,7 @@ class Program:
     @property
     def defined(self) -> str:
         """Where the function is defined, such as `train.py:12`; empty where nobody knows."""
-        return "" if self.line is None else site_text((self.line.file, self.line.line))
+        return "" if self.line is None else self.line.place
 
 
 def traced_programs() -> Iterator[Program]:

@@ -16,7 +16,6 @@ from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
-from partax._pytree.call_site import site_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,10 +127,9 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         ) from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
-    line = definition(plain)
     return Examined(
         name=name,
-        defined=site_text((line.file, line.line)) if line.file else "",
+        defined=definition(plain).place,
         function=plain,
         wrapper=function,
         jaxpr=traced.jaxpr,

@@ -10,7 +10,7 @@ from jax.extend.core import Literal
 from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.fusion import INLINED, TREATMENT, treatment_of
-from partax._doctor.lines import NOWHERE, Line, is_users, line_of
+from partax._doctor.lines import Line, nearest_line
 
 LITERAL = -1
 _NO_BODIES = ("pallas_call",)  # its arrays are in the memory of a core
@@ -69,11 +69,12 @@ class FlatProgram:
 
     def line(self, index: int) -> Line:
         """The user's line of an equation; that of the call around it where it has none, as in jax's own functions."""
-        found, call = line_of(self.eqns[index]), self.calls[index]
-        while call.parent is not None and (found is None or not is_users(found)):
-            outer, call = line_of(call.eqn), call.parent
-            found = outer if found is None or (outer is not None and is_users(outer)) else found
-        return found or NOWHERE
+        around = [self.eqns[index]]
+        call = self.calls[index]
+        while call.parent is not None:
+            around.append(call.eqn)
+            call = call.parent
+        return nearest_line(around)
 
 
 @dataclasses.dataclass(slots=True)

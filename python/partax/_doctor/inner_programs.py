@@ -7,7 +7,7 @@ from jax.extend.core import Literal
 
 from partax._doctor.equations import Equations, held_programs, scan_parts
 from partax._doctor.fusion import INLINED
-from partax._doctor.lines import NOWHERE, Line, is_users, line_of
+from partax._doctor.lines import Line, nearest_line
 
 
 class InnerProgram(NamedTuple):
@@ -104,10 +104,4 @@ def around(equations: Equations, index: int) -> Iterator[int]:
 
 def user_line(equations: Equations, index: int) -> Line:
     """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
-    found: Line | None = None
-    for at in (index, *around(equations, index)):
-        line = line_of(equations.eqns[at])
-        if line is not None and is_users(line):
-            return line
-        found = found or line
-    return found or NOWHERE
+    return nearest_line(equations.eqns[at] for at in (index, *around(equations, index)))

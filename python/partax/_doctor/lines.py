@@ -5,14 +5,14 @@ import functools
 import linecache
 import sysconfig
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from partax._jax.programs import frames_of
-from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library
+from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library, site_text
 
 
 class Line(NamedTuple):
@@ -32,6 +32,11 @@ class Line(NamedTuple):
     def source(self) -> str:
         """The text of the line, without indentation; empty where the file is not there."""
         return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def place(self) -> str:
+        """Where it is as its user writes it, such as `train.py:12`; empty where that is not known."""
+        return site_text((self.file, self.line))
 
 
 NOWHERE = Line("", 0, "")  # where no line is known
@@ -109,6 +114,17 @@ def line_of(equation: Any) -> Line | None:
             if rank == _USERS:
                 break
     return None if best_at < 0 else _of_code(codes[best_at]).line_at(instructions[best_at])
+
+
+def nearest_line(equations: Iterable[Any]) -> Line:
+    """The line of the first equation that comes from the user's code; the first that is known where none does."""
+    found: Line | None = None
+    for equation in equations:
+        line = line_of(equation)
+        if line is not None and is_users(line):
+            return line
+        found = found or line
+    return found or NOWHERE
 
 
 def stack_of(equation: Any) -> tuple[Line, ...]:

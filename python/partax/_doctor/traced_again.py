@@ -92,7 +92,7 @@ def _add(
         "Pass arrays of the same types each time, and static values that stay; make the function once, outside of the "
         "loop that calls it.",
     )
-    found.append(Diagnosis(name, site_text((line.file, line.line)), (finding,), {"traces": count}))
+    found.append(Diagnosis(name, line.place, (finding,), {"traces": count}))
 
 
 def _seconds(record: Record) -> float:

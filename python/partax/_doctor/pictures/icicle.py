@@ -8,7 +8,6 @@ from partax._doctor.examined import Examined
 from partax._doctor.finding import SEVERITIES, Finding
 from partax._doctor.lines import Line, stack_of
 from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, width_of
-from partax._pytree.call_site import site_text
 
 _ROW = 22.0
 _BOXES = 800  # of one picture; what is smaller than all of these goes into "other"
@@ -187,7 +186,7 @@ def _node_box(
     if node.line is None:
         title, texts = f"{examined.name}\n{share}", (f"{examined.name}: {node.count:,} equations", examined.name)
     else:
-        place = site_text((node.line.file, node.line.line))
+        place = node.line.place
         name = node.line.function.rpartition("<locals>.")[2]
         source = node.line.source
         title = f"{place} in {name}\n{source}\n{share}"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.liveness import Buffer, Liveness
 from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, line, ticks, width_of
-from partax._pytree.call_site import site_text
 
 _LEFT, _RIGHT = 90.0, WIDTH - 12.0
 _TOP, _BOTTOM = 24.0, 244.0
@@ -111,7 +110,7 @@ def _bar(buffers: Sequence[Buffer], y: float, steps: int) -> list[str]:
     texts = [f"{len(buffers)} x {bytes_text(buffer.bytes)}" if len(buffers) > 1 else bytes_text(buffer.bytes)]
     texts += [", ".join(dict.fromkeys(it.type for it in buffers)), ", ".join(dict.fromkeys(it.name for it in buffers))]
     if buffer.line.file:
-        texts += [site_text((buffer.line.file, buffer.line.line)), buffer.line.source]
+        texts += [buffer.line.place, buffer.line.source]
     title = f"{'  '.join(texts)}\nlives from step {buffer.begin + 1:,} to {buffer.end + 1:,}"
     x, end = _x(buffer.begin, steps), _x(min(buffer.end + 1, steps), steps)
     return [
