@@ -4,8 +4,9 @@ import dataclasses
 import functools
 import inspect
 import time
-from collections.abc import Iterator
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import jax
 
@@ -16,6 +17,8 @@ from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
+
+Read = TypeVar("Read")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,10 +96,33 @@ class Examined:
         except (TypeError, ValueError):  # no signature is known
             return {"args": self.args, **self.kwargs}
 
+    @property
+    def forwarded(self) -> Sequence[int]:
+        """The indices of the arguments that partax returns as they came: they are none of the program's results."""
+        if not isinstance(self.traced, Traced):
+            return ()
+        return _core.output_info(self.traced._traced.out_info)[0]
+
     @functools.cached_property
     def equations(self) -> Equations:
         """All equations, those of inner programs included, in order."""
         return Equations(self.jaxpr.jaxpr)
+
+
+def kept_for_latest(read: Callable[[Examined], Read]) -> Callable[[Examined], Read]:
+    """Keeps what was read of the latest program as long as that lives: several finders ask for the same."""
+    latest: list[tuple[weakref.ref[Examined], Read]] = []
+
+    @functools.wraps(read)
+    def kept(examined: Examined) -> Read:
+        for known, found in latest:
+            if known() is examined:
+                return found
+        found = read(examined)
+        latest[:] = [(weakref.ref(examined, lambda _: latest.clear()), found)]
+        return found
+
+    return kept
 
 
 def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:

@@ -1,14 +1,13 @@
 """A program with its calls inlined, as XLA sees it: equations in a row, with numbers for what they read and make."""
 
 import dataclasses
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
 from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of, inner_jaxprs
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, kept_for_latest
 from partax._doctor.fusion import INLINED, TREATMENT, treatment_of
 from partax._doctor.lines import Line, nearest_line
 
@@ -95,30 +94,19 @@ class FlatPrograms:
         return [self.outermost, *self.inner.values()]
 
 
-_latest: "tuple[weakref.ref[Examined], FlatPrograms] | None" = None  # several finders ask for the same program
-
-
+@kept_for_latest
 def flat_programs(examined: Examined) -> FlatPrograms:
     """The program and those inside of it, flat. Time and memory grow linearly with the equations."""
-    global _latest
-    latest = _latest
-    if latest is None or latest[0]() is not examined:
-        outermost = flat_program(examined.jaxpr.jaxpr)
-        inner: dict[int, FlatProgram] = {}
-        left = [outermost]
-        while left:
-            for bodies in left.pop().bodies.values():
-                for body in bodies:
-                    if id(body) not in inner:
-                        inner[id(body)] = flat_program(body)
-                        left.append(inner[id(body)])
-        latest = _latest = weakref.ref(examined, _forget), FlatPrograms(outermost, inner)
-    return latest[1]
-
-
-def _forget(_: object) -> None:
-    global _latest
-    _latest = None
+    outermost = flat_program(examined.jaxpr.jaxpr)
+    inner: dict[int, FlatProgram] = {}
+    left = [outermost]
+    while left:
+        for bodies in left.pop().bodies.values():
+            for body in bodies:
+                if id(body) not in inner:
+                    inner[id(body)] = flat_program(body)
+                    left.append(inner[id(body)])
+    return FlatPrograms(outermost, inner)
 
 
 def _called(eqn: Any) -> Any:

@@ -2,11 +2,10 @@
 
 import dataclasses
 import heapq
-import weakref
 from typing import Any
 
 from partax._doctor.equations import LOOPS, bytes_of
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, kept_for_latest
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
 from partax._doctor.lines import NOWHERE, Line
@@ -70,9 +69,7 @@ class _Walk:
     made: list[_Made]
 
 
-_latest: "tuple[weakref.ref[Examined], Liveness] | None" = None  # several finders ask for the same program
-
-
+@kept_for_latest
 def live_bytes(examined: Examined) -> Liveness:
     """The live bytes along a program.
 
@@ -85,19 +82,6 @@ def live_bytes(examined: Examined) -> Liveness:
     Returns:
       The bytes by step. Time and memory grow linearly with the equations.
     """
-    global _latest
-    latest = _latest
-    if latest is None or latest[0]() is not examined:
-        latest = _latest = weakref.ref(examined, _forget), _live_bytes(examined)
-    return latest[1]
-
-
-def _forget(_: object) -> None:
-    global _latest
-    _latest = None
-
-
-def _live_bytes(examined: Examined) -> Liveness:
     programs = flat_programs(examined)
     program = programs.outermost
     inner = _inner_walks(programs)

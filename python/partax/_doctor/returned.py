@@ -8,7 +8,6 @@ import re
 import textwrap
 from typing import Any
 
-from partax import _core
 from partax._doctor.definition import argument_name
 from partax._doctor.equations import LOOPS, scan_parts
 from partax._doctor.examined import Examined, Leaf
@@ -177,11 +176,8 @@ def _result_numbers(examined: Examined, program: FlatProgram) -> dict[str, int]:
 
 def _forwarded(examined: Examined) -> set[str]:
     """The paths in the result of arrays that partax returns as they came, which are none of the program's results."""
-    if not isinstance(examined.traced, Traced):
-        return set()
-    forwarded, _ = _core.output_info(examined.traced._traced.out_info)
     found: set[str] = set()
-    for leaf in (examined.arguments[i] for i in forwarded):
+    for leaf in (examined.arguments[i] for i in examined.forwarded):
         inside = leaf.path[len(argument_name(leaf.path)) :]
         alike = [it for it in examined.results if it.path not in found and _type(it.aval) == _type(leaf.aval)]
         found.update(it.path for it in sorted(alike, key=lambda it: not it.path.endswith(inside))[:1])

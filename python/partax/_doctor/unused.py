@@ -3,13 +3,11 @@
 import itertools
 from collections.abc import Iterator
 
-from partax import _core
 from partax._doctor.definition import argument_name, definition
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import flat_programs
-from partax._jit.ahead_of_time import Traced
 from partax._pytree.array_text import array_text
 
 _FEWEST_BYTES = 4 << 20  # of one argument: a smaller one costs nothing that can be measured
@@ -22,9 +20,7 @@ def find(examined: Examined) -> Iterator[Finding]:
         return
     program = flat_programs(examined).outermost
     used = set(itertools.chain(program.results, itertools.chain.from_iterable(program.reads)))
-    if isinstance(examined.traced, Traced):
-        forwarded, _ = _core.output_info(examined.traced._traced.out_info)
-        used.update(program.inputs[i] for i in forwarded)
+    used.update(program.inputs[i] for i in examined.forwarded)
     all_bytes: dict[str, int] = {}
     unused: dict[str, list[Leaf]] = {}
     for number, leaf in zip(program.inputs, examined.arguments, strict=True):
