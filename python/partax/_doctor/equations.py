@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from partax._pytree.array_text import array_text
+
 # Whose inner program is compiled once, however often it runs, and how a finding calls it.
 LOOPS = {"scan": "scan", "while": "while loop"}
 
@@ -157,6 +159,21 @@ def scan_parts(eqn: Any) -> ScanParts:
     xs, ys = along(eqn.invars, body.invars), along(eqn.outvars, body.outvars)
     carries = len(eqn.outvars) - ys
     return ScanParts(len(eqn.invars) - carries - xs, carries, xs)
+
+
+def type_of(aval: Any) -> tuple[Any, ...]:
+    """The shape and dtype of an array."""
+    return aval.shape, aval.dtype
+
+
+def traced_type(aval: Any) -> tuple[Any, ...]:
+    """The same, and whether that is a weak type: for another one a function is traced again."""
+    return (*type_of(aval), bool(getattr(aval, "weak_type", False)))
+
+
+def type_text(aval: Any) -> str:
+    """That in words, such as `weak float32[]`."""
+    return ("weak " if getattr(aval, "weak_type", False) else "") + array_text(aval)
 
 
 def bytes_of(aval: Any) -> int:

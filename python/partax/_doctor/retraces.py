@@ -7,10 +7,10 @@ import jax
 
 from partax._core import JitFunction
 from partax._doctor.definition import definition, names_text, wrapper_kind
+from partax._doctor.equations import traced_type, type_text
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
-from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
 
 # What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
@@ -40,14 +40,14 @@ def _finding(examined: Examined, severity: Severity, path: str, figures: Figures
 
 def _changed_type(examined: Examined, argument: Returned, come_back: list[Returned]) -> Iterator[Finding]:
     """An argument of which an array comes back with another dtype, shape or weak type."""
-    changed = [pair for pair in argument.arrays if _type(pair.argument.aval) != _type(pair.result.aval)]
+    changed = [pair for pair in argument.arrays if traced_type(pair.argument.aval) != traced_type(pair.result.aval)]
     if not changed:
         return
     same = sum(pair.is_update for it in come_back for pair in it.arrays) - sum(pair.is_update for pair in changed)
     if same == 0 and not argument.is_named:
         return  # a function of one array, and not a step
     first = changed[0]
-    before, after = _type_text(first.argument.aval), _type_text(first.result.aval)
+    before, after = type_text(first.argument.aval), type_text(first.result.aval)
     others = f", and {len(changed) - 1} more of `{argument.name}`" if len(changed) > 1 else ""
     grows = first.argument.aval.shape != first.result.aval.shape
     yield _finding(
@@ -61,14 +61,6 @@ def _changed_type(examined: Examined, argument: Returned, come_back: list[Return
         ),
         _advice(first),
     )
-
-
-def _type(aval: Any) -> tuple[Any, ...]:
-    return aval.shape, aval.dtype, bool(getattr(aval, "weak_type", False))
-
-
-def _type_text(aval: Any) -> str:
-    return ("weak " if getattr(aval, "weak_type", False) else "") + array_text(aval)
 
 
 def _advice(pair: ReturnedArray) -> str:

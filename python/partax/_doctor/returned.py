@@ -9,7 +9,7 @@ import textwrap
 from typing import Any
 
 from partax._doctor.definition import argument_name
-from partax._doctor.equations import LOOPS, scan_parts
+from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
@@ -40,7 +40,7 @@ class ReturnedArray:
     @property
     def is_of_same_type(self) -> bool:
         """Whether dtype and shape are those that came in."""
-        return _type(self.argument.aval) == _type(self.result.aval)
+        return type_of(self.argument.aval) == type_of(self.result.aval)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,11 +106,7 @@ def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dic
         return True
     alike = ((it, result) for result in results for it in arguments.values() if it.keys() == result.keys())
     pairs = [(it, result) for it, result in alike if len(result) > 1 or _same_shape(it, result)]
-    return any(_full_type(it[path].aval) != _full_type(result[path].aval) for it, result in pairs for path in it)
-
-
-def _full_type(aval: Any) -> tuple[Any, ...]:
-    return (*_type(aval), bool(getattr(aval, "weak_type", False)))
+    return any(traced_type(it[path].aval) != traced_type(result[path].aval) for it, result in pairs for path in it)
 
 
 def _by_name(leaves: tuple[Leaf, ...]) -> dict[str, dict[str, Leaf]]:
@@ -167,8 +163,9 @@ def _result_numbers(examined: Examined, program: FlatProgram) -> dict[str, int]:
     came = _forwarded(examined)
     computed = [leaf for leaf in examined.results if leaf.path not in came]
     inputs = set(program.inputs)
-    types = [_type(var.aval) for var in examined.jaxpr.jaxpr.outvars]
-    if [_type(leaf.aval) for leaf in computed] != types[: len(computed)]:  # what nnx changes in place comes after these
+    types = [type_of(var.aval) for var in examined.jaxpr.jaxpr.outvars]
+    # What nnx changes in place comes after these.
+    if [type_of(leaf.aval) for leaf in computed] != types[: len(computed)]:
         return {}
     pairs = zip(computed, program.results, strict=False)
     return {leaf.path: number for leaf, number in pairs if number not in inputs}
@@ -179,13 +176,9 @@ def _forwarded(examined: Examined) -> set[str]:
     found: set[str] = set()
     for leaf in (examined.arguments[i] for i in examined.forwarded):
         inside = leaf.path[len(argument_name(leaf.path)) :]
-        alike = [it for it in examined.results if it.path not in found and _type(it.aval) == _type(leaf.aval)]
+        alike = [it for it in examined.results if it.path not in found and type_of(it.aval) == type_of(leaf.aval)]
         found.update(it.path for it in sorted(alike, key=lambda it: not it.path.endswith(inside))[:1])
     return found
-
-
-def _type(aval: Any) -> tuple[Any, ...]:
-    return aval.shape, aval.dtype
 
 
 def _is_in_place(examined: Examined) -> bool:

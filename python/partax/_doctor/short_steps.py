@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
 from partax._doctor.definition import argument_name, definition
+from partax._doctor.equations import type_of
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Finding, finding_at
@@ -70,22 +71,18 @@ def _carried(examined: Examined) -> dict[int, int]:
     """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
     left: dict[Any, list[int]] = {}
     for i, aval in enumerate(examined.jaxpr.out_avals):
-        left.setdefault(_type(aval), []).append(i)
+        left.setdefault(type_of(aval), []).append(i)
     roots: dict[str, list[int]] = {}
     for i, leaf in enumerate(examined.arguments):
         roots.setdefault(argument_name(leaf.path), []).append(i)
     carried: dict[int, int] = {}
     for inputs in roots.values():
-        types = Counter(_type(examined.arguments[i].aval) for i in inputs)
+        types = Counter(type_of(examined.arguments[i].aval) for i in inputs)
         if len(inputs) < 2 or any(len(left.get(it, ())) < count for it, count in types.items()):
             continue
         for i in inputs:
-            carried[i] = left[_type(examined.arguments[i].aval)].pop(0)
+            carried[i] = left[type_of(examined.arguments[i].aval)].pop(0)
     return carried
-
-
-def _type(aval: Any) -> tuple[Any, Any]:
-    return aval.shape, aval.dtype
 
 
 def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:

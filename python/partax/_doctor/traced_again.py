@@ -6,10 +6,10 @@ from typing import Any
 
 from partax._doctor.compiled_programs import Program, by_function
 from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.equations import type_text
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import Line, is_users
-from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
 from partax._report.history import History
 from partax._report.record import Record
@@ -118,6 +118,5 @@ def _difference(before: Program, after: Program) -> str:
         return "the arguments have another structure"
     for path, old, new in zip(before.paths, before.jaxpr.in_avals, after.jaxpr.in_avals, strict=True):
         if str(old) != str(new):
-            weak = ["weak " if getattr(aval, "weak_type", False) else "" for aval in (old, new)]
-            return f"{path}: {weak[0]}{array_text(old)} -> {weak[1]}{array_text(new)}"
+            return f"{path}: {type_text(old)} -> {type_text(new)}"
     return "a static argument or a setting of jax is another one"
