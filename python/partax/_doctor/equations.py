@@ -142,14 +142,7 @@ class ScanParts(NamedTuple):
 
 
 def scan_parts(eqn: Any) -> ScanParts:
-    """The parts of a scan's operands, by the ranks of its body's: jax's versions have them in parameters of their own.
-
-    Args:
-      eqn: of the primitive `scan`.
-
-    Returns:
-      The counts.
-    """
+    """The parts of a scan's operands, by the ranks of its body's: each jax has them in parameters of its own."""
     body = next(inner_jaxprs(eqn))
 
     def along(outer: list[Any], inner: list[Any]) -> int:

@@ -126,15 +126,7 @@ def kept_for_latest(read: Callable[[Examined], Read]) -> Callable[[Examined], Re
 
 
 def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:
-    """Traces a call, without running it.
-
-    Args:
-      function: what `partax.doctor` takes.
-      args: its arguments; a `jax.ShapeDtypeStruct` stands for an array.
-      kwargs: those by name.
-
-    Returns:
-      The program.
+    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array.
 
     Raises:
       TypeError: there is no program; the cause is the function's own exception, if there is one.

@@ -26,13 +26,9 @@ _CUMULATIVE = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
 
 
 def folding_seconds(eqn: Any) -> float | None:
-    """How long XLA takes to evaluate an operation whose operands are all known.
+    """How long XLA takes to evaluate an operation whose operands are all known, about.
 
-    Args:
-      eqn: its equation.
-
-    Returns:
-      Seconds, an estimate; None where XLA leaves it to be computed when the program runs.
+    None where XLA leaves it to be computed when the program runs.
     """
     name = eqn.primitive.name
     result = size_of(eqn.outvars[0])

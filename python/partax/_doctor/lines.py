@@ -99,11 +99,7 @@ def _of_code(code: types.CodeType) -> _Code:
 def line_of(equation: Any) -> Line | None:
     """The innermost line of the user's that an equation comes from; of a library's where there is no such.
 
-    Args:
-      equation: of a jaxpr.
-
-    Returns:
-      The line, or None if jax does not know it.
+    None if jax does not know it.
     """
     codes, instructions = frames_of(equation)
     best, best_at = 0, -1
@@ -136,15 +132,7 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
 
 
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
-    """The first line of the user's function that a library's wrapper calls.
-
-    Args:
-      file: the wrapper's.
-      equations: of its program.
-
-    Returns:
-      The line; None if it calls no function of the user's.
-    """
+    """The first line of the user's function that a library's wrapper in a file calls; None if it calls none."""
     library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
     for equation in equations:
         codes = iter(reversed(frames_of(equation)[0]))  # the outermost first

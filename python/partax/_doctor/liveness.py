@@ -71,16 +71,11 @@ class _Walk:
 
 @kept_for_latest
 def live_bytes(examined: Examined) -> Liveness:
-    """The live bytes along a program.
+    """The live bytes along a program. Time and memory grow linearly with the equations.
 
     An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
-    What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read.
-
-    Args:
-      examined: the program. If all of it is one call of a jitted function, the steps are those of that function.
-
-    Returns:
-      The bytes by step. Time and memory grow linearly with the equations.
+    What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read. If all of
+    the program is one call of a jitted function, the steps are those of that function.
     """
     programs = flat_programs(examined)
     program = programs.outermost

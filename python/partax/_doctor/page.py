@@ -63,10 +63,7 @@ class Section(NamedTuple):
 def write_page(path: str | Path, diagnoses: Sequence[Diagnosed], report: Report | None = None) -> None:
     """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
 
-    Args:
-      path: the file, which is replaced as a whole or left as it was.
-      diagnoses: those to show; none for a page of a report alone.
-      report: what the functions of partax have cost; that of now by default.
+    Without diagnoses it is the page of a report; that of now, where none is given.
 
     Raises:
       ImportError: `partax[doctor]` is not installed.

@@ -61,13 +61,8 @@ class Returned:
 def returned(examined: Examined) -> list[Returned]:
     """The arguments that come back: with the arrays at the same paths, and computed from those that came in.
 
-    A single array that comes back as the only result is its own successor if it is the first argument.
-
-    Args:
-      examined: the program.
-
-    Returns:
-      Those that are believed to be for the next call. What is returned as it came is none of them.
+    A single array that comes back as the only result is its own successor if it is the first argument. What is
+    returned as it came is none of them.
     """
     arguments, results = _by_name(examined.arguments), _by_element(examined)
     if not _may_matter(examined, arguments, results):

@@ -109,12 +109,7 @@ def _plain(name: str) -> str:
 def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
     """What the doctor finds in the user's functions, and in those of libraries that took long.
 
-    Args:
-      watch: what was compiled.
-      variables: the script's, among which its functions are looked for.
-
-    Returns:
-      The diagnoses, the costliest first; those of libraries' functions come last.
+    Functions are looked for among the script's variables. The costliest come first, those of libraries last.
     """
     functions = _costliest_functions(watch.costliest())
     worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS]
@@ -184,13 +179,7 @@ def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Di
 
 
 def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> None:
-    """Prints what each program has cost, and then the findings.
-
-    Args:
-      watch: what was compiled.
-      found: the diagnoses of the costliest.
-      file: where to.
-    """
+    """Prints what each program has cost, and then the findings of the costliest."""
     programs = watch.costliest()
     print(f"\npartax: {len(programs)} programs were compiled, in {_seconds(programs):.3g} s\n", file=file)
     columns = ("seconds", "trace", "lower", "compile")
@@ -231,9 +220,6 @@ def _print_row(programs: Sequence[Program], equations: int | None, name: str, fi
 def refuse_unwritable(*paths: str | None) -> None:
     """Says before a script runs for hours that what is found could not be written.
 
-    Args:
-      *paths: the files, or None.
-
     Raises:
       SystemExit: a file's folder is not there, or cannot be written to.
     """
@@ -244,12 +230,7 @@ def refuse_unwritable(*paths: str | None) -> None:
 
 
 def write_diagnoses(found: Sequence[Diagnosis], json_file: str | None, html_file: str | None) -> None:
-    """Writes the diagnoses, each file as a whole or not at all.
-
-    Args:
-      found: the diagnoses.
-      json_file: for a list of them as JSON, or None.
-      html_file: for the page, or None.
+    """Writes the diagnoses as a list in JSON and as a page, each file as a whole or not at all.
 
     Raises:
       ImportError: the page needs `partax[doctor]`.

@@ -11,14 +11,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def is_in_loop(line: Line) -> bool:
-    """Whether a loop of the line's own function is around it.
-
-    Args:
-      line: of a file.
-
-    Returns:
-      False also where the source is not there.
-    """
+    """Whether a loop of the line's own function is around it; False also where the source is not there."""
     return any(first <= line.line <= last for first, last in _loops(line.file, line.line))
 
 

@@ -15,12 +15,7 @@ _STYLES = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "inf
 
 
 def print_diagnosis(diagnosis: Any, file: TextIO | None = None) -> None:
-    """Prints a diagnosis.
-
-    Args:
-      diagnosis: the `Diagnosis`.
-      file: where to; the standard output by default. On a terminal there is a table, if rich is installed.
-    """
+    """Prints a `Diagnosis` to the standard output or a file; on a terminal as a table, if rich is installed."""
     where = sys.stdout if file is None else file
     if is_terminal(where) and diagnosis.findings:
         try:

@@ -87,14 +87,7 @@ def _of_record(history: History, defined: str, record: Record, track: int) -> It
 
 
 def write_chrome_trace(path: str | Path) -> None:
-    """Writes the timeline of this process as trace events, which Perfetto and chrome://tracing open.
-
-    Args:
-      path: the file, which is replaced as a whole or left as it was.
-
-    Raises:
-      OSError: the file cannot be written.
-    """
+    """What `Diagnosis.chrome_trace` does."""
     write_whole(path, json.dumps({"traceEvents": trace_events(events()), "displayTimeUnit": "ms"}))
 
 

@@ -21,14 +21,7 @@ _LATEST = 3
 
 
 def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
-    """A diagnosis for each function of partax's that was traced again and again.
-
-    Args:
-      histories: of all functions that there were.
-
-    Returns:
-      Diagnoses of one finding each.
-    """
+    """A diagnosis, of one finding, for each of partax's functions that was traced again and again."""
     found: list[Diagnosis] = []
     for history in histories:
         line = None if history.defined is None else Line(*history.defined, history.name)
@@ -42,15 +35,7 @@ def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
 
 
 def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """The same of functions of `jax.jit` and others, of which only the programs are known.
-
-    Args:
-      programs: all that were compiled.
-      known: functions that `of_functions` has told of.
-
-    Returns:
-      Diagnoses of one finding each.
-    """
+    """The same of functions of `jax.jit` and others, of which only programs are known, but for the known ones."""
     told = {(it.name, it.defined) for it in known}
     found: list[Diagnosis] = []
     for several in by_function(programs):

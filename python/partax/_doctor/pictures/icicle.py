@@ -123,15 +123,9 @@ def _preorder(root: Node) -> list[Node]:
 
 
 def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Picture:
-    """The picture.
+    """The equations of a program by call stack: the width of a box is its number of equations.
 
-    Args:
-      examined: the program.
-      findings: what was found of it; their lines are outlined.
-      boxes: how many there are at most, but for those of "other".
-
-    Returns:
-      The picture. The width of a box is its number of equations.
+    Lines that something was found about are outlined. There are at most so many boxes, but for those of "other".
     """
     root = call_tree(examined)
     scale = WIDTH / max(root.count, 1)

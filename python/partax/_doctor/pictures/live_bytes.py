@@ -17,15 +17,7 @@ _LIMIT_IN_SIGHT = 3.0  # a limit of more than so many peaks would leave a flat l
 
 
 def live_bytes_picture(liveness: Liveness, limit: int | None = None) -> Picture:
-    """The picture.
-
-    Args:
-      liveness: of the program.
-      limit: the memory that there is, or None.
-
-    Returns:
-      The picture.
-    """
+    """The live bytes of a program by step, with the memory that there is, where that is known."""
     steps = len(liveness.bytes)
     limit_in_sight = limit is not None and limit <= _LIMIT_IN_SIGHT * max(liveness.peak, 1)
     most = max(liveness.peak, limit if limit is not None and limit_in_sight else 0, 1) * 1.04

@@ -49,17 +49,7 @@ def label(x: float, y: float, text: str, kind: str = "", end: bool = False) -> s
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, title: str, data: str = "") -> str:
-    """A rectangle with what a pointer over it shows.
-
-    Args:
-      x: of its upper left corner.
-      y: likewise.
-      width: its width.
-      height: its height.
-      kind: its class.
-      title: the text for a pointer.
-      data: further attributes, as they are written.
-    """
+    """A rectangle of a class, with the text that a pointer over it shows; `data` are further attributes as written."""
     place = f'x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height:.1f}"'
     return f'<rect {place} class="{kind}"{" " + data if data else ""}><title>{html.escape(title)}</title></rect>'
 
@@ -70,25 +60,13 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 
 def drawing(height: float, told: str, parts: Sequence[str]) -> str:
-    """A picture as one element.
-
-    Args:
-      height: its height, where `WIDTH` is its width.
-      told: what readers are told who cannot see it.
-      parts: what is in it.
-    """
+    """A picture as one element, `WIDTH` wide; `told` is for readers who cannot see it."""
     head = f'<svg viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" aria-label="{html.escape(told)}">'
     return "\n".join([head, *(part for part in parts if part), "</svg>"])
 
 
 def ticks(most: float, about: int, base: int = 10) -> list[float]:
-    """Round numbers from 0 to `most`, some `about` of them.
-
-    Args:
-      most: the largest value.
-      about: how many.
-      base: round in which system: 10, or 2 for bytes.
-    """
+    """Some `about` numbers from 0 to `most` that are round in a system: 10, or 2 for bytes."""
     if most <= 0:
         return [0.0]
     step = most / about

@@ -19,14 +19,7 @@ Trace = tuple[Event, ...]  # the events of one trace, by time
 
 
 def timeline_picture(events: Sequence[Event]) -> Picture:
-    """The picture.
-
-    Args:
-      events: of the process.
-
-    Returns:
-      The picture: a row for each trace.
-    """
+    """The events of a process: a row for each trace."""
     every = traces(events)
     costly = sorted(every, key=lambda it: -sum(event.seconds for event in it))[:_ROWS]
     chosen = set(costly)
@@ -64,14 +57,7 @@ def traces(events: Sequence[Event]) -> list[Trace]:
 
 
 def scale(events: Sequence[Event]) -> tuple[Callable[[float], float], list[tuple[float, float]], float]:
-    """Where in the picture a time is.
-
-    Args:
-      events: all that are shown.
-
-    Returns:
-      The place of a time; the pauses that are cut short; how wide a second is.
-    """
+    """Where in the picture a time is, the pauses that are cut short, and how wide a second is."""
     busy: list[tuple[float, float]] = []
     for event in sorted(events, key=lambda it: it.begin):
         end = event.begin + event.seconds
