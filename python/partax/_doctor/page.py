@@ -19,7 +19,7 @@ from partax._doctor.timeline import events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
-from partax._report.report import FunctionReport, Report, TraceReport
+from partax._report.report import Report
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
@@ -90,8 +90,7 @@ def page(diagnoses: Sequence[Diagnosed], report: Report | None = None) -> str:
         timeline=timeline_picture(timeline) if timeline else None,
         functions=functions[:_FUNCTIONS],
         left_out=len(functions[_FUNCTIONS:]),
-        latest=_latest,
-        changes=_changes,
+        most_traces=_TRACES,
     )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
 
@@ -164,12 +163,3 @@ def _figures(figures: Figures) -> list[tuple[str, str]]:
 
 def _place(finding: Finding) -> str:
     return site_text((finding.file, finding.line)) if finding.file else finding.path
-
-
-def _latest(function: FunctionReport) -> tuple[TraceReport, ...]:
-    return function.traces[-_TRACES:]
-
-
-def _changes(trace: TraceReport) -> list[str]:
-    """What has changed, one by one."""
-    return trace.reason.split("; ")
