@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,6 @@ from partax import _core
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import site_text
 from partax._report.history import History, kept
-from partax._report.record import Record
 
 STAGES = ("trace", "lower", "compile", "run")
 LOAD = "load"
@@ -59,31 +59,16 @@ def events() -> list[Event]:
 
 def _of_history(history: History, track: int) -> Iterator[Event]:
     defined = "" if history.defined is None else site_text(history.defined)
+    event = partial(Event, history.name, defined, track)
     for record in history.records:
-        yield from _of_record(history, defined, record, track)
+        stages = list(record.stages)
+        if not record.measured and record.seconds["trace"]:  # it raised, or runs inside of another trace
+            stages.insert(0, ("trace", record.started, record.seconds["trace"]))
+        for stage, begin, seconds in stages:
+            yield event(record.number, stage, begin, seconds, record.reason, site_text(record.site), record.failed)
     for begin, load in history.loads:
         reason = f"stored by an earlier process; saves {load.saves:.2g} s"
-        yield Event(history.name, defined, track, 0, LOAD, begin, load.seconds, reason, load.site, False)
-
-
-def _of_record(history: History, defined: str, record: Record, track: int) -> Iterator[Event]:
-    stages = list(record.stages)
-    if not record.measured and record.seconds["trace"]:  # it raised, or runs inside of another trace
-        stages.insert(0, ("trace", record.started, record.seconds["trace"]))
-    site = site_text(record.site)
-    for stage, begin, seconds in stages:
-        yield Event(
-            function=history.name,
-            defined=defined,
-            track=track,
-            trace=record.number,
-            stage=stage,
-            begin=begin,
-            seconds=seconds,
-            reason=record.reason,
-            site=site,
-            failed=record.failed,
-        )
+        yield event(0, LOAD, begin, load.seconds, reason, load.site, False)
 
 
 def write_chrome_trace(path: str | Path) -> None:
