@@ -72,11 +72,10 @@ def find(examined: Examined) -> Iterator[Finding]:
     if len(equations) < _FEWEST_EQUATIONS:
         return
     groups: list[_Group] = []
-    repeats = sorted(repeats_of(equations), key=lambda repeat: repeat.starts[0])
-    for repeat in sorted(repeats, key=lambda repeat: not _is_worth_it(equations, repeat)):
+    repeats = [(not _is_worth_it(equations, repeat), repeat) for repeat in repeats_of(equations)]
+    for is_cheap, repeat in sorted(repeats, key=lambda it: (it[0], it[1].starts[0])):
         stacks = _stacks(equations, repeat)
         line = _line_of(stacks)
-        is_cheap = not _is_worth_it(equations, repeat)
         if line is None or (is_cheap and not _is_told(repeat)):
             continue
         group = next((group for group in groups if group.has(repeat, line)), None)
