@@ -1,5 +1,7 @@
 """Figures as people read them."""
 
+from collections.abc import Mapping
+
 
 def bytes_text(size: float) -> str:
     """`1.5 GiB`."""
@@ -30,9 +32,9 @@ def figure_text(name: str, value: float | str) -> str:
     return f"{value:,}" if isinstance(value, int) else _three(value)
 
 
-def figure_name(name: str) -> str:
-    """What a figure is called: `compile_seconds` is `compile`."""
-    return name.removesuffix("_seconds").replace("_", " ")
+def figure_texts(figures: Mapping[str, float | str]) -> list[tuple[str, str]]:
+    """Figures by what they are called: `compile_seconds` is `compile`."""
+    return [(name.removesuffix("_seconds").replace("_", " "), figure_text(name, it)) for name, it in figures.items()]
 
 
 def _three(number: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import figure_name, figure_text, seconds_text
+from partax._doctor.figure_text import figure_texts, seconds_text
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.liveness import live_bytes
 from partax._doctor.memory_use import told_limit
@@ -76,7 +76,7 @@ def page(diagnoses: Sequence[Diagnosed], report: Report | None = None) -> str:
     """The text of the file; see `write_page`."""
     jinja2 = _jinja2()
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["figures"] = _figures
+    environment.filters["figures"] = figure_texts
     environment.filters["seconds"] = seconds_text
     environment.filters["place"] = _place
     environment.filters["relative"] = file_text
@@ -155,10 +155,6 @@ def _sentence(text: str) -> str:
 
 def _cost(figures: Figures) -> float:
     return sum(float(figures.get(f"{stage}_seconds", 0.0)) for stage in ("trace", "lower", "compile"))
-
-
-def _figures(figures: Figures) -> list[tuple[str, str]]:
-    return [(figure_name(name), figure_text(name, value)) for name, value in figures.items()]
 
 
 def _place(finding: Finding) -> str:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from partax._doctor.figure_text import figure_name, figure_text
+from partax._doctor.figure_text import figure_texts
 from partax._doctor.finding import Finding
 from partax._report.terminal import is_terminal
 
@@ -55,6 +55,5 @@ def _told(finding: Finding) -> "Text":
     told.append(finding.message + "\n")
     told.append("-> " + finding.advice, style="bold")
     if finding.figures:
-        figures = (f"{figure_name(name)} {figure_text(name, value)}" for name, value in finding.figures.items())
-        told.append("\n" + ", ".join(figures), style="dim")
+        told.append("\n" + ", ".join(map(" ".join, figure_texts(finding.figures))), style="dim")
     return told

@@ -62,9 +62,9 @@ def _axes(most: float, steps: int) -> list[str]:
     return parts
 
 
-def columns(sizes: Sequence[int], about: int = _COLUMNS) -> list[tuple[int, int]]:
+def columns(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of a first step and the most bytes from there to the next pair's."""
-    each = max(1, -(-len(sizes) // about))
+    each = max(1, -(-len(sizes) // _COLUMNS))
     return [(i, max(sizes[i : i + each])) for i in range(0, len(sizes), each)]
 
 
