@@ -10,14 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 from examining import Call, floats, ints
-from healthy_program import CORPUS, Healthy, built, healthy, random_key, training
+from healthy_program import CORPUS, Healthy, built, healthy, random_key, squares, training
 from jax import lax
 
 import partax
-
-
-def squares(model: Any, x: Any, y: Any) -> Any:
-    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
 
 
 def entropy(model: Any, x: Any, labels: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from examining import Call, floats, ints
-from healthy_program import built, healthy, random_key, training
+from healthy_program import built, healthy, random_key, squares, training
 from jax import lax
 
 import partax
@@ -17,10 +18,6 @@ import partax
 
 def perceptron(inputs: int, outputs: int, width: int = 16, depth: int = 2) -> Any:
     return built(eqx.nn.MLP, inputs, outputs, width, depth)
-
-
-def squares(model: Any, x: Any, y: Any) -> Any:
-    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
 
 
 @healthy
@@ -69,16 +66,9 @@ def low_rank_adaptation() -> Call:
         weights = base + parts["up"] @ parts["down"]
         return jnp.mean((x @ weights - y) ** 2)
 
-    optimiser = optax.adam(1e-3)
-
-    def step(parts: Any, state: Any, base: Any, x: Any, y: Any) -> Any:
-        slope = jax.grad(loss)(parts, base, x, y)
-        updates, state = optimiser.update(slope, state)
-        return optax.apply_updates(parts, updates), state
-
     parts = {"up": floats(64, 4), "down": floats(4, 32)}
-    data = floats(64, 32), floats(8, 64), floats(8, 32)
-    return jax.jit(step, donate_argnums=(0, 1)), (parts, jax.eval_shape(optimiser.init, parts), *data)
+    jit = partial(jax.jit, donate_argnums=(0, 1))
+    return training(parts, optax.adam(1e-3), loss, floats(64, 32), floats(8, 64), floats(8, 32), jit=jit)
 
 
 @healthy

@@ -41,6 +41,10 @@ def built(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return eqx.filter_eval_shape(make, *args, **kwargs, key=random_key())
 
 
+def squares(model: Any, x: Any, y: Any) -> Any:
+    return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+
 def training(model: Any, optimiser: Any, loss: Callable[..., Any], *data: Any, jit: Any = filter_jit) -> Call:
     """A step as optax's and Equinox's users write it."""
 
