@@ -10,7 +10,7 @@ import pytest
 from examining import examined, floats, found_by, marked
 
 from partax import filter_jit
-from partax._doctor.checkpoint import find, residuals
+from partax._doctor.checkpoint import Residuals, find, residuals
 from partax._doctor.equations import Equations, bytes_of
 from partax._doctor.flat_program import flat_programs
 
@@ -39,9 +39,13 @@ def stacked_bytes(function: Any, *args: Any) -> int:
     return sum(bytes_of(aval) for length, aval in outputs if aval.shape[:1] == (length,))
 
 
+def all_residuals(function: Any, *args: Any) -> list[Residuals]:
+    programs = flat_programs(examined(function, *args))
+    return [it for program in programs.all for it in residuals(program, programs)]
+
+
 def kept(function: Any, *args: Any) -> list[tuple[int, int]]:
-    programs = flat_programs(examined(jax.jit(function), *args))
-    return [(it.bytes, it.saved_bytes) for program in programs.all for it in residuals(program, programs)]
+    return [(it.bytes, it.saved_bytes) for it in all_residuals(jax.jit(function), *args)]
 
 
 def linear_cell(h: Any, x: Any, w: Any) -> Any:
@@ -90,17 +94,12 @@ def small(w: Any, xs: Any) -> Any:
 def test_little_counts_where_there_is_little_memory(mebibytes: int | None, count: int) -> None:
     limit = None if mebibytes is None else mebibytes << 20
     args = floats(512, 512), floats(2000, 512)
-    assert len(list(find(examined(jax.jit(jax.grad(small)), *args, memory_limit=limit)))) == count
+    assert len(found(jax.jit(jax.grad(small)), *args, memory_limit=limit)) == count
 
 
 @pytest.mark.parametrize("length", [100, 2000])
 def test_the_advised_chunks_keep_what_is_told(length: int) -> None:
-    plain = jax.jit(jax.grad(small))
-    (it,) = [
-        found
-        for program in flat_programs(examined(plain, floats(512, 512), floats(length, 512))).all
-        for found in residuals(program, flat_programs(examined(plain, floats(512, 512), floats(length, 512))))
-    ]
+    (it,) = all_residuals(jax.jit(jax.grad(small)), floats(512, 512), floats(length, 512))
     count = length // it.chunk
 
     def chunked(w: Any, xs: Any) -> Any:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from examining import found_by, marked
 
-import partax
 from older_jax import IS_OLDER
+from partax import filter_jit
 from partax._doctor.constants import find
 from partax._doctor.finding import Finding
 
@@ -31,7 +31,7 @@ def numbers(count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("count", "is_found"), [(MEBIBYTE // 4 - 1, False), (MEBIBYTE // 4, True)])
-@pytest.mark.parametrize("jit", [jax.jit, partax.filter_jit, lambda f: f])
+@pytest.mark.parametrize("jit", [jax.jit, filter_jit, lambda f: f])
 def test_a_mebibyte_in_a_closure_cell_is_found(jit: Any, count: int, is_found: bool) -> None:
     data = jnp.asarray(numbers(count))
 
@@ -59,35 +59,6 @@ def test_arrays_are_counted_together_from_a_mebibyte_on() -> None:
     assert found(lambda x: x * first.sum() + (x * first).sum(), 1.0 * jnp.ones(())) == []
     findings = found(lambda x: (x * first).sum() + (x * second).sum(), jnp.ones(()))
     assert [(it.path, it.figures["bytes"]) for it in findings] == [("second", 628_004), ("first", 628_000)]
-
-
-def test_a_global_is_named() -> None:
-    def scaled(x: Any) -> Any:
-        return x * TABLE  # here
-
-    (finding,) = found(scaled, jnp.float32(2))
-    assert finding.message.startswith("global `TABLE` holds")
-    assert (finding.path, finding.line) == ("TABLE", marked(scaled))
-
-
-def test_an_attribute_and_a_bound_argument_are_named() -> None:
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass(eq=False)
-    class Scaler:
-        data: jax.Array
-
-        def scaled(self, x: Any) -> Any:
-            return x * self.data
-
-    (finding,) = found(jax.jit(Scaler(jnp.asarray(numbers(MEBIBYTE))).scaled), jnp.float32(2))
-    assert finding.message.startswith("attribute `self.data` holds float32[1048576] (4 MiB)")
-
-    def scaled(data: Any, x: Any) -> Any:
-        return x * data
-
-    bound = functools.partial(scaled, numbers(MEBIBYTE))
-    findings = found(jax.jit(lambda x: bound(x)), jnp.float32(2))
-    assert [it.message.partition(" holds")[0] for it in findings] == ["bound argument `argument 0`"]
 
 
 def test_a_captured_model_is_one_finding() -> None:
@@ -278,18 +249,37 @@ class Runs:
         return self.parts["static"][0].table[i]
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(eq=False)
+class Scaler:
+    data: jax.Array
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.data
+
+
+def multiplied(data: Any, x: Any) -> Any:
+    return x * data
+
+
 @pytest.mark.filterwarnings("ignore:.*is an array in a static")
-def test_an_array_on_a_static_object_has_its_path() -> None:
+def test_what_holds_an_array_has_its_path() -> None:
     static, index = Static(), jnp.int32(0)
     outer = Static()
     outer.table, outer.inner = jnp.zeros(()), static
     static.inner = outer  # a cycle
+    model = Holds(jnp.ones(()), static)
+    bound = functools.partial(multiplied, TABLE.copy())
     cases: list[tuple[str, str, Any, tuple[Any, ...]]] = [
-        ("static argument", "cfg.table", lambda cfg, i: cfg.table[i], (static, index)),
-        ("static argument", "model.static.table", lambda model, i: model(i), (Holds(jnp.ones(()), static), index)),
-        ("closure cell", "outer.inner.table", lambda i: outer.inner.table[i], (index,)),
-        ("attribute", "self.parts['static'][0].table", Runs().run, (index,)),
+        ("global", "TABLE", lambda x: x * TABLE, (jnp.float32(2),)),
+        ("attribute", "self.data", jax.jit(Scaler(jnp.asarray(TABLE)).scaled), (jnp.float32(2),)),
+        ("bound argument", "argument 0", jax.jit(lambda x: bound(x)), (jnp.float32(2),)),
+        ("static argument", "cfg.table", filter_jit(lambda cfg, i: cfg.table[i]), (static, index)),
+        ("static argument", "model.static.table", filter_jit(lambda model, i: model(i)), (model, index)),
+        ("closure cell", "outer.inner.table", filter_jit(lambda i: outer.inner.table[i]), (index,)),
+        ("attribute", "self.parts['static'][0].table", filter_jit(Runs().run), (index,)),
     ]
     for kind, path, function, args in cases:
-        (finding,) = found(partax.filter_jit(function), *args)
-        assert finding.path == path and finding.message.startswith(f"{kind} `{path}` holds")
+        (finding,) = found(function, *args)
+        assert finding.path == path
+        assert finding.message.startswith(f"{kind} `{path}` holds float32[262144] (1 MiB)")

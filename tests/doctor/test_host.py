@@ -88,24 +88,21 @@ def test_loops_in_loops_are_multiplied_and_lines_are_told_apart() -> None:
     assert sorted(int(it.figures["times"]) for it in found(loop, X)) == [4, 20]
 
 
-def test_a_while_loop_says_so() -> None:
-    def step(x: Any) -> Any:
-        jax.debug.print("{}", x)
-        return x + 1
-
-    (finding,) = found(lambda x: jax.lax.while_loop(lambda it: it[0] < 9, step, x), X)
-    assert "in each step of a while loop" in finding.message
-    assert finding.severity == "medium"
+def printed(x: Any) -> Any:
+    jax.debug.print("{}", x)
+    return x + 1
 
 
-def test_what_is_not_always_called_is_of_low_severity() -> None:
-    def branch(x: Any) -> Any:
-        jax.debug.print("{}", x)
-        return x
-
-    (finding,) = found(lambda x: jax.lax.cond(x[0] > 0, branch, lambda it: it, x), X)
-    assert finding.severity == "low"
-    assert "at most once" in finding.message
+@pytest.mark.parametrize(
+    ("program", "severity", "words"),
+    [
+        (lambda x: jax.lax.while_loop(lambda it: it[0] < 9, printed, x), "medium", "in each step of a while loop"),
+        (lambda x: jax.lax.cond(x[0] > 0, printed, lambda it: it, x), "low", "at most once"),
+    ],
+)
+def test_what_is_called_an_unknown_number_of_times_says_so(program: Any, severity: str, words: str) -> None:
+    (finding,) = found(program, X)
+    assert finding.severity == severity and words in finding.message
 
 
 def test_a_check_of_a_library_is_not_reported() -> None:
