@@ -156,21 +156,22 @@ def test_no_function() -> None:
         partax.doctor(3)  # type: ignore[arg-type]
 
 
-def test_a_function_that_fails_to_trace_says_which_and_has_the_cause() -> None:
-    def reads(x: Any) -> Any:
-        return x if float(x[0, 0]) > 0 else -x
-
-    with pytest.raises(
-        TypeError, match=r"`reads` raised ConcretizationTypeError when it was traced.*mend that"
-    ) as told:
-        partax.doctor(reads, X)
-    assert isinstance(told.value.__cause__, jax.errors.ConcretizationTypeError)
+def reads(x: Any) -> Any:
+    return x if float(x[0, 0]) > 0 else -x
 
 
-def test_wrong_arguments() -> None:
-    with pytest.raises(TypeError, match="`apply` raised TypeError when it was traced") as told:
-        partax.doctor(apply, X, X, X, X)
-    assert "positional" in str(told.value.__cause__)
+@pytest.mark.parametrize(
+    ("function", "args", "error", "words"),
+    [
+        (reads, (X,), jax.errors.ConcretizationTypeError, "traced array"),
+        (apply, (X, X, X, X), TypeError, "positional"),
+    ],
+)
+def test_what_fails_to_trace_is_named_and_has_its_cause(function: Any, args: Any, error: Any, words: str) -> None:
+    told = rf"`{function.__name__}` raised {error.__name__} when it was traced.*mend that"
+    with pytest.raises(TypeError, match=told) as raised:
+        partax.doctor(function, *args)
+    assert isinstance(raised.value.__cause__, error) and words in str(raised.value.__cause__)
 
 
 def test_a_side_effect_on_an_argument_is_refused_as_in_a_call() -> None:

@@ -42,6 +42,8 @@ def test_each_finding_is_there_as_text(text: str) -> None:
     assert "h = jnp.tanh(h @ w)" in words
     assert "share 94%" in words and "saved bytes 96 KiB" in words
     assert "{{ 7 * 7 }}" in words  # a template in a name is not run
+    assert f"equations {diagnosis().figures['equations']:,}" in words
+    assert f"argument bytes {(LAYERS * 64 * 64 + 8 * 64 + 1) * 4 / 1024:.3g} KiB" in words
 
 
 def test_findings_come_before_pictures_the_worst_first(text: str) -> None:
@@ -75,7 +77,7 @@ def report_of(*names: str) -> partax.Report:
     return partax.Report(tuple(it for it in report.functions if it.name in names and "test_page.py" in it.defined))
 
 
-def test_a_report_is_a_page_without_findings(tmp_path: Path) -> None:
+def test_a_report_is_a_page_without_findings_that_begins_with_the_costliest_function(tmp_path: Path) -> None:
     @partax.filter_jit
     def often(x: Any) -> Any:
         return x * 2
@@ -84,7 +86,11 @@ def test_a_report_is_a_page_without_findings(tmp_path: Path) -> None:
         often(jnp.ones(size))
     report = report_of("often")
     report.html(tmp_path / "report.html")
-    read = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    summary = text[text.index('<p class="summary">') :].split("</p>")[0]
+    assert "The costliest function is <code>often</code>" in summary and "traced 3 times" in summary
+    assert "The latest trace: x: float32[3] -&gt; float32[4]" in summary
+    read = Page(text)
     assert not read.those("article") and read.those("svg")
     words = " ".join(read.text.split())
     assert "Traces of often" in words and "x: float32[2] -> float32[3]" in words
@@ -285,13 +291,6 @@ def test_colours_of_one_picture_are_told_apart(text: str, blindness: str | None)
                 seen[name] = lightness(colour)
 
 
-def test_the_programs_figures_are_on_the_page(text: str) -> None:
-    found = diagnosis()
-    words = " ".join(Page(text).text.split())
-    assert f"equations {found.figures['equations']:,}" in words
-    assert f"argument bytes {(LAYERS * 64 * 64 + 8 * 64 + 1) * 4 / 1024:.3g} KiB" in words
-
-
 MARKUP = "<script>alert(1)</script>&\"'"
 
 
@@ -309,15 +308,3 @@ def test_functions_of_libraries_are_folded() -> None:
     text = page([users, dataclasses.replace(users, name="of_a_library", is_of_library=True)])
     (folded,) = re.findall(r"<details>(.*?)</details>", text, re.DOTALL)
     assert "of_a_library" in folded and text.count("<details>") == 1
-
-
-def test_the_page_of_a_report_begins_with_its_costliest_function() -> None:
-    @partax.filter_jit
-    def costliest(x: Any) -> Any:
-        return x + 1
-
-    costliest(jnp.ones(2)), costliest(jnp.ones(3))
-    text = page((), report_of("costliest"))
-    summary = text[text.index('<p class="summary">') :].split("</p>")[0]
-    assert "The costliest function is <code>costliest</code>" in summary and "traced 2 times" in summary
-    assert "The latest trace: x: float32[2] -&gt; float32[3]" in summary

@@ -50,15 +50,6 @@ def test_each_stage_of_each_trace_is_there() -> None:
         assert seconds == [trace.trace_seconds, trace.lower_seconds, trace.compile_seconds]
 
 
-def test_a_hit_adds_nothing() -> None:
-    f = filter_jit(lambda x: x + 1)
-    f(jnp.ones(3))
-    before = len(events())
-    for _ in range(5):
-        f(jnp.ones(3))
-    assert len(events()) == before
-
-
 def test_the_run_is_that_of_the_call_which_has_compiled() -> None:
     def wait(x: Any) -> Any:
         time.sleep(0.1)
