@@ -9,7 +9,7 @@ from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import around, user_line
+from partax._doctor.inner_programs import around, by_line
 from partax._doctor.lines import Line, is_users, stack_of
 
 # How a finding calls what runs Python.
@@ -31,18 +31,14 @@ _FEWEST_MOVED = 1 << 20  # bytes; less is moved in the time of a call
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `host`."""
-    by_line: dict[tuple[Line, str], list[int]] = {}
-    moves: dict[Line, list[int]] = {}
     equations = examined.equations
-    for i in equations.named(*_CALLBACKS):
-        if not _is_check(examined, i):
-            by_line.setdefault((user_line(equations, i), equations.names[i]), []).append(i)
-    for i in equations.named("device_put"):
-        if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ()))):
-            moves.setdefault(user_line(equations, i), []).append(i)
-    for (line, name), found in by_line.items():
-        yield _callback(examined, line, name, found)
-    for line, found in moves.items():
+    for name in _CALLBACKS:
+        calls = [i for i in equations.named(name) if not _is_check(examined, i)]
+        for line, found in by_line(equations, calls).items():
+            yield _callback(examined, line, name, found)
+    puts = equations.named("device_put")
+    moves = [i for i in puts if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ())))]
+    for line, found in by_line(equations, moves).items():
         moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
         if moved >= _FEWEST_MOVED:
             yield _transfer(examined, line, found, moved)

@@ -105,3 +105,11 @@ def around(equations: Equations, index: int) -> Iterator[int]:
 def user_line(equations: Equations, index: int) -> Line:
     """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
     return nearest_line(equations.eqns[at] for at in (index, *around(equations, index)))
+
+
+def by_line(equations: Equations, indices: Iterable[int]) -> dict[Line, list[int]]:
+    """The indices of equations by the user's line, in order."""
+    lines: dict[Line, list[int]] = {}
+    for i in indices:
+        lines.setdefault(user_line(equations, i), []).append(i)
+    return lines

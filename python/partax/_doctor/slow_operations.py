@@ -10,8 +10,7 @@ from partax._doctor.equations import Equations, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import around, bind_known, calls_of, through_calls, user_line
-from partax._doctor.lines import Line
+from partax._doctor.inner_programs import around, bind_known, by_line, calls_of, through_calls, user_line
 from partax._doctor.slow_table import SLOW_OPERATIONS, SlowOperation
 
 # A branch of one operation on a scalar takes 23 ms: 32 take 0.7 s, 64 take 1.5 s, 256 take 6 s, 1024 take 102 s. One of
@@ -51,13 +50,9 @@ def _found(examined: Examined, row: SlowOperation, found: list[int]) -> Iterator
         for chain in _chains(examined.equations, row, found):
             yield _finding(examined, row, chain)
         return
-    lines: dict[Line, list[int]] = {}
     skipped = _transposed(examined.equations, found)
-    for i in found:
-        if id(examined.equations.eqns[i]) in skipped:
-            continue
-        lines.setdefault(user_line(examined.equations, i), []).append(i)
-    for at_line in lines.values():
+    compiled = [i for i in found if id(examined.equations.eqns[i]) not in skipped]
+    for at_line in by_line(examined.equations, compiled).values():
         if len(at_line) >= row.fewest:
             yield _finding(examined, row, at_line)
 
