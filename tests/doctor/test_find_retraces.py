@@ -110,11 +110,8 @@ def test_a_static_number_that_comes_back_as_another_is_found_whatever_its_name()
         return x, n
 
     (finding,) = found(filter_jit(advance), floats(3), 4)
-    assert (finding.severity, finding.path, finding.figures["value"]) == (
-        "high",
-        "n",
-        4,
-    ) and "comes back as 5" in finding.message
+    assert (finding.severity, finding.path, finding.figures["value"]) == ("high", "n", 4)
+    assert "comes back as 5" in finding.message
     assert found(filter_jit(lambda x, n: (x * n, n)), floats(3), 4) == []
 
 

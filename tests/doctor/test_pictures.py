@@ -95,13 +95,9 @@ def test_lines_have_their_own_equations() -> None:
 
 def test_small_lines_are_put_together_and_nothing_is_lost() -> None:
     lines = "\n".join(f"    x = x + {i}.0" for i in range(40))
+    source = f"def many(x):\n    for _ in range(3000):\n        x = x * 2.0\n{lines}\n    return x"
     space: dict[str, Any] = {}
-    exec(
-        compile(
-            f"def many(x):\n    for _ in range(3000):\n        x = x * 2.0\n{lines}\n    return x", "many.py", "exec"
-        ),
-        space,
-    )
+    exec(compile(source, "many.py", "exec"), space)
     program = examined(space["many"], jnp.ones(3))
     for picture, most in ((icicle(program), 800), (icicle(program, boxes=10), 10)):
         found = levels(picture.svg)
@@ -113,12 +109,9 @@ def test_small_lines_are_put_together_and_nothing_is_lost() -> None:
 def test_lines_with_findings_are_outlined() -> None:
     found = diagnosis()
     assert found.examined is not None
-    outlined = [
-        it.attrib["class"]
-        for it in parsed(icicle(found.examined, found.findings).svg).iter("rect")
-        if "found" in it.attrib["class"]
-    ]
-    assert len(outlined) == 1 and outlined[0].endswith(" found high")
+    boxes = parsed(icicle(found.examined, found.findings).svg).iter("rect")
+    (outlined,) = [it.attrib["class"] for it in boxes if "found" in it.attrib["class"]]
+    assert outlined.endswith(" found high")
     assert "found" not in icicle(found.examined).svg
 
 
@@ -266,21 +259,13 @@ def test_bars_are_as_long_as_their_seconds_and_begin_when_they_did() -> None:
 
 
 def test_each_trace_has_a_row_with_its_cause() -> None:
-    events = [
-        event(1, "trace", 0, 1),
-        event(1, "compile", 1, 1),
-        event(9, "trace", 2, 1),
-        event(1, "trace", 3, 1, "g", 2),
-    ]
+    of_f = [event(1, "trace", 0, 1), event(1, "compile", 1, 1), event(9, "trace", 2, 1)]
+    events = [*of_f, event(1, "trace", 3, 1, "g", 2)]
     svg = timeline_picture(events).svg
     assert len({it.attrib["y"] for it in parsed(svg).iter("rect") if "data-stage" in it.attrib}) == 3
     texts = [it.text or "" for it in parsed(svg).iter("text")]
     assert [it for it in texts if "trace" in it] == ["f trace 1, 2 s", "f trace 9 failed, 1 s", "g trace 1, 1 s"]
-    assert [it for it in texts if "reason" in it] == [
-        "a.py:9: reason 1 <b>",
-        "a.py:9: reason 9 <b>",
-        "a.py:9: reason 1 <b>",
-    ]
+    assert [it for it in texts if "reason" in it] == [f"a.py:9: reason {trace} <b>" for trace in (1, 9, 1)]
 
 
 def test_pauses_are_cut_short() -> None:

@@ -134,9 +134,7 @@ def test_the_file_is_one_that_viewers_read(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["trace.json"]
     data = json.loads((tmp_path / "trace.json").read_text())
     found = data["traceEvents"]
-    assert all(
-        isinstance(it["pid"], int) and isinstance(it["tid"], int) and isinstance(it["name"], str) for it in found
-    )
+    assert all(type(it["pid"]) is type(it["tid"]) is int and type(it["name"]) is str for it in found)
     assert {it["ph"] for it in found} == {"X", "M"}  # whole events, and names of tracks
     (track,) = {it["tid"] for it in found if it["name"] == "compile traced"}
     (name,) = [it["args"]["name"] for it in found if it["ph"] == "M" and it["tid"] == track]
