@@ -196,14 +196,15 @@ def apply_updates(model: PyTree, updates: PyTree) -> PyTree:
       TypeError: an update cannot be added to what it stands for; the message has the path.
     """
     try:
-        return jax.tree.map(_updated, updates, model, is_leaf=_is_none)
+        return jax.tree.map(_updated, updates, model, is_leaf=is_none)
     except (TypeError, ValueError) as error:
         _explain_misfit(model, updates)
         raise error
 
 
-def _is_none(change: Any) -> bool:
-    return change is None
+def is_none(node: Any) -> bool:
+    """Whether it is None, which is a leaf where this is `is_leaf`."""
+    return node is None
 
 
 def _updated(change: Any, part: PyTree) -> PyTree:
@@ -228,4 +229,4 @@ def _explain_misfit(model: PyTree, updates: PyTree) -> None:
                 f"{short_text(part)}: {error}"
             ) from error
 
-    jax.tree_util.tree_map_with_path(check, updates, model, is_leaf=_is_none)
+    jax.tree_util.tree_map_with_path(check, updates, model, is_leaf=is_none)

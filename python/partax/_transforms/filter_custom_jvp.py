@@ -10,7 +10,7 @@ from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
 from partax._transforms.on_arrays import Rest, joined, split, tree_of
-from partax._transforms.tangents import or_zero, tangent_leaves, value_text
+from partax._transforms.tangents import misfit, or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
 _P = ParamSpec("_P")
@@ -157,7 +157,7 @@ def _check(path: str, primal: Any, tangent: Any) -> None:
     if not is_array(primal) and not is_inexact_array_like(primal):
         raise ValueError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
     if jnp.shape(primal) != jnp.shape(tangent):
-        raise ValueError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
+        raise ValueError(misfit(path, primal, tangent))
 
 
 def materialised(tangents: Any, primals: Any) -> Any:

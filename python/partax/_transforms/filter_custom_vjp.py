@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from partax._pytree.filters import is_array, is_inexact_array
-from partax._pytree.partition import combine, partition
+from partax._pytree.partition import combine, is_none, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.filter_custom_jvp import materialised
 from partax._transforms.on_arrays import Rest, Split, joined, split, tree_of
-from partax._transforms.tangents import tangent_leaves, value_text
-from partax._transforms.wrapper import Transformed, check_callable
+from partax._transforms.tangents import misfit, tangent_leaves
+from partax._transforms.wrapper import Transformed, check_callable, check_first
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -128,11 +128,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
         if fwd is None or bwd is None:
             missing = "def_fwd" if fwd is None else "def_bwd"
             raise RuntimeError(f"{name}() under filter_custom_vjp has no rule by {missing}; give one")
-        if not args:
-            raise TypeError(
-                f"found no argument by position in a call of {name}(). Functions wrapped with {self._name} need "
-                "one: the first is differentiated"
-            )
+        check_first(self, args)
         leaves, structure = jax.tree.flatten(args[0])
         inexact, exact, static = partition(leaves, is_inexact_array, is_array)
         others, others_static = split((args[1:], kwargs))
@@ -208,16 +204,12 @@ def _array_of(leaf: Any) -> Any:
 
 def _where_inexact(gradient: Any, first: Any) -> Any:
     """A gradient like the first argument without what a rule, as Equinox's may, says of leaves that can have none."""
-    leaves, structure = jax.tree.flatten(gradient, is_leaf=_is_none)
-    others, structure_of_others = jax.tree.flatten(first, is_leaf=_is_none)
+    leaves, structure = jax.tree.flatten(gradient, is_leaf=is_none)
+    others, structure_of_others = jax.tree.flatten(first, is_leaf=is_none)
     can_have = list(map(is_inexact_array, others))
     if structure != structure_of_others or all(can or leaf is None for can, leaf in zip(can_have, leaves, strict=True)):
         return gradient
     return jax.tree.unflatten(structure, [leaf if can else None for can, leaf in zip(can_have, leaves, strict=True)])
-
-
-def _is_none(node: Any) -> bool:
-    return node is None
 
 
 def _first_name(wrapper: Any) -> str:
@@ -228,9 +220,7 @@ def _check(path: str, primal: Any, cotangent: Any) -> None:
     if not is_inexact_array(primal):
         raise ValueError(f"`{path}`: found a cotangent where no leaf can have one, expected None")
     if jnp.shape(primal) != jnp.shape(cotangent):
-        raise ValueError(
-            f"`{path}`: found the cotangent {value_text(cotangent)}, expected one like {value_text(primal)}"
-        )
+        raise ValueError(misfit(path, primal, cotangent, "cotangent"))
 
 
 def _constant(wrapper: Any, others: list[Any], rest: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -1,16 +1,14 @@
 """Differentiation with respect to the inexact arrays of the first argument."""
 
-import functools
-import inspect
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
-from partax._pytree.filters import FilterSpec, all_of, is_inexact_array
+from partax._pytree.filters import FilterSpec
 from partax._transforms.on_arrays import joined, split
-from partax._transforms.tangents import differentiated
-from partax._transforms.wrapper import Transformed, check_callable
+from partax._transforms.tangents import differentiated, value_and_aux
+from partax._transforms.wrapper import Transformed, check_first, parameters_of, wrapped
 
 _A = TypeVar("_A")
 _P = ParamSpec("_P")
@@ -25,24 +23,17 @@ class _ValueAndGrad(Transformed[_P, _R]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         has_aux, wrt, options = self._options
-        if not args:
-            raise TypeError(
-                f"found no argument by position in a call of {self.__name__}(). Functions wrapped with {self._name} "
-                "need one: the first is differentiated"
-            )
+        check_first(self, args)
         first, *rest = args
-        differentiable, whole = differentiated(first, inexact_arrays(wrt))
+        differentiable, whole = differentiated(first, wrt)
 
         def value_of(part: Any) -> tuple[Any, Any]:
-            out = self.__wrapped__(whole(part), *rest, **kwargs)
-            if not has_aux:
-                if isinstance(out, tuple):
-                    raise TypeError(
-                        f"Gradient only defined for scalar-output functions. {self.__name__}() returned a tuple of "
-                        f"{len(out)}; if it is (value, aux), pass has_aux=True"
-                    )
-                return out, None
-            value, aux = value_and_aux(out, self.__name__)
+            value, aux = value_and_aux(self.__wrapped__(whole(part), *rest, **kwargs), has_aux, self.__name__)
+            if not has_aux and isinstance(value, tuple):
+                raise TypeError(
+                    f"Gradient only defined for scalar-output functions. {self.__name__}() returned a tuple of "
+                    f"{len(value)}; if it is (value, aux), pass has_aux=True"
+                )
             return value, split(aux)
 
         (value, aux), gradient = jax.value_and_grad(value_of, has_aux=True, **dict(options))(differentiable)
@@ -57,25 +48,6 @@ class _Grad(_ValueAndGrad[_P, _R]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         value, gradient = super()._call(args, kwargs)
         return (gradient, value[1]) if self._options[0] else gradient
-
-
-def inexact_arrays(wrt: FilterSpec) -> FilterSpec:
-    """The inexact arrays among what a filter takes; None is all of them."""
-    if type(wrt) in (str, int):
-        such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
-        raise ValueError(
-            f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
-        )
-    return is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
-
-
-def value_and_aux(out: Any, function: str) -> tuple[Any, Any]:
-    """The pair that a function is to return, as has_aux=True says."""
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
-        raise TypeError(
-            f"{function}() was to return (value, aux), as has_aux=True says, but returned a `{type(out).__name__}`"
-        )
-    return out[0], out[1]
 
 
 def _given(
@@ -93,18 +65,10 @@ def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, options: dict[str,
             "tuple instead"
         )
     for name in options:
-        if name not in _options_of_jax():
+        if name not in parameters_of(jax.value_and_grad):
             raise TypeError(f"got an unexpected keyword argument {name!r}")
-    if fun is None:
-        return functools.partial(_make, cls, has_aux=has_aux, wrt=wrt, options=options)
-    check_callable(fun, cls._name)
     hashable = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    return cls(fun, has_aux, wrt, tuple(sorted(hashable.items())))
-
-
-@functools.cache
-def _options_of_jax() -> frozenset[str]:
-    return frozenset(inspect.signature(jax.value_and_grad).parameters) - {"fun", "argnums", "has_aux"}
+    return wrapped(cls, fun, has_aux, wrt, tuple(sorted(hashable.items())))
 
 
 class _Options(TypedDict, total=False):

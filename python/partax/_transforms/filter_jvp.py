@@ -11,7 +11,7 @@ from partax._pytree.filters import is_array, is_inexact_array_like
 from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import names_of_arguments
 from partax._transforms.on_arrays import Rest, tree_of
-from partax._transforms.tangents import or_zero, tangent_leaves, value_text
+from partax._transforms.tangents import misfit, or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import check_callable
 
 _R = TypeVar("_R")
@@ -86,9 +86,9 @@ def _check(path: str, primal: Any, tangent: Any) -> None:
     if not zero and not (is_inexact_array_like(primal) or hasattr(primal, "__jax_array__")):
         raise TypeError(f"`{path}`: found a tangent for {value_text(primal)}, which can have none; expected None")
     if jnp.shape(primal) != jnp.shape(tangent):
-        raise ValueError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
+        raise ValueError(misfit(path, primal, tangent))
     if not zero and jnp.result_type(primal) != jnp.result_type(tangent):
-        raise TypeError(f"`{path}`: found the tangent {value_text(tangent)}, expected one like {value_text(primal)}")
+        raise TypeError(misfit(path, primal, tangent))
 
 
 def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:

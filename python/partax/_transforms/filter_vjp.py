@@ -7,9 +7,8 @@ import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array
 from partax._transforms.arguments import names_of_arguments
-from partax._transforms.filter_grad import inexact_arrays, value_and_aux
 from partax._transforms.on_arrays import Rest, joined, split
-from partax._transforms.tangents import differentiated, filled_tangents, structs_of
+from partax._transforms.tangents import differentiated, filled_tangents, structs_of, value_and_aux
 from partax._transforms.wrapper import check_callable
 
 _A = TypeVar("_A")
@@ -105,11 +104,11 @@ def _on_arrays(
     fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, wrt: FilterSpec
 ) -> tuple[Callable[..., Any], Any]:
     """The function on what is differentiated, and these values; beside the inexact arrays it returns the rest."""
-    differentiable, whole = differentiated(primals, inexact_arrays(wrt))
+    differentiable, whole = differentiated(primals, wrt)
 
     def on_arrays(*part: Any) -> Any:
         out = fun(*whole(part))
-        value, aux = value_and_aux(out, getattr(fun, "__name__", "the function")) if has_aux else (out, None)
+        value, aux = value_and_aux(out, has_aux, getattr(fun, "__name__", "the function"))
         return jax.tree.map(lambda leaf: leaf if is_inexact_array(leaf) else None, value), split((value, aux))
 
     return on_arrays, differentiable

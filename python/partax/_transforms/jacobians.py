@@ -1,16 +1,14 @@
 """filter_jacfwd, filter_jacrev and filter_hessian: derivatives of each number by each number."""
 
-import functools
 from collections.abc import Callable
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
 from partax._pytree.filters import FilterSpec, is_inexact_array_like
-from partax._transforms.filter_grad import inexact_arrays, value_and_aux
 from partax._transforms.on_arrays import joined, split
-from partax._transforms.tangents import differentiated
-from partax._transforms.wrapper import Transformed, check_callable
+from partax._transforms.tangents import differentiated, value_and_aux
+from partax._transforms.wrapper import Transformed, check_first, wrapped
 
 _A = TypeVar("_A")
 _P = ParamSpec("_P")
@@ -24,20 +22,16 @@ class _Jacobian(Transformed[_P, _R]):
     _of_jax: Callable[..., Any]
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not args:
-            raise TypeError(
-                f"found no argument by position in a call of {self.__name__}(). Functions wrapped with {self._name} "
-                "need one: the first is differentiated"
-            )
+        check_first(self, args)
         return self._derivative(*args, **kwargs)
 
     def _derivative(self, first: Any, /, *rest: Any, **kwargs: Any) -> Any:
         has_aux, wrt, holomorphic = self._options
-        differentiable, whole = differentiated(first, inexact_arrays(wrt))
+        differentiable, whole = differentiated(first, wrt)
 
         def on_arrays(part: Any) -> Any:
             out = self.__wrapped__(whole(part), *rest, **kwargs)
-            value, aux = value_and_aux(out, self.__name__) if has_aux else (out, None)
+            value, aux = value_and_aux(out, has_aux, self.__name__)
             return jax.tree.map(lambda leaf: leaf if is_inexact_array_like(leaf) else None, value), split(aux)
 
         jacobian, rest_of_result = type(self)._of_jax(on_arrays, has_aux=True, holomorphic=holomorphic)(differentiable)
@@ -62,11 +56,9 @@ class _Hessian(_Jacobian[_P, _R]):
         return _Forward(inner, *self._options)(first, *rest, **kwargs)
 
 
-def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, holomorphic: bool) -> Any:
-    if fun is None:
-        return functools.partial(_make, cls, has_aux=has_aux, wrt=wrt, holomorphic=holomorphic)
-    check_callable(fun, cls._name)
-    return cls(fun, has_aux, wrt, holomorphic)
+class _Options(TypedDict, total=False):
+    wrt: FilterSpec
+    holomorphic: bool
 
 
 class _Jacobians(Protocol):
@@ -74,21 +66,11 @@ class _Jacobians(Protocol):
 
     @overload
     def __call__(
-        self,
-        fun: Callable[Concatenate[_T, _P], object],
-        has_aux: Literal[False] = False,
-        *,
-        wrt: FilterSpec = None,
-        holomorphic: bool = False,
+        self, fun: Callable[Concatenate[_T, _P], object], has_aux: Literal[False] = False, **options: Unpack[_Options]
     ) -> Transformed[Concatenate[_T, _P], Any]: ...
     @overload
     def __call__(
-        self,
-        fun: None = None,
-        has_aux: Literal[False] = False,
-        *,
-        wrt: FilterSpec = None,
-        holomorphic: bool = False,
+        self, fun: None = None, has_aux: Literal[False] = False, **options: Unpack[_Options]
     ) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], Any]]: ...
     @overload
     def __call__(
@@ -96,17 +78,11 @@ class _Jacobians(Protocol):
         fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
         *,
         has_aux: Literal[True],
-        wrt: FilterSpec = None,
-        holomorphic: bool = False,
+        **options: Unpack[_Options],
     ) -> Transformed[Concatenate[_T, _P], tuple[Any, _A]]: ...
     @overload
     def __call__(
-        self,
-        fun: None = None,
-        *,
-        has_aux: Literal[True],
-        wrt: FilterSpec = None,
-        holomorphic: bool = False,
+        self, fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Options]
     ) -> Callable[
         [Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[Any, _A]]
     ]: ...
@@ -147,7 +123,7 @@ def filter_jacfwd(
         though `has_aux` says so.
       ValueError: when called, `wrt` is no filter.
     """
-    return _make(_Forward, fun, has_aux, wrt, holomorphic)
+    return wrapped(_Forward, fun, has_aux, wrt, holomorphic)
 
 
 @_typed
@@ -181,7 +157,7 @@ def filter_jacrev(
         though `has_aux` says so.
       ValueError: when called, `wrt` is no filter.
     """
-    return _make(_Reverse, fun, has_aux, wrt, holomorphic)
+    return wrapped(_Reverse, fun, has_aux, wrt, holomorphic)
 
 
 @_typed
@@ -216,4 +192,4 @@ def filter_hessian(
         though `has_aux` says so.
       ValueError: when called, `wrt` is no filter.
     """
-    return _make(_Hessian, fun, has_aux, wrt, holomorphic)
+    return wrapped(_Hessian, fun, has_aux, wrt, holomorphic)

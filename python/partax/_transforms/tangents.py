@@ -9,21 +9,49 @@ from jax.custom_derivatives import zero_from_primal
 
 from partax import _core
 from partax._pytree.array_text import array_text
-from partax._pytree.filters import FilterSpec, is_array
+from partax._pytree.filters import FilterSpec, all_of, is_array, is_inexact_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
+from partax._pytree.partition import is_none
 
 
-def differentiated(tree: Any, which: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:
-    """A tree with None for what the filter does not take, and a function from such a tree to a whole one.
+def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:
+    """A tree with None for what is not differentiated, and a function from such a tree to a whole one.
 
-    No node is built that has None for what is taken, as a user's node may refuse it.
+    No node is built that has None for what is differentiated, as a user's node may refuse it.
+
+    Args:
+      tree: any tree.
+      wrt: the user's filter, of which the inexact arrays are differentiated; None is all of them.
+
+    Returns:
+      The tree and the function.
+
+    Raises:
+      ValueError: `wrt` is no filter.
     """
+    if type(wrt) in (str, int):
+        such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
+        raise ValueError(
+            f"found wrt={wrt!r}, expected a filter of the leaves that are differentiated, such as wrt={such}"
+        )
+    which = is_inexact_array if wrt is None else all_of(is_inexact_array, wrt)
     spec, taken, fixed = flat_partition(tree, which)
 
     def whole(part: Any) -> Any:
         return flat_combine(spec, dict(zip(taken, jax.tree.leaves(part), strict=True)), fixed)
 
     return flat_combine(spec, taken, dict.fromkeys(fixed)), whole
+
+
+def value_and_aux(out: Any, has_aux: bool, function: str) -> tuple[Any, Any]:
+    """The pair that a function is to return, if has_aux=True says so; else what it has returned, and None."""
+    if not has_aux:
+        return out, None
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise TypeError(
+            f"{function}() was to return (value, aux), as has_aux=True says, but returned a `{type(out).__name__}`"
+        )
+    return out[0], out[1]
 
 
 def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callable[[str, Any, Any], None]) -> list[Any]:
@@ -42,7 +70,7 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callab
     Raises:
       ValueError: `tangents` is not like `tree`.
     """
-    pairs = _core.broadcast_prefix(tangents, tree, _is_none, f"its {what}", name)
+    pairs = _core.broadcast_prefix(tangents, tree, is_none, f"its {what}", name)
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     known = set(paths)
     for path, _ in jax.tree_util.tree_leaves_with_path(tangents):
@@ -101,5 +129,6 @@ def value_text(value: Any) -> str:
     return array_text(value) if hasattr(value, "dtype") else f"a `{type(value).__name__}`"
 
 
-def _is_none(node: Any) -> bool:
-    return node is None
+def misfit(path: str, primal: Any, tangent: Any, what: str = "tangent") -> str:
+    """The message for a tangent that is not like what it belongs to."""
+    return f"`{path}`: found the {what} {value_text(tangent)}, expected one like {value_text(primal)}"

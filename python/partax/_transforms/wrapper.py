@@ -1,6 +1,7 @@
 """What the wrappers of all transformations have in common."""
 
 import functools
+import inspect
 import operator
 import sys
 from collections.abc import Callable
@@ -90,6 +91,33 @@ def _with_keys(wrapper: Transformed[..., Any]) -> Any:
 
 def _without_keys(wrapper: Transformed[..., Any]) -> Any:
     return _parts(wrapper), _options(wrapper)
+
+
+def wrapped(cls: type[Transformed[..., Any]], fun: Callable[..., Any] | None, *options: Any) -> Any:
+    """The wrapper of a callable; a decorator, where there is none."""
+    if fun is None:
+        return functools.partial(_wrapped_with, cls, options)
+    check_callable(fun, cls._name)
+    return cls(fun, *options)
+
+
+def _wrapped_with(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Any = None) -> Any:
+    return wrapped(cls, fun, *options)
+
+
+@functools.cache
+def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
+    """The names of what a function of this jax takes."""
+    return frozenset(inspect.signature(function).parameters)
+
+
+def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
+    """Raises a TypeError where there is no first argument to differentiate."""
+    if not args:
+        raise TypeError(
+            f"found no argument by position in a call of {wrapper.__name__}(). Functions wrapped with {wrapper._name} "
+            "need one: the first is differentiated"
+        )
 
 
 def check_callable(fun: Any, name: str) -> None:
