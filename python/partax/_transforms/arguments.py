@@ -28,11 +28,14 @@ class Arguments:
             pairs = _core.broadcast_prefix(value.entry, value.value, is_entry, option, value.name)
             self.entries += [entry for _, entry in pairs]
 
-    def with_leaves(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The positional and the named arguments with other leaves."""
+    def call(self, fun: Callable[..., Any], places: list[int], arrays: list[Any]) -> Any:
+        """What a function returns for the arguments with these arrays for the leaves at these places."""
+        leaves = list(self.leaves)
+        for i, array in zip(places, arrays, strict=True):
+            leaves[i] = array
         values = jax.tree.unflatten(self._structure, leaves)
-        named = values[self._num_positional :]
-        return values[: self._num_positional], dict(zip(self._keywords, named, strict=True))
+        named = dict(zip(self._keywords, values[self._num_positional :], strict=True))
+        return fun(*values[: self._num_positional], **named)
 
     def path(self, index: int) -> str:
         """The path of a leaf, such as `model.layers[0].weight`."""

@@ -1,13 +1,12 @@
 """filter_checkpoint: less memory for a gradient, for more work."""
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
 from partax._transforms.on_arrays import joined, on_arrays
-from partax._transforms.wrapper import Transformed, check_callable
+from partax._transforms.wrapper import Transformed, wrapped
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -32,13 +31,17 @@ def _policy_of(policy: _Policy, names: tuple[str, ...]) -> Callable[..., Any] | 
     return getattr(jax.checkpoint_policies, policy) if isinstance(policy, str) else policy
 
 
+class _Options(TypedDict, total=False):
+    prevent_cse: bool
+    policy: _Policy
+    names: Sequence[str]
+
+
+@overload
+def filter_checkpoint(fun: Callable[_P, _R], **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
 @overload
 def filter_checkpoint(
-    fun: Callable[_P, _R], *, prevent_cse: bool = True, policy: _Policy = None, names: Sequence[str] = ()
-) -> Transformed[_P, _R]: ...
-@overload
-def filter_checkpoint(
-    fun: None = None, *, prevent_cse: bool = True, policy: _Policy = None, names: Sequence[str] = ()
+    fun: None = None, **options: Unpack[_Options]
 ) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
 def filter_checkpoint(
     fun: Callable[..., Any] | None = None,
@@ -78,7 +81,4 @@ def filter_checkpoint(
     if isinstance(policy, str) and not hasattr(jax.checkpoint_policies, policy):
         known = ", ".join(name for name in dir(jax.checkpoint_policies) if not name.startswith("_"))
         raise ValueError(f"filter_checkpoint: found the policy {policy!r}, expected one of {known}")
-    if fun is None:
-        return functools.partial(filter_checkpoint, prevent_cse=prevent_cse, policy=policy, names=names)
-    check_callable(fun, "filter_checkpoint")
-    return _Checkpoint(fun, prevent_cse, policy, tuple(names))
+    return wrapped(_Checkpoint, fun, prevent_cse, policy, tuple(names))

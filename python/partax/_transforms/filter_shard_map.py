@@ -1,10 +1,9 @@
 """filter_shard_map: one program on each device, on its part of the arrays."""
 
 import enum
-import functools
 from collections.abc import Callable, Hashable
 from collections.abc import Set as AbstractSet
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
@@ -14,7 +13,7 @@ from partax._pytree.filters import is_array
 from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import read_arguments
 from partax._transforms.on_arrays import Rest
-from partax._transforms.wrapper import Transformed, check_callable
+from partax._transforms.wrapper import Transformed, wrapped
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -48,11 +47,7 @@ class _ShardMap(Transformed[_P, _R]):
         specs = {} if as_placed else {"in_specs": ([_spec_of(given.entries[i]) for i in places],)}
 
         def run(arrays: list[Any]) -> Any:
-            leaves = list(given.leaves)
-            for i, array in zip(places, arrays, strict=True):
-                leaves[i] = array
-            positional, named = given.with_leaves(leaves)
-            out = self.__wrapped__(*positional, **named)
+            out = given.call(self.__wrapped__, places, arrays)
             _core.broadcast_prefix(out_specs, out, _is_spec, "out_specs", "the result")  # whose errors name paths
             # A tree, which the specs are a prefix of; a user's node may refuse None for an array.
             arrays, rest = (out, None) if all(map(is_array, jax.tree.leaves(out))) else partition(out, is_array)
@@ -77,25 +72,18 @@ def _spec_of(entry: Any) -> Any:
     return PartitionSpec() if entry is None else entry
 
 
+class _Options(TypedDict, total=False):
+    mesh: Mesh | AbstractMesh | None
+    in_specs: Any
+    axis_names: AbstractSet[Hashable]
+    check_vma: bool
+
+
+@overload
+def filter_shard_map(fun: Callable[_P, _R], *, out_specs: Any, **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
 @overload
 def filter_shard_map(
-    fun: Callable[_P, _R],
-    *,
-    mesh: Mesh | AbstractMesh | None = None,
-    in_specs: Any = ...,
-    out_specs: Any,
-    axis_names: AbstractSet[Hashable] = frozenset(),
-    check_vma: bool = True,
-) -> Transformed[_P, _R]: ...
-@overload
-def filter_shard_map(
-    fun: None = None,
-    *,
-    mesh: Mesh | AbstractMesh | None = None,
-    in_specs: Any = ...,
-    out_specs: Any,
-    axis_names: AbstractSet[Hashable] = frozenset(),
-    check_vma: bool = True,
+    fun: None = None, *, out_specs: Any, **options: Unpack[_Options]
 ) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
 def filter_shard_map(
     fun: Callable[..., Any] | None = None,
@@ -137,15 +125,5 @@ def filter_shard_map(
       TypeError: `fun` is not callable. When called: a spec is none.
       ValueError: when called: specs do not fit the arguments or the result; the message has the path.
     """
-    if fun is None:
-        return functools.partial(
-            filter_shard_map,
-            mesh=mesh,
-            in_specs=in_specs,
-            out_specs=out_specs,
-            axis_names=axis_names,
-            check_vma=check_vma,
-        )
-    check_callable(fun, "filter_shard_map")
     options = (("axis_names", frozenset(axis_names)), ("check_vma", check_vma))
-    return _ShardMap(fun, mesh, in_specs, out_specs, options)
+    return wrapped(_ShardMap, fun, mesh, in_specs, out_specs, options)

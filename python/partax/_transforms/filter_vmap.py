@@ -1,11 +1,9 @@
 """filter_vmap: one program for many values along an axis."""
 
 import dataclasses
-import functools
-import inspect
 import re
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +11,10 @@ import jax.numpy as jnp
 from partax import _core
 from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array
+from partax._pytree.partition import is_none
 from partax._transforms.arguments import Arguments, read_arguments
 from partax._transforms.on_arrays import Rest
-from partax._transforms.wrapper import Transformed, check_callable
+from partax._transforms.wrapper import Transformed, parameters_of, wrapped
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -58,7 +57,7 @@ class _Vmap(Transformed[_P, _R]):
             kwargs,
             prefix=in_axes,
             default=if_array(0),
-            is_entry=_is_none,
+            is_entry=is_none,
             option="in_axes",
         )
         pairs = zip(given.leaves, given.entries, strict=True)
@@ -68,11 +67,7 @@ class _Vmap(Transformed[_P, _R]):
         _check_sizes(given, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
-            leaves = list(given.leaves)
-            for i, array in zip(mapped, arrays, strict=True):
-                leaves[i] = array
-            positional, named = given.with_leaves(leaves)
-            out = self.__wrapped__(*positional, **named)
+            out = given.call(self.__wrapped__, mapped, arrays)
             stacked, kept, rest = _split(out, out_axes)
             if any(array is not None for array in kept):
                 kept_at[:] = [path for path, _ in jax.tree_util.tree_leaves_with_path(out)]
@@ -138,7 +133,7 @@ class _Result(NamedTuple):
 def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
     """The arrays of a result that get the axis, the others with None for each other leaf, and the rest."""
     leaves, structure = jax.tree.flatten(out)
-    pairs = _core.broadcast_prefix(out_axes, out, _is_none, "out_axes", "the result")
+    pairs = _core.broadcast_prefix(out_axes, out, is_none, "out_axes", "the result")
 
     def path(i: int) -> str:
         return f"the result{jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(out)[i][0])}"
@@ -158,10 +153,6 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
     kept = [leaf if axis is None and is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
     rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
     return stacked, kept, Rest(_Result(structure, rest, axes))
-
-
-def _is_none(node: Any) -> bool:
-    return node is None
 
 
 def _text(leaf: Any) -> str:
@@ -202,26 +193,18 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
             )
 
 
+class _Options(TypedDict, total=False):
+    in_axes: Any
+    out_axes: Any
+    axis_name: Hashable
+    axis_size: int | None
+    spmd_axis_name: Hashable
+
+
 @overload
-def filter_vmap(
-    fun: Callable[_P, _R],
-    *,
-    in_axes: Any = ...,
-    out_axes: Any = ...,
-    axis_name: Hashable = None,
-    axis_size: int | None = None,
-    spmd_axis_name: Hashable = None,
-) -> Transformed[_P, _R]: ...
+def filter_vmap(fun: Callable[_P, _R], **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
 @overload
-def filter_vmap(
-    fun: None = None,
-    *,
-    in_axes: Any = ...,
-    out_axes: Any = ...,
-    axis_name: Hashable = None,
-    axis_size: int | None = None,
-    spmd_axis_name: Hashable = None,
-) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+def filter_vmap(fun: None = None, **options: Unpack[_Options]) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
 def filter_vmap(
     fun: Callable[..., Any] | None = None,
     *,
@@ -266,24 +249,8 @@ def filter_vmap(
         of the axis; the message has the path.
     """
     for name in options:
-        if name not in _options_of_jax():
+        if name not in parameters_of(jax.vmap):
             raise TypeError(f"filter_vmap: got an unexpected keyword argument {name!r}")
-    if fun is None:
-        return functools.partial(
-            filter_vmap,
-            in_axes=in_axes,
-            out_axes=out_axes,
-            axis_name=axis_name,
-            axis_size=axis_size,
-            spmd_axis_name=spmd_axis_name,
-            **options,
-        )
-    check_callable(fun, "filter_vmap")
     options |= {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
     given = {name: value for name, value in options.items() if value is not None}
-    return _Vmap(fun, in_axes, out_axes, axis_size, tuple(sorted(given.items())))
-
-
-@functools.cache
-def _options_of_jax() -> frozenset[str]:
-    return frozenset(inspect.signature(jax.vmap).parameters) - {"fun", "in_axes", "out_axes"}
+    return wrapped(_Vmap, fun, in_axes, out_axes, axis_size, tuple(sorted(given.items())))
