@@ -1,7 +1,7 @@
 """One layer after the other, as a scan over their stack."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -19,6 +19,12 @@ def _call(layer: Callable[..., Any], *rest: Any) -> Any:
     return layer(*rest)
 
 
+class _Options(TypedDict, total=False):
+    remat: bool | Callable[..., Any]
+    reverse: bool
+    unroll: int | bool
+
+
 @overload
 def fold(
     layers: Any,
@@ -27,9 +33,7 @@ def fold(
     *,
     call: Callable[..., _X] = ...,
     has_aux: Literal[False] = False,
-    remat: bool | Callable[..., Any] = False,
-    reverse: bool = False,
-    unroll: int | bool = 1,
+    **options: Unpack[_Options],
 ) -> _X: ...
 @overload
 def fold(
@@ -39,20 +43,11 @@ def fold(
     *,
     call: Callable[..., tuple[_X, _Aux]],
     has_aux: Literal[True],
-    remat: bool | Callable[..., Any] = False,
-    reverse: bool = False,
-    unroll: int | bool = 1,
+    **options: Unpack[_Options],
 ) -> tuple[_X, _Aux]: ...
 @overload
 def fold(
-    layers: Any,
-    x: _X,
-    per_layer: Any = None,
-    *,
-    has_aux: Literal[True],
-    remat: bool | Callable[..., Any] = False,
-    reverse: bool = False,
-    unroll: int | bool = 1,
+    layers: Any, x: _X, per_layer: Any = None, *, has_aux: Literal[True], **options: Unpack[_Options]
 ) -> tuple[_X, Any]: ...
 def fold(
     layers: Any,
