@@ -59,6 +59,11 @@ def leaf_paths_of(node: Node, path: Any) -> list[str]:
     return [parent + (segments[i] if i < len(segments) else f"[{i}]") for i in children]
 
 
+def alike(first: str, second: str) -> str:
+    """What a message says beside the texts of two values that differ."""
+    return " (they look alike, but are not equal)" if first == second else ""
+
+
 def shown(value: Any, otherwise: str = "<{}>") -> str:
     """The repr of a value; of one that has none the name of its type."""
     try:

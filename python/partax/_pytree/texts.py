@@ -8,7 +8,7 @@ from typing import Any
 from partax._guards.user_objects import read
 from partax._pytree.paths import static_path
 from partax._pytree.short_text import LONGEST, name_text, one_line, printable, short_text
-from partax._pytree.spec_data import DICTS, Node, SpecData, shown
+from partax._pytree.spec_data import DICTS, Node, SpecData, alike, shown
 
 _LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 _LONGEST_LINE = 80  # of a tree over several lines
@@ -282,8 +282,7 @@ def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) 
             texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
             return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
     texts = [_cut(*held) if (held := data[1][index]) else "no value" for data in (found, expected)]
-    alike = " (they look alike, but are not equal)" if texts[0] == texts[1] else ""
     return static_path(found, index), (
-        f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike}; static parts of trees side by side must be "
-        "equal by `==`"
+        f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike(*texts)}; static parts of trees side by side "
+        "must be equal by `==`"
     )

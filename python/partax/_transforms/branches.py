@@ -8,9 +8,9 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._transforms.carry_types import ArrayType, array_type, converted, joined
+from partax._transforms.carry_types import ArrayType, Unsettled, array_type, converted, joined, value_text
 from partax._transforms.loop_arrays import Arrays, in_place_of
-from partax._transforms.tree_differences import Flat, alike, first_difference, is_number, unsteady_values
+from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady_difference
 
 __all__ = ["filter_cond", "filter_switch"]
 
@@ -82,14 +82,6 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     return _one_of(branches, names, operands, choose)
 
 
-class _Unsettled(Exception):
-    """The leaves at these paths have to be arrays of these types in each branch."""
-
-    def __init__(self, results: "_Results", types: dict[str, ArrayType]):
-        self.results = results
-        self.types = types
-
-
 class _Results:
     """What the branches return, which has to be alike.
 
@@ -105,7 +97,7 @@ class _Results:
 
         Raises:
           TypeError: it is unlike that of another branch.
-          _Unsettled: leaves have to have other types.
+          Unsettled: leaves have to have other types.
         """
         if self._types:
             whole, leaves, _ = flat_partition(result, True)
@@ -121,22 +113,20 @@ class _Results:
             return leaves
         difference = first_difference(expected, flat, "result", True)
         if difference is not None:
-            _fail(difference.path, (difference.first, first), (difference.second, name), alike(difference))
+            _fail(difference, first, name)
         types: dict[str, ArrayType] = {}
         other = _leaves(flat)
         for path, leaf in _leaves(expected).items():
             beside = other[path]
             if leaf is beside or _core.static_equal((leaf,), (beside,)):
                 continue
-            together = joined(_type(leaf), _type(beside))
+            together = joined(array_type(leaf), array_type(beside))
             if together is None:
-                _fail(f"result{path}", (_text(leaf), first), (_text(beside), name))
+                _fail(Difference(f"result{path}", value_text(leaf), value_text(beside)), first, name)
             types[path] = together
         if types.items() <= self._types.items():
-            for path, text, same in unsteady_values(flat, "result"):
-                _fail(path, (text, first), (same, name), " (its `==` does not say the same each time)")
-            _fail("result", ("one structure", first), ("another", name))
-        raise _Unsettled(self, types)
+            _fail(unsteady_difference(flat, "result"), first, name)
+        raise Unsettled(self, types)
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
         """The result with these arrays."""
@@ -156,14 +146,6 @@ def _leaves(flat: Flat) -> dict[str, Any]:
     return {path: next(types) if _core.is_array(leaf) else leaf for path, leaf in leaves.items()}
 
 
-def _type(leaf: Any) -> ArrayType:
-    return leaf if isinstance(leaf, ArrayType) else array_type(leaf)
-
-
-def _text(leaf: Any) -> str:
-    return leaf.text if isinstance(leaf, ArrayType) else repr(leaf)
-
-
 def _as(leaf: Any, target: ArrayType) -> Any:
     """A leaf as an array of another type, where it may have it."""
     if not is_number(leaf) and not _core.is_array(leaf):
@@ -171,10 +153,10 @@ def _as(leaf: Any, target: ArrayType) -> Any:
     return converted(leaf, target) if joined(array_type(leaf), target) == target else leaf
 
 
-def _fail(path: str, one: tuple[str, str], other: tuple[str, str], note: str = "") -> NoReturn:
+def _fail(found: Difference, one: str, other: str) -> NoReturn:
     raise TypeError(
-        f"`{path}`: {one[0]} of {one[1]}, {other[0]} of {other[1]}{note}; the results of branches may differ only in "
-        "the values of arrays"
+        f"`{found.path}`: {found.first} of {one}, {found.second} of {other}{found.note}; the results of branches may "
+        "differ only in the values of arrays"
     )
 
 
@@ -203,7 +185,7 @@ def _one_of(
         try:
             chosen = choose([on_arrays(*one) for one in zip(functions, names, strict=True)], arrays)
             return results.rebuilt(chosen)
-        except _Unsettled as unsettled:
-            if unsettled.results is not results:
+        except Unsettled as unsettled:
+            if unsettled.owner is not results:
                 raise
             types |= unsettled.types

@@ -7,19 +7,11 @@ import jax
 
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._transforms.carry_types import ArrayType, array_type, converted, joined, value_text
+from partax._transforms.carry_types import ArrayType, Unsettled, array_type, converted, joined, value_text
 from partax._transforms.loop_arrays import Arrays
-from partax._transforms.tree_differences import Flat, alike, first_difference, is_number, unsteady_values
+from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady_difference
 
 _T = TypeVar("_T")
-
-
-class _Unsettled(Exception):
-    """The loop has to begin with other types, given by the paths of the leaves."""
-
-    def __init__(self, carry: "Carry", types: Mapping[str, ArrayType]):
-        self.carry = carry
-        self.types = types
 
 
 class Carry:
@@ -53,14 +45,14 @@ class Carry:
 
         Raises:
           TypeError: its static part, a dtype or a shape differs; the message has the path and both.
-          _Unsettled: it has to begin with other types, for `until_settled`.
+          Unsettled: it has to begin with other types, for `until_settled`.
         """
         leaves, spec = _core.flatten(after, self._root)
         if spec == self._spec and self._types == list(map(array_type, leaves)):
             return Arrays(leaves, self.arrays.paths)
         difference = first_difference(Flat(self._spec, self._types), Flat(spec, leaves), self._root, True)
         if difference is not None:
-            self._fail(difference.path, difference.first, difference.second, alike(difference))
+            self._fail(difference)
         return Arrays(self._with_types(after), self.arrays.paths)
 
     def _with_types(self, after: Any) -> list[Any]:
@@ -72,18 +64,16 @@ class Carry:
                 continue
             together = joined(array_type(value), array_type(now[path]))
             if together is None:
-                self._fail(self._root + path, value_text(value), value_text(now[path]))
+                self._fail(Difference(self._root + path, value_text(value), value_text(now[path])))
             if is_number(value) or array_type(value) != together:
                 other[path] = together
             elif is_number(now[path]) or array_type(now[path]) != together:
                 now[path] = converted(now[path], together)
         if other:
-            raise _Unsettled(self, other)
+            raise Unsettled(self, other)
         leaves, made = _core.flatten(flat_combine(spec, now), self._root)
         if made != self._spec:
-            for path, text, same in unsteady_values(Flat(made, leaves), self._root):
-                self._fail(path, text, same, " (its `==` does not say the same each time)")
-            self._fail(self._root, "one structure", "another")
+            self._fail(unsteady_difference(Flat(made, leaves), self._root))
         return leaves
 
     def promoted(self, types: Mapping[str, ArrayType]) -> "Carry":
@@ -99,10 +89,10 @@ class Carry:
             paths = ", ".join(f"`{path}`" for path in self._changed_numbers)
             error.add_note(f"partax: {paths}: a Python number that {self._step} changes, and so an array in it")
 
-    def _fail(self, path: str, before: str, after: str, note: str = "") -> NoReturn:
+    def _fail(self, found: Difference) -> NoReturn:
         raise TypeError(
-            f"`{path}`: {before} before {self._step}, {after} after it{note}; only the values of arrays may change "
-            "from one step to the next"
+            f"`{found.path}`: {found.first} before {self._step}, {found.second} after it{found.note}; only the values "
+            "of arrays may change from one step to the next"
         )
 
 
@@ -112,16 +102,16 @@ def _stays_static(before: Any, after: Any) -> bool:
     return not is_number(before) or _core.static_equal(before, after)
 
 
-def until_settled(init: Any, root: str, step: str, run: Callable[[Carry], _T]) -> _T:
+def until_settled(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
     """Runs a loop with a carry whose types are promoted until a step gives them back.
 
     Each attempt makes one leaf more an array, its dtype a wider one, or its type strong, so it ends.
 
     Args:
       init: what the loop begins with.
-      root: what paths into it begin with.
-      step: what messages call a step.
       run: traces the loop.
+      root: what paths into the carry begin with.
+      step: what messages call a step.
 
     Returns:
       What `run` does.
@@ -130,8 +120,8 @@ def until_settled(init: Any, root: str, step: str, run: Callable[[Carry], _T]) -
     while True:
         try:
             return run(carry)
-        except _Unsettled as unsettled:
-            if unsettled.carry is not carry:
+        except Unsettled as unsettled:
+            if unsettled.owner is not carry:
                 raise
             types = unsettled.types
         except jax.errors.ConcretizationTypeError as error:

@@ -1,5 +1,6 @@
 """The type that an array has together with another one in its place: dtype and weak type, by jax's promotion."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -23,8 +24,18 @@ class ArrayType(NamedTuple):
         return f"{array_text(self)}{' of weak type' if self.weak else ''}"
 
 
+class Unsettled(Exception):
+    """The leaves at these paths have to have other types, and what `owner` belongs to is traced with them again."""
+
+    def __init__(self, owner: Any, types: Mapping[str, ArrayType]):
+        self.owner = owner
+        self.types = types
+
+
 def array_type(value: Any) -> ArrayType:
-    """The type of an array or a Python number."""
+    """The type of an array or a Python number; a type is its own."""
+    if isinstance(value, ArrayType):
+        return value
     aval: Any = jax.typeof(value)
     return ArrayType(aval.shape, aval.dtype, is_number(value) or aval.weak_type)
 

@@ -10,15 +10,13 @@ from partax import _core
 from partax._transforms.carry import Carry, until_settled
 from partax._transforms.carry_types import array_type
 from partax._transforms.loop_arrays import Arrays, in_place_of
-from partax._transforms.tree_differences import Flat, alike, first_difference
+from partax._transforms.tree_differences import Flat, first_difference
 
 __all__ = ["filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"]
 
 _Carry = TypeVar("_Carry")
 _X = TypeVar("_X")
 _Y = TypeVar("_Y")
-
-_STEP = "the step"
 
 
 def filter_scan(
@@ -70,17 +68,15 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
-    root: str = "carry",
-    step: str = _STEP,
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
+    **words: str,
 ) -> tuple[Any, Any]:
     """`filter_scan` whose messages have other words for the carry and the step, and with a transformation of it.
 
     Args:
       f, init, xs, length, reverse, unroll: as of `filter_scan`.
-      root: what paths into the carry begin with.
-      step: what messages call a step.
       around: transforms the step, a function of arrays.
+      **words: `root` and `step`, as of `until_settled`.
 
     Returns:
       The last carry and the ys.
@@ -100,7 +96,7 @@ def scan(
         last, stacked = jax.lax.scan(on_arrays, carry.arrays, entries, length, reverse, unroll)
         return carry.rebuilt(last), ys.rebuilt(stacked)
 
-    return until_settled(init, root, step, run)
+    return until_settled(init, run, **words)
 
 
 def filter_while_loop(
@@ -135,7 +131,7 @@ def filter_while_loop(
         functions = in_place_of(cond_fun, goes_on), in_place_of(body_fun, body)
         return carry.rebuilt(jax.lax.while_loop(*functions, carry.arrays))
 
-    return until_settled(init_val, "carry", _STEP, run)
+    return until_settled(init_val, run)
 
 
 def filter_fori_loop(
@@ -174,7 +170,7 @@ def filter_fori_loop(
         on_arrays = in_place_of(body_fun, body)
         return carry.rebuilt(jax.lax.fori_loop(lower, upper, on_arrays, carry.arrays, unroll=unroll))
 
-    return until_settled(init_val, "carry", _STEP, run)
+    return until_settled(init_val, run)
 
 
 def filter_map(f: Callable[[_X], _Y], xs: _X, *, batch_size: int | None = None) -> _Y:
@@ -256,7 +252,7 @@ class Results:
             if difference is not None:
                 raise TypeError(
                     f"`{difference.path}`: {difference.first} of one step, {difference.second} of another"
-                    f"{alike(difference)}; what is not an array must be the same in each"
+                    f"{difference.note}; what is not an array must be the same in each"
                 )
         self._spec = spec
         return leaves

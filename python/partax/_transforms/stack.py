@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from partax import _core
 from partax._transforms.carry_types import array_type
 from partax._transforms.loops import check_leading_axis
-from partax._transforms.tree_differences import Flat, alike, first_difference
+from partax._transforms.tree_differences import Flat, first_difference
 
 __all__ = ["stack", "unstack"]
 
@@ -48,7 +48,7 @@ def stack(layers: Iterable[_T]) -> _T:
             beside, other = _core.flatten(layer, f"layers[{i}]")
             difference = first_difference(Flat(spec, types), Flat(other, list(map(array_type, beside))), f"layers[{i}]")
             if difference is not None:
-                _fail(difference.path, difference.second, difference.first, alike(difference))
+                _fail(difference.path, difference.second, difference.first, difference.note)
         for k, (leaf, type) in enumerate(zip(beside, types, strict=True)):
             now = array_type(leaf)
             if (now.shape, now.dtype) != (type.shape, type.dtype):

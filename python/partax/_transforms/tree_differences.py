@@ -9,7 +9,7 @@ from partax import _core
 from partax._pytree.array_text import array_text
 from partax._pytree.flat_partition import flat_partition
 from partax._pytree.key_details import ARRAY, FIELD, NODE, RUN, VALUE, details
-from partax._pytree.spec_data import DICTS, shown
+from partax._pytree.spec_data import DICTS, alike, shown
 
 NUMBERS = (bool, int, float, complex)
 _LONGEST = 200
@@ -28,11 +28,12 @@ class Flat(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The first place where two trees differ, and what each has there in words."""
+    """The first place where two trees differ, what each has there in words, and what a message says beside both."""
 
     path: str
     first: str
     second: str
+    note: str = ""
 
 
 class _Entry(NamedTuple):
@@ -114,7 +115,7 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
             # What a library keeps of its fields, such as their number, says less than the field.
             told_below = path if entry.has_fields_of(beside) else owner if name.startswith("_") else None
             field = None if told_below is None else _field_of_one(told_below, one, other)
-            return field or Difference(path, entry.text, beside.text)
+            return field or Difference(path, entry.text, beside.text, alike(entry.text, beside.text))
     return next((Difference(path, "nothing", entry.text) for path, entry in other.items() if path not in one), None)
 
 
@@ -159,24 +160,18 @@ def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Ent
     return None
 
 
-def unsteady_values(flat: Flat, root: str) -> list[Difference]:
-    """The static values of a tree that have an `==` of their own, which may say another thing each time.
+def unsteady_difference(flat: Flat, root: str) -> Difference:
+    """What may differ in two trees that were told apart, though `first_difference` finds nothing.
 
-    For two trees between which `first_difference` finds none, though they were told apart.
+    A static value has an `==` of its own, which may say another thing each time.
     """
-    return [
-        Difference(path, entry.text, entry.text)
-        for path, entry in _entries(flat, root)
-        if entry.kind == VALUE and _compares_by_itself(entry.value)
-    ]
+    for path, entry in _entries(flat, root):
+        if entry.kind == VALUE and _compares_by_itself(entry.value):
+            return Difference(path, entry.text, entry.text, " (its `==` does not say the same each time)")
+    return Difference(root, "one structure", "another")
 
 
 def _compares_by_itself(value: Any) -> bool:
     if type(value) in (tuple, list):
         return any(map(_compares_by_itself, value))
     return type(value).__module__ != "builtins" and type(value).__eq__ is not object.__eq__
-
-
-def alike(difference: Difference) -> str:
-    """What a message says beside two values whose texts are the same."""
-    return " (they look alike, but are not equal)" if difference.first == difference.second else ""
