@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
+from partax._core import is_array
 
 
 def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0.0) -> bool | jax.Array:
@@ -61,8 +62,8 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
     at_hand = _core.equal_arrays(a, b)
     if at_hand is True or (at_hand is False and exact):
         return at_hand
-    if not (_is_array(a) and _is_array(b)):
-        return not (_is_array(a) or _is_array(b) or a != b)
+    if not (is_array(a) and is_array(b)):
+        return not (is_array(a) or is_array(b) or a != b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     of_numpy = _is_of_numpy(a) and _is_of_numpy(b)
@@ -75,10 +76,6 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
 
 def _is_of_numpy(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray | np.generic)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) or _is_of_numpy(leaf)
 
 
 @jax.jit
