@@ -122,7 +122,7 @@ def test_text_on_a_terminal_is_text(monkeypatch: pytest.MonkeyPatch, has_rich: b
 
 
 def test_a_table_without_rows_is_its_title() -> None:
-    empty = Tables(Table((), (), frozenset(), "nothing to see"))
+    empty = Tables(Table(title="nothing to see"))
     assert empty.html() == "<p>nothing to see</p>"
     with terminal(80) as seen:
         assert empty.text(None) == empty.text(seen.file) == "nothing to see"

@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from partax._pytree.short_text import angled, record_text
 from partax._report import page
 from partax._report.captured_arrays import Constant
-from partax._report.table import Table, Tables
+from partax._report.table import Shown, Table, Tables
 
 _HEADINGS = (
     "static key", "calls", "trace", "calls", "trace s", "lower s", "compile s", "equations", "constants", "fast path",
@@ -174,7 +173,7 @@ class SlowNode:
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionReport:
+class FunctionReport(Shown):
     """What one function has cost. `str` gives a table.
 
     Example:
@@ -236,18 +235,12 @@ class FunctionReport:
     def __repr__(self) -> str:
         return angled(f"partax.FunctionReport of {function_line(self)}")
 
-    def __str__(self) -> str:
-        return Tables(function_table(self)).text(sys.stdout)
-
-    def __rich__(self) -> Any:
+    def _tables(self) -> Tables:
         return Tables(function_table(self))
-
-    def _repr_html_(self) -> str:
-        return Tables(function_table(self)).html()
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """What all functions have cost. `str` gives a table for each.
 
     Example:
@@ -300,14 +293,8 @@ class Report:
     def __repr__(self) -> str:
         return angled(f"partax.Report: {report_line(self)}")
 
-    def __str__(self) -> str:
-        return report_tables(self).text(sys.stdout)
-
-    def __rich__(self) -> Any:
+    def _tables(self) -> Tables:
         return report_tables(self)
-
-    def _repr_html_(self) -> str:
-        return report_tables(self).html()
 
 
 for _public in (TraceReport, KeyReport, LoadReport, SlowNode, FunctionReport, Report):
@@ -345,7 +332,7 @@ def function_line(report: FunctionReport) -> str:
 
 def report_tables(report: Report) -> Tables:
     """What each function has cost."""
-    nothing = Table((), (), frozenset(), "no partax function has been traced")
+    nothing = Table(title="no partax function has been traced")
     return Tables(*map(function_table, report.functions)) if report.functions else Tables(nothing)
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from partax._pytree.filters import FilterSpec, filter_name
 from partax._pytree.labels import labels
 from partax._pytree.partition import PyTree, filter
 from partax._pytree.short_text import record_text
-from partax._report.table import Row, Table, Tables
+from partax._report.table import Row, Shown, Table, Tables
 
 _SHOWN = 100  # lines for subtrees in a printed table; the data have all
 _HEADINGS = ("subtree", "group", "leaves", "parameters", "bytes")
@@ -45,7 +44,7 @@ class SummaryRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class Summary(Shown):
     """The table that `summary` makes; `print` shows it.
 
     Example:
@@ -72,14 +71,8 @@ class Summary:
             f"{len(self.rows):,} rows>"
         )
 
-    def __str__(self) -> str:
-        return Tables(_table(self)).text(sys.stdout)
-
-    def __rich__(self) -> Any:
+    def _tables(self) -> Tables:
         return Tables(_table(self))
-
-    def _repr_html_(self) -> str:
-        return Tables(_table(self)).html()
 
 
 Summary.__module__ = SummaryRow.__module__ = "partax"  # where users find them, and pickles too

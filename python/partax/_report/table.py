@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import html
 import io
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,9 @@ class Table:
       indent: how far the plain text stands to the right of its title.
     """
 
-    columns: tuple[str, ...]
-    sections: tuple[tuple[Row, ...], ...]
-    left: frozenset[int]
+    columns: tuple[str, ...] = ()
+    sections: tuple[tuple[Row, ...], ...] = ()
+    left: frozenset[int] = frozenset()
     title: str = ""
     notes: tuple[str, ...] = ()
     ruled: bool = False
@@ -92,6 +93,22 @@ class Tables:
             yield from [Text(table.title)] if table.title else []
             yield from [_rich_table(table)] if any(table.sections) else []
             yield from map(Text, table.notes)
+
+
+class Shown:
+    """What is shown as tables: where it is printed, by rich, and in a notebook."""
+
+    def _tables(self) -> Tables:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._tables().text(sys.stdout)
+
+    def __rich__(self) -> Any:
+        return self._tables()
+
+    def _repr_html_(self) -> str:
+        return self._tables().html()
 
 
 def _rich_table(table: Table) -> "RenderableType":

@@ -11,7 +11,7 @@ from partax._report.table import Table, Tables
 
 def cache_html(info: CacheInfo) -> str:
     """What a cache holds, as a table of one row."""
-    return Tables(_cache_table(info)).html()
+    return Tables(_cache_table(info, "")).html()
 
 
 def wrapper_html(wrapper: JitFunction[..., Any]) -> str:
@@ -23,14 +23,12 @@ def wrapper_html(wrapper: JitFunction[..., Any]) -> str:
     except MemoryError:
         raise
     except Exception:  # of a callable that cannot be compared, as when its hash raises
-        return Tables(_cache_table(None, title)).html()
+        return Tables(Table(title=title)).html()
 
 
-def _cache_table(info: CacheInfo | None, title: str = "") -> Table:
-    if info is None:
-        return Table((), (), frozenset(), title)
+def _cache_table(info: CacheInfo, title: str) -> Table:
     columns = tuple(name.replace("_", " ") for name in info._fields)
-    return Table(columns, ((tuple(f"{count:,}" for count in info),),), frozenset(), title)
+    return Table(columns, ((tuple(f"{count:,}" for count in info),),), title=title)
 
 
 def _given(wrapper: JitFunction[..., Any]) -> dict[str, Any]:
