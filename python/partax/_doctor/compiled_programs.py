@@ -123,7 +123,7 @@ def calls_of(line: Line | None) -> int:
 
 
 def _argument_paths(record: Record) -> tuple[str, ...]:
-    pairs = zip(record.snapshot.paths, record.snapshot.parts, strict=True)
+    pairs = record.snapshot.pairs()
     return tuple(path for path, part in pairs if part.key[0] == "array")
 
 

@@ -53,9 +53,9 @@ def distance(old: Snapshot, new: Snapshot) -> int:
     if old.paths is new.paths or old.paths == new.paths:
         pairs = zip(old.parts, new.parts, strict=True)
         return configuration + sum(_cost(a, b) for a, b in pairs if a is not b and not a.same(b))
-    before = dict(zip(old.paths, old.parts, strict=True))
+    before = dict(old.pairs())
     changed = 0
-    for path, part in zip(new.paths, new.parts, strict=True):
+    for path, part in new.pairs():
         known = before.pop(path, None)
         if known is None:
             changed += _COST
@@ -72,8 +72,7 @@ def differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
 
 
 def _differences(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
-    before = dict(zip(old.paths, old.parts, strict=True))
-    now = dict(zip(new.paths, new.parts, strict=True))
+    before, now = dict(old.pairs()), dict(new.pairs())
     covered: str | None = None  # below it everything differs with it
     resized: list[str] = []  # below it children come and go with it
     for path, part in now.items():

@@ -71,7 +71,7 @@ def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> T
 def _static_text(record: Record | None, varying: set[str]) -> str:
     if record is None:
         return ""
-    pairs = zip(record.snapshot.paths, record.snapshot.parts, strict=True)
+    pairs = record.snapshot.pairs()
     texts = [f"{path}={part.text}" for path, part in pairs if path in varying and part.key[0] != "array"]
     return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
 
@@ -82,7 +82,7 @@ def _varying(records: list[Record]) -> set[str]:
         return set()
     keys: dict[str, set[Any]] = {}
     for record in records:
-        for path, part in zip(record.snapshot.paths, record.snapshot.parts, strict=True):
+        for path, part in record.snapshot.pairs():
             if part.key[0] != "array":
                 keys.setdefault(path, set()).add((part.key, part.text))
     return {

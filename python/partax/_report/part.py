@@ -3,6 +3,7 @@
 import struct
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)}
 MAX_TEXT = 60
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Part:
     """One value, array or node of a call.
 
@@ -28,27 +30,14 @@ class Part:
       original: a weak reference to a value whose own `==` decides; None for other values.
     """
 
-    __slots__ = ("aval", "items", "key", "label", "original", "place", "refs", "text")
-
-    def __init__(
-        self,
-        key: Any,
-        label: str,
-        text: str,
-        refs: tuple[Any, ...] = (),
-        items: tuple[tuple[str, "Part"], ...] = (),
-        place: str | None = None,
-        aval: Any = None,
-        original: Any = None,
-    ):
-        self.key = key
-        self.label = label
-        self.text = text
-        self.refs = refs
-        self.items = items
-        self.place = place
-        self.aval = aval
-        self.original = original
+    key: Any
+    label: str
+    text: str
+    refs: tuple[Any, ...] = ()
+    items: tuple[tuple[str, "Part"], ...] = ()
+    place: str | None = None
+    aval: Any = None
+    original: Any = None
 
     def same(self, other: "Part") -> bool:
         """Whether a later part is one that a program cannot tell from this one."""
@@ -65,6 +54,11 @@ class Part:
 
     def __str__(self) -> str:
         return f"{self.label} {self.text}".strip()
+
+
+def by_identity(value: Any, label: str, text: str, items: tuple[tuple[str, Part], ...] = ()) -> Part:
+    """The part of a value that only itself is the same as."""
+    return Part(("address", id(value)), label, text, weak_refs(value), items)
 
 
 def _aval_text(aval: Any) -> str:

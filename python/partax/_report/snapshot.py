@@ -1,6 +1,6 @@
 """A small description of all that one trace depends on: it compares, it prints, and keeps nothing alive."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,10 @@ class Snapshot(NamedTuple):
     parts: tuple[Part, ...]
     configuration: dict[str, Any]
     mesh: str
+
+    def pairs(self) -> Iterator[tuple[str, Part]]:
+        """Each part with its path."""
+        return zip(self.paths, self.parts, strict=True)
 
     def digest(self) -> int | None:
         """A hash of all of it, or None if objects are told apart by their addresses, which come again."""

@@ -46,10 +46,8 @@ def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:
     Returns:
       A sentence that names the static values, or those that it may be.
     """
-    known = dict(zip(old.paths, old.parts, strict=True)) if old is not None else {}
-    found: list[_Place] = []
-    for path, part in zip(new.paths, new.parts, strict=True):
-        found += _places(path, known.get(path), part)
+    known = dict(old.pairs()) if old is not None else {}
+    found = [place for path, part in new.pairs() for place in _places(path, known.get(path), part)]
     certain = [place.path for place in found if place.is_unequal]
     paths = certain or [place.path for place in found]
     listed = ", ".join([f"`{path}`" for path in paths[:_SHOWN]])

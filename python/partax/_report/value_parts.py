@@ -14,7 +14,18 @@ from partax._guards.bytecode import written_cells
 from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
-from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
+from partax._report.part import (
+    ATOMS,
+    MAX_TEXT,
+    ArrayParts,
+    Part,
+    atom_key,
+    by_identity,
+    class_text,
+    cut,
+    short_name,
+    weak_refs,
+)
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256
@@ -78,7 +89,7 @@ class ValueParts:
         label = "function" if callable(value) else "static"
         if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
             return Part(("deep", read(value, "__code__", kind)), label, self._callable_text(value))
-        return Part(("address", id(value)), label, self._callable_text(value), weak_refs(value))
+        return by_identity(value, label, self._callable_text(value))
 
     @staticmethod
     def _callable_text(value: Any) -> str:
@@ -98,11 +109,11 @@ class ValueParts:
         if issubclass(kind, functools.partial):
             return self._partial(value)
         if issubclass(kind, type):
-            return Part(("address", id(value)), "class", class_text(value), weak_refs(value))
+            return by_identity(value, "class", class_text(value))
         if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
         if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
-            return Part(("address", id(value)), "array", ArrayParts().part(value, value).text, weak_refs(value))
+            return by_identity(value, "array", ArrayParts().part(value, value).text)
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
@@ -141,7 +152,7 @@ class ValueParts:
         items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
         if self._by_structure and options is not None:
             return self._composite(kind.__name__, kind, text, tuple(items))
-        return Part(("address", id(value)), kind.__name__, text, weak_refs(value), tuple(items))
+        return by_identity(value, kind.__name__, text, tuple(items))
 
     def _composite(self, label: str, kind: type, text: str, items: tuple[tuple[str, Part], ...]) -> Part:
         refs = tuple(ref for _, item in items for ref in item.refs)
@@ -174,20 +185,15 @@ class ValueParts:
                 continue
             items.append((f"closure cell {name!r}", self.value(contents)))
         defaults = function.__defaults__ or ()
-        names = code.co_varnames[: code.co_argcount]
-        items += [
-            (f"default of {name!r}", self.value(value))
-            for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True)
-        ]
-        items += [
-            (f"default of {name!r}", self.value(value)) for name, value in dict(function.__kwdefaults__ or {}).items()
-        ]
+        named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        pairs = [*zip(named, defaults, strict=True), *dict(function.__kwdefaults__ or {}).items()]
+        items += [(f"default of {name!r}", self.value(value)) for name, value in pairs]
         items += [(f"attribute {name!r}", self.value(value)) for name, value in attributes.items()]
         text = self._callable_text(function)
         if self._by_structure:
             key = ("function", id(function.__globals__), tuple((name, item.key) for name, item in items))
             return Part(key, "function", text, tuple(ref for _, item in items for ref in item.refs), tuple(items))
-        return Part(("address", id(function)), "function", text, weak_refs(function), tuple(items))
+        return by_identity(function, "function", text, tuple(items))
 
     def _partial(self, value: functools.partial[Any]) -> Part:
         self._meet(value)
@@ -198,7 +204,7 @@ class ValueParts:
         text = f"partial of {inner.text if inner.label == 'function' else inner}"
         if self._by_structure:
             return self._composite("function", type(value), text, tuple(items))
-        return Part(("address", id(value)), "function", text, weak_refs(value), tuple(items))
+        return by_identity(value, "function", text, tuple(items))
 
     def _other(self, value: Any, kind: type) -> Part:
         identity = kind.__eq__ is object.__eq__ or (self._functions > 0 and not self._by_structure)
