@@ -7,10 +7,8 @@ import jax
 from jax.experimental import io_callback
 from jax.sharding import Sharding
 
-from partax._pytree.filters import is_array
-from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._pytree.partition import combine, partition
-from partax._transforms.on_arrays import Rest
+from partax._pytree.partition import partition
+from partax._transforms.on_arrays import Rest, joined, split
 from partax._transforms.wrapper import check_callable
 
 
@@ -104,13 +102,13 @@ def _on_arrays(
     callback: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> tuple[Callable[[Any], Any], Any, Any, Any]:
     """The callback on its arrays; what it returns of arrays, the arrays, and what makes its result of its arrays."""
-    spec, arrays, static = flat_partition((args, kwargs), is_array)
-    described, structure = jax.tree.flatten(result)
-    structs, expected = partition(described, _is_described)
-    which = [_is_described(leaf) for leaf in described]
+    arrays, static = split((args, kwargs))
+    structs, known = split(result, _is_described)
+    expected, structure = known.value
+    which = [struct is not None for struct in structs]
 
     def run(values: Any) -> Any:
-        positional, named = flat_combine(spec, dict(zip(arrays, values, strict=True)), static)
+        positional, named = joined((values, static))
         out = callback(*positional, **named)
         leaves, found = jax.tree.flatten(out)
         if found != structure:
@@ -123,10 +121,7 @@ def _on_arrays(
             )
         return own
 
-    def whole(out: Any) -> Any:
-        return jax.tree.unflatten(structure, combine(out, expected))
-
-    return run, structs, list(arrays.values()), whole
+    return run, structs, arrays, lambda out: joined((out, known))
 
 
 def _is_described(leaf: Any) -> bool:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
 from partax._pytree.filters import is_array, is_inexact_array, is_inexact_array_like
-from partax._transforms.on_arrays import Rest, joined, split, tree_of
+from partax._transforms.on_arrays import Rest, joined, on_split, split, tree_of
 from partax._transforms.tangents import misfit, or_zero, tangent_leaves, value_text
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -109,10 +109,7 @@ class filter_custom_jvp(Transformed[_P, _R]):
             raise AttributeError(f"{self.__name__}() under filter_custom_jvp has no rule; give one by def_jvp")
         arrays, static = split((args, kwargs))
 
-        @jax.custom_jvp
-        def run(arrays: list[Any]) -> Any:
-            positional, named = joined((arrays, static))
-            return split(self.__wrapped__(*positional, **named))
+        run = jax.custom_jvp(on_split(self.__wrapped__, static))
 
         def run_rule(primals: Any, tangents: Any) -> Any:
             positional, named = joined((primals[0], static))

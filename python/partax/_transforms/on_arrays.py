@@ -74,6 +74,16 @@ def on_arrays(
     return run, list(arrays.values())
 
 
+def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:
+    """A call, whose positional and named arguments were split, as a function of their arrays."""
+
+    def run(arrays: list[Any]) -> Split:
+        positional, named = joined((arrays, rest))
+        return split(fun(*positional, **named))
+
+    return run
+
+
 def split(value: Any, taken: FilterSpec = is_array) -> Split:
     """The arrays of a value, as a list of its leaves with None for others, and the rest of it."""
     leaves, structure = jax.tree.flatten(value)

@@ -11,7 +11,7 @@ from partax._pytree.array_text import array_text
 from partax._pytree.filters import any_of, is_array
 from partax._pytree.partition import combine
 from partax._pytree.short_text import wrapper_text
-from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, split, tree_of
+from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, tree_of
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
 
@@ -61,12 +61,7 @@ class _MakeJaxpr(Transformed[_P, _R]):
 def _program_of(fun: Callable[..., Any], arguments: Split) -> tuple[ClosedJaxpr, Split]:
     """The program of a call, and its result with a `jax.ShapeDtypeStruct` for each array."""
     arrays, rest = arguments
-
-    def run(arrays: list[Any]) -> Split:
-        positional, named = joined((arrays, rest))
-        return split(fun(*positional, **named))
-
-    return jax.make_jaxpr(run, return_shape=True)(arrays)
+    return jax.make_jaxpr(on_split(fun, rest), return_shape=True)(arrays)
 
 
 def filter_make_jaxpr(fun: Callable[_P, _R]) -> Transformed[..., tuple[ClosedJaxpr, _R, _R]]:
