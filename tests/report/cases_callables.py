@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from retrace_case import TRACES, WRONG, Case, Library, X, change, played
+from retrace_case import OTHERS_TRACE, OTHERS_WRONG, Case, Library, X, change, played
 
 from counting import seen
 
@@ -129,141 +129,79 @@ ANEW: list[tuple[str, Callable[[Any], Any]]] = [
     ("`jax.jit` of `jax.vmap` of a partial", lambda n: jax.jit(jax.vmap(functools.partial(times, n=n)))),
 ]
 SAME_CODE = "<lambda> at FILE:LINE is new (same code, "
+INNER = "inner at FILE:LINE is new (same code, "
+
+
+def calling(
+    name: str, make: Callable[[Any], Any], before: Any, now: Any, reason: str | None = None, **others: Any
+) -> Case:
+    """A static argument that is called: what `make` makes of one value, and then of another; by its own function."""
+    fun = lambda x, a, case=name: a(seen(x))
+    return change(f"argument: {name}", fun, before, now, reason, make=make, static=True, **others)
+
+
+def itself(value: Any) -> Any:
+    return value
+
 
 CASES: list[Case] = [
-    *(
-        change(
-            f"argument: {name} made anew",
-            lambda x, a, case=name: a(seen(x)),
-            2,
-            2,
-            make=make,
-            static=True,
-            jax=TRACES,
-            equinox=TRACES,
-        )
-        for name, make in ANEW
-    ),
-    change(
-        "argument: a bound method, looked up anew",
-        lambda x, a: a(seen(x)),
-        0,
-        0,
-        make=lambda _: holder.apply,
-        static=True,
-    ),
-    change(
-        "argument: a `jax.custom_jvp` function, made once",
-        lambda x, a: a(seen(x)),
-        CUSTOM,
-        CUSTOM,
-        static=True,
-    ),
-    change(
-        "argument: a method of another object",
-        lambda x, a: a(seen(x)),
+    *(calling(f"{name} made anew", make, 2, 2, **OTHERS_TRACE) for name, make in ANEW),
+    calling("a bound method, looked up anew", lambda _: holder.apply, 0, 0),
+    calling("a `jax.custom_jvp` function, made once", itself, CUSTOM, CUSTOM),
+    calling(
+        "a method of another object",
+        itself,
         Holder().apply,
         Holder().apply,
         "a: method Holder.apply is new (self is another Holder())",
-        static=True,
     ),
-    change(
-        "argument: a closure cell with another value",
-        lambda x, a: a(seen(x)),
-        2,
-        3,
-        f"a: {SAME_CODE}closure cell 'n' 2 -> 3)",
-        make=scaled,
-        static=True,
-    ),
-    change(
-        "argument: a closure cell, 1 -> True",
-        lambda x, a: a(seen(x)).astype(float),
-        1,
-        True,
-        f"a: {SAME_CODE}closure cell 'n' int 1 -> bool True)",
-        make=scaled,
-        static=True,
-    ),
-    change(
-        "argument: a closure cell of a function in a closure",
-        lambda x, a: a(seen(x)),
+    calling("a closure cell with another value", scaled, 2, 3, f"a: {SAME_CODE}closure cell 'n' 2 -> 3)"),
+    calling("a closure cell, 1 -> True", scaled, 1, True, f"a: {SAME_CODE}closure cell 'n' int 1 -> bool True)"),
+    calling(
+        "a closure cell of a function in a closure",
+        lambda n: over(scaled(n)),
         2,
         3,
         f"a: {SAME_CODE}closure cell 'inner' {SAME_CODE}closure cell 'n' 2 -> 3))",
-        make=lambda n: over(scaled(n)),
-        static=True,
     ),
-    change(
-        "argument: an item of a tuple in a closure cell",
-        lambda x, a: a(seen(x)),
+    calling(
+        "an item of a tuple in a closure cell",
+        lambda n: holding((n, "a")),
         2,
         3,
         f"a: {SAME_CODE}closure cell 'held'[0] 2 -> 3)",
-        make=lambda n: holding((n, "a")),
-        static=True,
     ),
-    change(
-        "argument: a closure over another array",
-        lambda x, a: a(seen(x)),
+    calling(
+        "a closure over another array",
+        itself,
         holding(X),
         holding(X + 1),
         f"a: {SAME_CODE}closure cell 'held' holds another array, float32[2,3])",
-        static=True,
     ),
-    change(
-        "argument: a default",
-        lambda x, a: a(seen(x)),
-        2,
-        3,
-        "a: inner at FILE:LINE is new (same code, default of 'by' 2 -> 3)",
-        make=defaulted,
-        static=True,
-    ),
-    change(
-        "argument: a keyword default",
-        lambda x, a: a(seen(x)),
-        2,
-        3,
-        "a: inner at FILE:LINE is new (same code, default of 'by' 2 -> 3)",
-        make=keyword_defaulted,
-        static=True,
-    ),
-    change(
-        "argument: an attribute of a function",
-        lambda x, a: a(seen(x)),
+    calling("a default", defaulted, 2, 3, f"a: {INNER}default of 'by' 2 -> 3)"),
+    calling("a keyword default", keyword_defaulted, 2, 3, f"a: {INNER}default of 'by' 2 -> 3)"),
+    calling(
+        "an attribute of a function",
+        lambda attributes: attributed(**attributes),
         {"flag": 2},
         {"flag": 3},
-        "a: inner at FILE:LINE is new (same code, attribute 'flag' 2 -> 3)",
-        make=lambda attributes: attributed(**attributes),
-        static=True,
+        f"a: {INNER}attribute 'flag' 2 -> 3)",
     ),
-    change(
-        "argument: a new attribute of a function",
-        lambda x, a: a(seen(x)),
+    calling(
+        "a new attribute of a function",
+        lambda attributes: attributed(**attributes),
         {},
         {"flag": 3},
-        "a: inner at FILE:LINE is new (same code, attribute 'flag' is new)",
-        make=lambda attributes: attributed(**attributes),
-        static=True,
+        f"a: {INNER}attribute 'flag' is new)",
     ),
-    change(
-        "argument: an argument of a partial",
-        lambda x, a: a(seen(x)),
+    calling(
+        "an argument of a partial",
+        lambda n: functools.partial(times, n=n),
         2,
         3,
         "a: partial of times at FILE:LINE is new (same code, argument 'n' 2 -> 3)",
-        make=lambda n: functools.partial(times, n=n),
-        static=True,
     ),
-    change(
-        "argument: another function",
-        lambda x, a: a(seen(x)),
-        scaled(2),
-        defaulted(2),
-        "a: <lambda> at FILE:LINE -> inner at FILE:LINE",
-        static=True,
-    ),
+    calling("another function", itself, scaled(2), defaulted(2), "a: <lambda> at FILE:LINE -> inner at FILE:LINE"),
     change(
         "argument: another function of a library",
         lambda x, a: seen(x) + a(0.0),
@@ -303,8 +241,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "argument: a variable in the closure of a function is set",
     "call: trace 2, because fun: fun at FILE:LINE is new (same code, closure cell 'n' 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def call(x: Any, fun: Any) -> Any:
@@ -323,8 +260,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "argument: a list in the closure of a function is changed",
     f"call: trace 2, because fun: {SAME_CODE}closure cell 'held'[0] 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def call(x: Any, fun: Any) -> Any:
@@ -341,8 +277,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "argument: the code of a function is replaced",
     "call: trace 2, because fun: <lambda> at FILE:LINE -> <lambda> at FILE:LINE",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def call(x: Any, fun: Any) -> Any:

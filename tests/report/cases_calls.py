@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from retrace_case import RAISES, TRACES, WRONG, Case, Library, X, number, played
+from retrace_case import OTHERS_TRACE, RAISES, TRACES, WRONG, Case, Library, X, number, played
 
 import partax
 from counting import seen
@@ -44,8 +44,7 @@ CASES += [
         lambda f: f(X, 2),
         "n: static int 2, which was not there",
         jit={"static": ("n",)},
-        jax=TRACES,
-        equinox=TRACES,
+        **OTHERS_TRACE,
     ),
     calls(
         "another value than the default",

@@ -8,11 +8,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from retrace_case import HIT, TRACES, WRONG, Case, Library, X, played
+from retrace_case import HIT, OTHERS_TRACE, OTHERS_WRONG, TRACES, Case, Library, X, played
 
 from counting import seen
-
-CASES: list[Case] = []
 
 CHANGED = "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, "
 
@@ -37,32 +35,40 @@ def power(x: Any, n: Any) -> Any:
     return seen(x) ** n
 
 
-@CASES.append
-@played("the same function wrapped anew")
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    for _ in range(2):
-        yield lambda: library.jit(double)(X)
+def defined(library: Library, n: Any = 2) -> Any:
+    @library.jit
+    def inner(x: Any) -> Any:
+        return seen(x) * n
+
+    return inner
 
 
-@CASES.append
-@played("a lambda wrapped where it is called", jax=TRACES, equinox=TRACES)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    for _ in range(2):
-        yield lambda: library.jit(lambda x: seen(x) * 2)(X)
+def anew(name: str, make: Callable[[Library], Any], **others: Any) -> Case:
+    """What is made and wrapped anew for each of two calls."""
+
+    def play(library: Library) -> Iterator[Callable[[], Any]]:
+        for _ in range(2):
+            yield lambda: make(library)(X)
+
+    return played(name, **others)(play)
 
 
-@CASES.append
-@played("a local function, defined and wrapped anew", jax=TRACES, equinox=TRACES)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    def step(x: Any, n: Any) -> Any:
-        @library.jit
-        def inner(x: Any) -> Any:
-            return seen(x) * n
-
-        return inner(x)
-
-    for _ in range(2):
-        yield lambda: step(X, 2)
+CASES: list[Case] = [
+    anew("the same function wrapped anew", lambda library: library.jit(double)),
+    anew("a lambda wrapped where it is called", lambda library: library.jit(lambda x: seen(x) * 2), **OTHERS_TRACE),
+    anew("a local function, defined and wrapped anew", defined, **OTHERS_TRACE),
+    anew(
+        "the gradient of a function, made and wrapped anew",
+        lambda library: library.jit(library.grad(squares)),
+        jax=TRACES,
+    ),
+    anew(
+        "`jax.vmap` of a function, made and wrapped anew", lambda library: library.jit(jax.vmap(cubes)), **OTHERS_TRACE
+    ),
+    anew(
+        "a partial, made and wrapped anew", lambda library: library.jit(functools.partial(times, n=2)), **OTHERS_TRACE
+    ),
+]
 
 
 @CASES.append
@@ -98,27 +104,6 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 @CASES.append
-@played("the gradient of a function, made and wrapped anew", jax=TRACES)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    for _ in range(2):
-        yield lambda: library.jit(library.grad(squares))(X)
-
-
-@CASES.append
-@played("`jax.vmap` of a function, made and wrapped anew", jax=TRACES, equinox=TRACES)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    for _ in range(2):
-        yield lambda: library.jit(jax.vmap(cubes))(X)
-
-
-@CASES.append
-@played("a partial, made and wrapped anew", jax=TRACES, equinox=TRACES)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    for _ in range(2):
-        yield lambda: library.jit(functools.partial(times, n=2))(X)
-
-
-@CASES.append
 @played(
     "a partial with another argument, made and wrapped anew",
     "power: trace 1, the first of function 2 of this code: partial of power at FILE:LINE is new (same code, argument "
@@ -130,7 +115,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 @CASES.append
-@played("the cell of a notebook is run again", jax=TRACES, equinox=TRACES)
+@played("the cell of a notebook is run again", **OTHERS_TRACE)
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     for _ in range(2):
         exec(compile("def step(x):\n    return seen(x) * 2\n", "<cell 1>", "exec"), globals())
@@ -151,8 +136,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "a variable in the closure of the function is set",
     f"{CHANGED}closure cell 'n' 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     n = 2
@@ -170,8 +154,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "a list in the closure of the function is changed",
     f"{CHANGED}closure cell 'numbers'[0] 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     numbers = [2]
@@ -190,8 +173,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     "a dict that a partial holds is changed",
     "g: trace 1, the first of function 2 of this code: partial of g at FILE:LINE is new (same code, argument 'by'['n'] "
     "2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def g(x: Any, by: Any) -> Any:
@@ -208,8 +190,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "a variable of a function in the closure of the function is set",
     f"{CHANGED}closure cell 'inner' inner at FILE:LINE is new (same code, closure cell 'n' 2 -> 3))",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     n = 2
@@ -230,8 +211,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "a default of the function is replaced",
     "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, default of 'n' 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any, n: Any = 2) -> Any:
@@ -247,8 +227,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "a keyword default of the function is replaced",
     "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, default of 'n' 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any, *, n: Any = 2) -> Any:
@@ -264,8 +243,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "an attribute of the function is set",
     f"{CHANGED}attribute 'flag' 2 -> 3)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any) -> Any:
@@ -282,8 +260,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "the code of the function is replaced",
     "f: trace 1, the first since f.__code__ was replaced: f at FILE:LINE -> f at FILE:LINE",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any) -> Any:

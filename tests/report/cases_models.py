@@ -10,7 +10,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played, static_field
+from retrace_case import (
+    HIT,
+    OTHERS_TRACE,
+    OTHERS_WRONG,
+    RAISES,
+    TRACES,
+    Case,
+    Library,
+    X,
+    change,
+    number,
+    played,
+    static_field,
+)
 
 from counting import seen
 
@@ -82,8 +95,7 @@ CASES: list[Case] = [
         Net(X, width=3),
         Net(X, width=3.0),
         "a.width: static int 3 -> static float 3.0",
-        jax=WRONG,
-        equinox=WRONG,
+        **OTHERS_WRONG,
     ),
     change(
         "a number that is a field of a module",
@@ -108,8 +120,7 @@ CASES: list[Case] = [
         0.5,
         0.5,
         make=lambda slope: Net(X, activation=leaky(slope)),
-        jax=TRACES,
-        equinox=TRACES,
+        **OTHERS_TRACE,
     ),
     change(
         "a module with a lambda as activation, with another slope",
@@ -135,35 +146,13 @@ CASES: list[Case] = [
         Cell(X, "other"),
         "a.mode: static str 'same' -> 'other'",
     ),
-    change(
-        "`optax.adam(1e-3)` made anew",
-        lambda x, a: updated(seen(x), a),
-        1e-3,
-        1e-3,
-        make=optax.adam,
-        static=True,
-        jax=TRACES,
-        equinox=TRACES,
-    ),
-    change(
-        "optax optimiser with a schedule made anew",
-        lambda x, a: updated(seen(x), a),
-        0.5,
-        0.5,
-        make=lambda rate: optax.sgd(schedule(rate)),
-        static=True,
-        jax=TRACES,
-        equinox=TRACES,
-    ),
-    change(
-        "optax schedule made anew",
-        lambda x, a: seen(x) * a(1),
-        0.5,
-        0.5,
-        make=schedule,
-        static=True,
-        jax=TRACES,
-        equinox=TRACES,
+    *(
+        change(name, lambda x, a, use=use: use(seen(x), a), 0.5, 0.5, make=make, static=True, **OTHERS_TRACE)
+        for name, use, make in (
+            ("`optax.adam(1e-3)` made anew", updated, lambda _: optax.adam(1e-3)),
+            ("optax optimiser with a schedule made anew", updated, lambda rate: optax.sgd(schedule(rate))),
+            ("optax schedule made anew", lambda x, a: x * a(1), schedule),
+        )
     ),
     change(
         "optax schedule of another rate",

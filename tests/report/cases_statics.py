@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from retrace_case import HIT, RAISES, TRACES, WRONG, Case, Library, X, change, number, played
+from retrace_case import HIT, OTHERS_TRACE, OTHERS_WRONG, RAISES, WRONG, Case, Library, X, change, number, played
 
 import partax
 from counting import seen
@@ -81,14 +81,14 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
         0.0,
         -0.0,
         number("a", "static float 0.0 -> -0.0"),
-        {"jax": WRONG, "equinox": WRONG},
+        OTHERS_WRONG,
     ),
     (
         "static `2j` -> `-0.0 + 2j`",
         2j,
         complex(-0.0, 2),
         number("a", "static complex 2j -> (-0+2j)"),
-        {"jax": WRONG, "equinox": WRONG},
+        OTHERS_WRONG,
     ),
     ("static True -> False", True, False, "a: static bool True -> False", {}),
     ("another static text", "train", "evaluate", "a: static str 'train' -> 'evaluate'", {}),
@@ -108,7 +108,7 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
         Config((1,)),
         Config((True,)),
         "a.depth[0]: static int 1 -> static bool True",
-        {"jax": WRONG, "equinox": WRONG},
+        OTHERS_WRONG,
     ),
     (
         "frozenset of other items",
@@ -131,12 +131,12 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
 
 # The same, of which the second is made anew and equal.
 EQUAL: list[tuple[str, Callable[[], Any], dict[str, Any]]] = [
-    ("a NaN made anew", lambda: float("nan"), {"jax": TRACES, "equinox": TRACES}),
+    ("a NaN made anew", lambda: float("nan"), OTHERS_TRACE),
     ("a text made anew", lambda: "".join(["train", "ing"]), {}),
     ("a large int made anew", lambda: int("9" * 30), {}),
     ("an enum member by its value", lambda: Mode(1), {}),
     ("a frozen dataclass made anew", lambda: Config((1, "a")), {}),
-    ("a frozen dataclass of a NaN made anew", lambda: Config(float("nan")), {"jax": TRACES, "equinox": TRACES}),
+    ("a frozen dataclass of a NaN made anew", lambda: Config(float("nan")), OTHERS_TRACE),
     ("a frozenset made anew", lambda: frozenset({1, "a"}), {}),
     ("a value with its own `==` made anew", lambda: Version("1"), {}),
     ("a Fraction made anew", lambda: fractions.Fraction(1, 3), {}),
@@ -192,8 +192,7 @@ CASES: list[Case] = [
         Bag(X, (1,)),
         Bag(X, (True,)),
         "a.<aux data>[0]: static int 1 -> static bool True",
-        jax=WRONG,
-        equinox=WRONG,
+        **OTHERS_WRONG,
     ),
     change(
         "aux data: a list made anew",
@@ -232,8 +231,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 @played(
     "aux data: a list is changed in place",
     "f: trace 2, because a.<aux data>: static list [1] -> [1, 2]",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any, a: Any) -> Any:
@@ -250,8 +248,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     "aux data: a dict in a dict is changed in place",
     "f: trace 2, because a.<aux data>['b']['c']: static int 1 -> 2 (2 traces so far: it is aux data of `a`: make it a "
     "child that is an array)",
-    jax=WRONG,
-    equinox=WRONG,
+    **OTHERS_WRONG,
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any, a: Any) -> Any:

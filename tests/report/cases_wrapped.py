@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import jax
-from cases_callables import SAME_CODE, Scale, mutual, recursive, scaled
+from cases_callables import SAME_CODE, Scale, calling, mutual, recursive, scaled
 from retrace_case import Case, change
 
 from counting import seen
@@ -19,60 +19,48 @@ def keeping(held: Any) -> Any:
 ANOTHER_OBJECT = "FILE:LINE is new (of the same function, but another object, compared by identity)"
 
 CASES: list[Case] = [
-    change(
-        "argument: `jax.jit` of a lambda with another value",
-        lambda x, a: a(seen(x)),
+    calling(
+        "`jax.jit` of a lambda with another value",
+        lambda n: jax.jit(scaled(n)),
         2,
         3,
         f"a: PjitFunction of <lambda> at FILE:LINE is new (function {SAME_CODE}closure cell 'n' 2 -> 3))",
-        make=lambda n: jax.jit(scaled(n)),
-        static=True,
     ),
-    change(
-        "argument: `jax.jit` with another option",
-        lambda x, a: a(seen(x)),
+    calling(
+        "`jax.jit` with another option",
+        lambda keep: jax.jit(scaled(2), keep_unused=keep),
         False,
         True,
         "a: PjitFunction of <lambda> at FILE:LINE is new (option 'keep_unused' False -> True)",
-        make=lambda keep: jax.jit(scaled(2), keep_unused=keep),
-        static=True,
     ),
-    change(
-        "argument: a partial of `jax.jit` of a lambda with another value",
-        lambda x, a: a(seen(x)),
+    calling(
+        "a partial of `jax.jit` of a lambda with another value",
+        lambda n: functools.partial(jax.jit(scaled(n))),
         2,
         3,
         "a: partial of PjitFunction of <lambda> at FILE:LINE is new (function PjitFunction of <lambda> at FILE:LINE is "
         f"new (function {SAME_CODE}closure cell 'n' 2 -> 3)))",
-        make=lambda n: functools.partial(jax.jit(scaled(n))),
-        static=True,
     ),
-    change(
-        "argument: a method of another frozen dataclass",
-        lambda x, a: a(seen(x)),
+    calling(
+        "a method of another frozen dataclass",
+        lambda n: Scale(n).apply,
         2,
         3,
         "a: method Scale.apply is new (self.n 2 -> 3)",
-        make=lambda n: Scale(n).apply,
-        static=True,
     ),
-    change(
-        "argument: a recursive function with another value",
-        lambda x, a: a(seen(x)),
+    calling(
+        "a recursive function with another value",
+        recursive,
         2,
         3,
         "a: power at FILE:LINE is new (same code, closure cell 'n' 2 -> 3)",
-        make=recursive,
-        static=True,
     ),
-    change(
-        "argument: two functions that call each other, with another value",
-        lambda x, a: a(seen(x)),
+    calling(
+        "two functions that call each other, with another value",
+        mutual,
         2,
         3,
         "a: even at FILE:LINE is new (same code, closure cell 'n' 2 -> 3)",
-        make=mutual,
-        static=True,
     ),
     change(
         "argument: another `jax.custom_jvp` of one function",

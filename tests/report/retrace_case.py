@@ -24,6 +24,9 @@ class Outcome(StrEnum):
 
 
 HIT, TRACES, WRONG, RAISES = Outcome
+# The outcome of both others, where it is not partax's.
+OTHERS_TRACE: dict[str, Any] = {"jax": TRACES, "equinox": TRACES}
+OTHERS_WRONG: dict[str, Any] = {"jax": WRONG, "equinox": WRONG}
 
 
 @dataclass(frozen=True)
