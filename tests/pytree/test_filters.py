@@ -58,6 +58,7 @@ def test_callables_of_every_kind_are_predicates() -> None:
         assert taken(tree, f) == ["1"]
     assert taken(tree, lambda x: Truthy()) == ["0", "1"]
     assert taken(tree, lambda x: x - 1) == ["1"]
+    assert taken(tree, lambda x: np.bool_(x == 1)) == ["0"]
 
 
 @pytest.mark.parametrize("f", [True, False])
