@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partax import all_of, any_of, is_array, is_array_like, is_inexact_array_like, not_
-from partition_reference import takes, which
+from partition_reference import taken, takes, which
 from random_trees import thorough
+from trees import Layer
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -352,9 +353,12 @@ def test_a_class_registered_between_two_partitions() -> None:
         pass
 
     tree = [Square(), Circle(), Square(), 1]
-    assert takes(tree, Shape) == [False] * 4
+    with_node = [Square(), Layer(1), 1]
+    assert takes(tree, Shape) == [False] * 4 and taken(with_node, Shape) == []
     Shape.register(Square)
+    Shape.register(Layer)
     assert takes(tree, Shape) == [True, False, True, False]
+    assert taken(with_node, Shape) == ["0", "1/weight", "1/rate"]
     late = [lambda x: isinstance(x, Circle) and Shape.register(Circle) is None, Shape]
     assert which([tree[1], tree[1], tree[1], 1], *late) == [1, 1, 1, 2]
 

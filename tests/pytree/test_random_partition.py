@@ -28,6 +28,7 @@ from partition_reference import (
     assert_identical_dicts,
     for_partax,
     one_level,
+    reread,
 )
 from random_trees import Tag, build, quick, recipes, thorough, variants
 from reference import is_dynamic, static_key
@@ -127,10 +128,6 @@ def prefixes_of(draw: st.DrawFn, tree: Any, leaves: st.SearchStrategy[Any]) -> A
 def trees_and_filters(draw: st.DrawFn) -> tuple[Any, tuple[Any, ...]]:
     tree = build(draw(recipes), 1)
     return tree, tuple(draw(st.lists(filters_of(tree), max_size=4)))
-
-
-def reread(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x, tree)
 
 
 def assert_same_part(actual: Any, tree: Any) -> None:
