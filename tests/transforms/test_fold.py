@@ -13,6 +13,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from transformed import assert_close_trees
 from trees import Layer, array, assert_close
 
 
@@ -35,12 +36,6 @@ def loop(layers: Any, x: Any) -> Any:
     return x
 
 
-def assert_trees_close(actual: Any, expected: Any) -> None:
-    assert jax.tree.structure(actual) == jax.tree.structure(expected)
-    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        assert_close(one, other)
-
-
 X = jnp.array([0.5, -0.25, 1.0])
 dots = jax.checkpoint_policies.dots_saveable
 OPTIONS = [{}, {"remat": True}, {"remat": dots}, {"unroll": 2}, {"unroll": True}]
@@ -58,11 +53,11 @@ def test_values_and_gradients_are_the_loop_s(options: dict[str, Any]) -> None:
     found, (stacked_grads, stacked_by_x) = by(lambda layers, x: partax.fold(layers, x, **options), layers, X)
     assert_close(found, value)
     assert_close(stacked_by_x, by_x)
-    assert_trees_close(stacked_grads, grads)
+    assert_close_trees(stacked_grads, grads)
     if not options:
         found, (of_stack, _) = by(partax.fold, partax.stack(layers), X)
         assert_close(found, value)
-        assert_trees_close(list(partax.unstack(partax.filter(of_stack, partax.is_array))), grads)
+        assert_close_trees(list(partax.unstack(partax.filter(of_stack, partax.is_array))), grads)
 
 
 def test_a_layer_is_traced_once(traces: TraceCounter) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from transformed import assert_close_trees
 from trees import Layer, array, assert_close, double
 
 
@@ -23,18 +24,6 @@ def scan_in_python(f: Any, init: Any, xs: list[Any]) -> tuple[Any, list[Any]]:
         init, y = f(init, x)
         ys.append(y)
     return init, ys
-
-
-def assert_trees_close(actual: Any, expected: Any) -> None:
-    """Equal static parts, and arrays that are equal but for rounding."""
-    arrays, rest = partax.partition(actual, partax.is_array)
-    wanted, wanted_rest = partax.partition(expected, partax.is_array)
-    assert eqx.tree_equal(rest, wanted_rest) is True
-    for one, other in zip(jax.tree.leaves(arrays), jax.tree.leaves(wanted), strict=True):
-        if jnp.issubdtype(one.dtype, jnp.inexact):
-            assert_close(one, other)
-        else:
-            np.testing.assert_array_equal(one, other)
 
 
 def carry() -> dict[str, Any]:
@@ -66,9 +55,9 @@ def test_a_scan_is_the_python_loop_for_trees_with_static_parts(jit: Any, options
     entries = [{"x": x, "text": "same"} for x in xs]
     last, ys = jit(lambda init, xs: partax.filter_scan(step, init, xs, **options))(carry(), {"x": xs, "text": "same"})
     expected, one_by_one = scan_in_python(step, carry(), entries[::-1] if options.get("reverse") else entries)
-    assert_trees_close(last, expected)
+    assert_close_trees(last, expected)
     outs = jnp.stack([y["out"] for y in one_by_one])
-    assert_trees_close(ys, {"out": outs[::-1] if options.get("reverse") else outs, "kind": ("y", 1), "none": None})
+    assert_close_trees(ys, {"out": outs[::-1] if options.get("reverse") else outs, "kind": ("y", 1), "none": None})
 
 
 def test_static_results_and_entries_pass_once_as_the_same_objects() -> None:
@@ -92,14 +81,14 @@ def test_arrays_alone_are_as_in_jax_lax() -> None:
         return (c[0] * 0.5 + x, c[1] + 1), jnp.sin(c[0])
 
     init = jnp.float32(0.5), jnp.int32(0)
-    assert_trees_close(partax.filter_scan(f, init, xs), jax.lax.scan(f, init, xs))
+    assert_close_trees(partax.filter_scan(f, init, xs), jax.lax.scan(f, init, xs))
     low = lambda c: c[0] < 9.0
     grow = lambda c: (c[0] * 2 + 1, c[1] + 1)
-    assert_trees_close(partax.filter_while_loop(low, grow, init), jax.lax.while_loop(low, grow, init))
+    assert_close_trees(partax.filter_while_loop(low, grow, init), jax.lax.while_loop(low, grow, init))
     body = lambda i, c: (c[0] + i, c[1] - i)
-    assert_trees_close(partax.filter_fori_loop(1, 4, body, init), jax.lax.fori_loop(1, 4, body, init))
-    assert_trees_close(partax.filter_map(jnp.sin, xs), jax.lax.map(jnp.sin, xs))
-    assert_trees_close(partax.filter_map(jnp.sin, xs, batch_size=3), jax.lax.map(jnp.sin, xs, batch_size=3))
+    assert_close_trees(partax.filter_fori_loop(1, 4, body, init), jax.lax.fori_loop(1, 4, body, init))
+    assert_close_trees(partax.filter_map(jnp.sin, xs), jax.lax.map(jnp.sin, xs))
+    assert_close_trees(partax.filter_map(jnp.sin, xs, batch_size=3), jax.lax.map(jnp.sin, xs, batch_size=3))
 
 
 def test_a_while_loop_and_a_fori_loop_carry_modules() -> None:
@@ -109,9 +98,9 @@ def test_a_while_loop_and_a_fori_loop_carry_modules() -> None:
         return {**c, "x": c["layer"](c["x"]), "n": c["n"] + 1}
 
     expected = body(body(body(start)))
-    assert_trees_close(partax.filter_while_loop(lambda c: c["n"] < 3, body, start), expected)
-    assert_trees_close(partax.filter_fori_loop(0, 3, lambda i, c: body(c), start), expected)
-    assert_trees_close(partax.filter_fori_loop(0, jnp.int32(3), lambda i, c: body(c), start), expected)
+    assert_close_trees(partax.filter_while_loop(lambda c: c["n"] < 3, body, start), expected)
+    assert_close_trees(partax.filter_fori_loop(0, 3, lambda i, c: body(c), start), expected)
+    assert_close_trees(partax.filter_fori_loop(0, jnp.int32(3), lambda i, c: body(c), start), expected)
 
 
 def test_a_map_passes_statics_through() -> None:
@@ -129,9 +118,9 @@ def loss(layer: Layer, xs: Any, loop: Any) -> Any:
 def test_gradients_reach_what_f_captures_and_the_trees(jit: Any) -> None:
     xs, layer = jnp.arange(6.0).reshape(3, 2) / 6, Layer(array(2, 2) / 4, array(2))
     found = jit(partax.filter_value_and_grad(partial(loss, loop=partax.filter_scan)))(layer, xs)
-    assert_trees_close(found, partax.filter_value_and_grad(lambda m, xs: loss(m, list(xs), scan_in_python))(layer, xs))
+    assert_close_trees(found, partax.filter_value_and_grad(lambda m, xs: loss(m, list(xs), scan_in_python))(layer, xs))
     by_xs = jit(partax.filter_grad(lambda xs: loss(layer, xs, partax.filter_scan)))(xs)
-    assert_trees_close(by_xs, jax.grad(lambda xs: loss(layer, list(xs), scan_in_python))(xs))
+    assert_close_trees(by_xs, jax.grad(lambda xs: loss(layer, list(xs), scan_in_python))(xs))
 
 
 class Step(eqx.Module):
@@ -180,7 +169,7 @@ def test_loops_run_without_jit_and_leak_no_tracers() -> None:
     with jax.disable_jit():
         last, ys = partax.filter_scan(step, carry(), {"x": jnp.ones((2, 2)), "text": "same"})
         assert partax.filter_while_loop(lambda c: c["n"] < 3, lambda c: {**c, "n": c["n"] + 1}, {"n": 0})["n"] == 3
-    assert_trees_close(last, scan_in_python(step, carry(), [{"x": jnp.ones(2), "text": "same"}] * 2)[0])
+    assert_close_trees(last, scan_in_python(step, carry(), [{"x": jnp.ones(2), "text": "same"}] * 2)[0])
     assert ys["kind"] == ("y", 1)
     with jax.checking_leaks():
         found = partax.filter_scan(lambda c, x: (c + x, "s"), 0, jnp.arange(3.0))
