@@ -169,46 +169,31 @@ def filter_name(filter: FilterSpec) -> str:
 
 def _parse_glob(glob: str) -> tuple[tuple[_Segment, ...], ...]:
     """The alternatives of a glob, for the native matcher."""
-    alternatives = [_split(tokens) for tokens in _expand(_tokens(glob), glob)]
+    tokens = re.findall(r"\\?.", glob, re.DOTALL)  # characters, each with the backslash that takes it as it is
+    if tokens and tokens[-1] == "\\":
+        raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
+    alternatives = tuple(map(_split, _expand(tokens, glob)))
     for segments in alternatives:
         if len(segments) > _MAX_SEGMENTS:
             raise ValueError(f"by_path: found {len(segments)} segments in {glob!r}, expected at most {_MAX_SEGMENTS}")
-    return tuple(alternatives)
+    return alternatives
 
 
-# A character that stands for itself, or (True, one of `*/{},`).
-_Token = tuple[bool, str]
-
-
-def _tokens(glob: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    characters = iter(glob)
-    for character in characters:
-        if character == "\\":
-            escaped = next(characters, None)
-            if escaped is None:
-                raise ValueError(f"by_path: found a backslash at the end of {glob!r}, expected a character after it")
-            tokens.append((False, escaped))
-        else:
-            tokens.append((character in "*/{},", character))
-    return tokens
-
-
-def _expand(tokens: list[_Token], glob: str) -> list[list[_Token]]:
+def _expand(tokens: list[str], glob: str) -> list[list[str]]:
     """Every way to choose one of each pair of braces' alternatives."""
     # The open braces: what was read before each, and its alternatives so far. The outermost is the glob itself.
-    before: list[list[list[_Token]]] = []
-    choices: list[list[list[_Token]]] = []
-    current: list[list[_Token]] = [[]]
-    for special, character in tokens:
-        if special and character == "{":
+    before: list[list[list[str]]] = []
+    choices: list[list[list[str]]] = []
+    current: list[list[str]] = [[]]
+    for token in tokens:
+        if token == "{":
             before.append(current)
             choices.append([])
             current = [[]]
-        elif special and character == "," and before:
+        elif token == "," and before:
             choices[-1] += current
             current = [[]]
-        elif special and character == "}":
+        elif token == "}":
             if not before:
                 raise ValueError(rf"by_path: found a `}}` without its `{{` in {glob!r}; write `\}}` for the character")
             inner = choices.pop() + current
@@ -221,30 +206,24 @@ def _expand(tokens: list[_Token], glob: str) -> list[list[_Token]]:
             current = [prefix + suffix for prefix in outer for suffix in inner]
         else:
             for alternative in current:
-                alternative.append((special and character != ",", character))
+                alternative.append(token)
     if before:
         raise ValueError(rf"by_path: found a `{{` without its `}}` in {glob!r}; write `\{{` for the character")
     return current
 
 
-def _split(tokens: list[_Token]) -> tuple[_Segment, ...]:
-    if not tokens:
-        return ()
+def _split(tokens: list[str]) -> tuple[_Segment, ...]:
+    """The segments of one alternative; the root, which has none, is named by nothing."""
     segments: list[_Segment] = []
     pieces = [""]
-
-    def finish() -> None:
-        segments.append(None if pieces == ["", "", ""] else tuple(pieces))
-
-    for special, character in tokens:
-        if special and character == "/":
-            finish()
+    for token in [*tokens, "/"] if tokens else ():
+        if token == "/":
+            segments.append(None if pieces == ["", "", ""] else tuple(pieces))
             pieces = [""]
-        elif special:
+        elif token == "*":
             pieces.append("")
         else:
-            pieces[-1] += character
-    finish()
+            pieces[-1] += token[-1]
     return tuple(segments)
 
 
