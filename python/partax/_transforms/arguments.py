@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -17,16 +17,22 @@ class Arguments:
       entries: for each leaf, the entry of the prefix that is for it.
     """
 
-    def __init__(self, values: "list[_Value]", num_positional: int, is_entry: Callable[[Any], bool], option: str):
-        self._names = [value.name for value in values]
-        self._keywords = [value.keyword for value in values[num_positional:]]
+    def __init__(
+        self,
+        names: list[str],
+        values: list[Any],
+        entries: list[Any],
+        num_positional: int,
+        is_entry: Callable[[Any], bool],
+        option: str,
+    ):
+        self._names = names  # what messages call them; those that are given by name come last
+        self._values = values
         self._num_positional = num_positional
-        self._values = [value.value for value in values]
-        self.leaves, self._structure = jax.tree.flatten(self._values)
+        self.leaves, self._structure = jax.tree.flatten(values)
         self.entries: list[Any] = []
-        for value in values:
-            pairs = _core.broadcast_prefix(value.entry, value.value, is_entry, option, value.name)
-            self.entries += [entry for _, entry in pairs]
+        for name, value, entry in zip(names, values, entries, strict=True):
+            self.entries += [each for _, each in _core.broadcast_prefix(entry, value, is_entry, option, name)]
 
     def call(self, fun: Callable[..., Any], places: list[int], arrays: list[Any]) -> Any:
         """What a function returns for the arguments with these arrays for the leaves at these places."""
@@ -34,7 +40,7 @@ class Arguments:
         for i, array in zip(places, arrays, strict=True):
             leaves[i] = array
         values = jax.tree.unflatten(self._structure, leaves)
-        named = dict(zip(self._keywords, values[self._num_positional :], strict=True))
+        named = dict(zip(self._names[self._num_positional :], values[self._num_positional :], strict=True))
         return fun(*values[: self._num_positional], **named)
 
     def path(self, index: int) -> str:
@@ -45,15 +51,6 @@ class Arguments:
             for path, _ in jax.tree_util.tree_leaves_with_path(value)
         ]
         return paths[index]
-
-
-class _Value(NamedTuple):
-    """One argument: what messages call it, its name in the call if it is given by name, and its entry of the prefix."""
-
-    name: str
-    keyword: str
-    value: Any
-    entry: Any
 
 
 def read_arguments(
@@ -97,21 +94,19 @@ def read_arguments(
     if signature is not None and (kwargs or by_name):
         bound = signature.bind(*args, **kwargs)
         args, kwargs = bound.args, bound.kwargs
-    names = _positional_names(signature, len(args))
+    names = [*_positional_names(signature, len(args)), *kwargs]
     if isinstance(prefix, dict):
-        entries, others = _by_name(fun, signature, prefix, default, names, tuple(kwargs), option)
+        entries = _by_name(fun, signature, prefix, default, names, len(args), option)
     elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
-        entries, others = list(prefix), [default] * len(kwargs)
-        if len(entries) != len(args):
+        if len(prefix) != len(args):
             raise ValueError(
-                f"{option}: found {len(entries)} entries, expected one for each of the {len(args)} arguments by "
-                f"position of `{_name(fun)}` ({', '.join(names)})"
+                f"{option}: found {len(prefix)} entries, expected one for each of the {len(args)} arguments by "
+                f"position of `{_name(fun)}` ({', '.join(names[: len(args)])})"
             )
+        entries = [*prefix, *[default] * len(kwargs)]
     else:
-        entries, others = [prefix] * len(args), [prefix] * len(kwargs)
-    values = [_Value(*value) for value in zip(names, names, args, entries, strict=True)]
-    values += [_Value(*value) for value in zip(kwargs, kwargs, kwargs.values(), others, strict=True)]
-    return Arguments(values, len(args), is_entry, option)
+        entries = [prefix] * len(names)
+    return Arguments(names, [*args, *kwargs.values()], entries, len(args), is_entry, option)
 
 
 def _by_name(
@@ -120,30 +115,28 @@ def _by_name(
     prefix: Mapping[str, Any],
     default: Any,
     names: list[str],
-    keywords: tuple[str, ...],
+    num_positional: int,
     option: str,
-) -> tuple[list[Any], list[Any]]:
-    """The entries of the positional and of the named arguments; `*args` and `**kwargs` are one name each."""
+) -> list[Any]:
+    """The entries of the arguments; `*args` and `**kwargs` are one name each."""
     parameters = signature.parameters.values() if signature is not None else ()
     rest = {one.kind: one.name for one in parameters}
     more, named = rest.get(inspect.Parameter.VAR_POSITIONAL), rest.get(inspect.Parameter.VAR_KEYWORD)
     own = {one.name for one in parameters if one.name not in (more, named)}
     entries: list[Any] = []
     used: set[Any] = set()
-    for is_keyword, names_of in ((False, names), (True, keywords)):
-        for name in names_of:
-            group = None if name in own else named if is_keyword else more
-            key = name if name in prefix or group is None else group
-            used.add(key)
-            entries.append(prefix.get(key, default))
+    for i, name in enumerate(names):
+        group = None if name in own else more if i < num_positional else named
+        key = name if name in prefix or group is None else group
+        used.add(key)
+        entries.append(prefix.get(key, default))
     unknown = [name for name in prefix if name not in used]
     if unknown:
-        given = ", ".join((*names, *keywords)) or "none"
         raise ValueError(
             f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments that this call of "
-            f"`{_name(fun)}` has ({given})"
+            f"`{_name(fun)}` has ({', '.join(names) or 'none'})"
         )
-    return entries[: len(names)], entries[len(names) :]
+    return entries
 
 
 def names_of_arguments(fun: Any, count: int) -> list[str]:
