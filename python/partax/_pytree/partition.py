@@ -96,18 +96,15 @@ def _positional_options(
     if replace is not _UNSET or (len(given) == 2 and is_leaf is not None):
         name = "is_leaf" if replace is _UNSET else "replace"
         raise TypeError(f"partition: found `{name}` by position and by name, expected one of the two")
-    if len(given) == 2:
-        is_leaf = _checked_is_leaf(given[1])
+    if len(given) == 1:
+        return given[0], is_leaf
+    is_leaf = given[1]
+    if is_leaf is not None and (not callable(is_leaf) or isinstance(is_leaf, type)):
+        raise TypeError(
+            f"partition: found a `{type(is_leaf).__name__}` after `replace`, expected `is_leaf`, a function "
+            "(node) -> bool, or None"
+        )
     return given[0], is_leaf
-
-
-def _checked_is_leaf(given: Any) -> Any:
-    if given is None or (callable(given) and not isinstance(given, type)):
-        return given
-    raise TypeError(
-        f"partition: found a `{type(given).__name__}` after `replace`, expected `is_leaf`, a function (node) -> bool, "
-        "or None"
-    )
 
 
 def filter(
