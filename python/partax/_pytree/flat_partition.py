@@ -12,6 +12,7 @@ from partax import _core
 from partax._core import FlatSpec, Static
 from partax._pytree.filters import FilterSpec
 from partax._pytree.partition import PyTree
+from partax._pytree.spec_data import Verbatim
 from partax._pytree.unused_filters import check_used, nearest_paths
 
 __all__ = ["FlatSpec", "Static", "flat_combine", "flat_partition"]
@@ -98,15 +99,6 @@ def flat_combine(spec: FlatSpec, *dicts: Mapping[str, Any]) -> PyTree:
     return _core.flat_combine(spec, tuple(plain))
 
 
-class _Message(str):
-    """The message of a KeyError, which prints the `repr` of what it is given."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 def told_apart(keys: tuple[str, ...]) -> list[str]:
     """The keys; those that come again have `#2`, `#3` and so on at the end. Called by the native flat_partition."""
     taken = set(keys)
@@ -135,7 +127,7 @@ def wrong_keys(paths: tuple[str, ...], dicts: tuple[dict[str, Any], ...]) -> Key
     suggested = [_with_nearest(key, missing or paths) for key in unexpected[:_SHOWN_NEAREST]]
     lines += _listed("unexpected", [*suggested, *map(repr, unexpected[_SHOWN_NEAREST:])], len(unexpected))
     lines += _listed("duplicate, in several dictionaries", map(repr, twice), len(twice))
-    return KeyError(_Message("\n".join(lines)))
+    return KeyError(Verbatim("\n".join(lines)))  # which prints the `repr` of what it is given
 
 
 def _with_nearest(key: Any, paths: Sequence[str]) -> str:

@@ -59,6 +59,15 @@ def leaf_paths_of(node: Node, path: Any) -> list[str]:
     return [parent + (segments[i] if i < len(segments) else f"[{i}]") for i in children]
 
 
+class Verbatim(str):
+    """A text that is its own `repr`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def alike(first: str, second: str) -> str:
     """What a message says beside the texts of two values that differ."""
     return " (they look alike, but are not equal)" if first == second else ""

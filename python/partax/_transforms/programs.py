@@ -11,6 +11,7 @@ from partax._pytree.array_text import array_text
 from partax._pytree.filters import any_of, is_array
 from partax._pytree.partition import combine
 from partax._pytree.short_text import wrapper_text
+from partax._pytree.spec_data import Verbatim
 from partax._transforms.on_arrays import Rest, Split, joined, on_arrays, on_split, split, tree_of
 from partax._transforms.tangents import structs_of
 from partax._transforms.wrapper import Transformed, check_callable
@@ -170,18 +171,9 @@ def _check_arguments(name: str, expected: Split, found: Split) -> None:
 def _text(arguments: Split) -> str:
     static, structure = arguments[1].value
     leaves = combine(arguments[0], static)
-    shown = [_Shown(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf in leaves]
+    shown = [Verbatim(array_text(leaf)) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf for leaf in leaves]
     args, kwargs = tree_of(structure, shown, leaves)
     return f"({', '.join([*map(repr, args), *(f'{name}={value!r}' for name, value in kwargs.items())])})"
-
-
-class _Shown(str):
-    """A text that is its own `repr`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def filter_closure_convert(fn: Callable[_P, _R], *args: Any, **kwargs: Any) -> ClosureConverted[_P, _R]:
