@@ -88,7 +88,7 @@ one, two = Opaque("<one>"), Opaque("<two>")
 double, triple = scale(2), scale(3)
 keyed_class = [type("Twin", (), {"__hash__": object.__hash__}) for _ in range(2)]
 
-# (before, now, the line): of one argument `a`, beside an array that stays. What tests/retraces has is not here again.
+# (before, now, the line): of one argument `a`, beside an array that stays. What the corpus has is not here again.
 CHANGES: dict[str, tuple[Any, Any, str]] = {
     "numpy dtype": (np.ones(3, np.float32), np.ones(3, np.int8), "a: float32[3] -> int8[3]"),
     "below": ({"b": [jnp.ones(3)]}, {"b": [jnp.ones(4)]}, "a['b'][0]: float32[3] -> float32[4]"),
@@ -217,24 +217,6 @@ def test_of_two_traces_the_one_of_the_same_shape_or_dtype_is_nearer(lines: Calla
     assert lines() == ["<lambda>: trace 3, because x: float32[3] -> bfloat16[3]"]
     f(array(5))
     assert lines() == ["<lambda>: trace 4, because x: float32[4] -> float32[5]"]
-
-
-def test_arguments_that_come_and_go(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: Any, n: int = 1, *rest: Any, **more: Any) -> Any:
-        traces.tick()
-        return x
-
-    f(X, 1)
-    f(n=1, x=X)
-    assert lines() == ["f: trace 1, the first"]
-    f(X, 1, 2)
-    f(X, 1, k=2)
-    assert lines() == [
-        "f: trace 2, because rest[0]: static int 2, which was not there",
-        "f: trace 3, because k: static int 2, which was not there",
-    ]
-    assert traces.count == 3
 
 
 def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
@@ -382,26 +364,16 @@ def test_memories(lines: Callable[[], list[str]], traces: TraceCounter, devices:
     assert traces.count == 2
 
 
-def test_configuration(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: Any) -> Any:
-        traces.tick()
-        return x @ x.T, 1
-
+def test_configurations_have_traces_of_their_own(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
+    f = filter_jit(lambda x: (traces.tick(), x @ x.T)[1])
     f(X)
-    lines()
-    with jax.default_matmul_precision("float32"):
-        f(X)
-        f(X)
-    assert lines() == ["f: trace 2, because jax_default_matmul_precision: None -> float32"]
-    with jax.enable_x64(True), jax.log_compiles(False):
-        f(X)
-    assert lines() == ["f: trace 3, because jax_enable_x64: False -> True"]
-    jax.vmap(f, axis_name="batch")(X[None])
-    (line,) = lines()
-    assert "axes of vmap or shard_map: None -> {'batch': 1}" in line
+    for context in (jax.default_matmul_precision("float32"), jax.enable_x64(True)):
+        with context, jax.log_compiles(False):
+            f(X)
+            assert len(lines()) > 0
+            f(X)
     f(X)
-    assert lines() == [] and traces.count == 4
+    assert lines() == [] and traces.count == 3
 
 
 def test_python_is_not_traced_with_jit_disabled(lines: Callable[[], list[str]]) -> None:
@@ -415,31 +387,6 @@ def test_python_is_not_traced_with_jit_disabled(lines: Callable[[], list[str]]) 
 # --- traces that have been there before
 
 
-def test_what_has_been_dropped(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
-    @filter_jit(cache_size=2)
-    def f(x: Any, name: str) -> Any:
-        traces.tick()
-        return x
-
-    for name in "abc":
-        f(X, name)
-    lines()
-    f(X, "a")
-    assert lines() == [
-        "f: trace 4, because the key of trace 1, of the same arguments, was evicted: cache_size=2 keeps the static "
-        "keys used last"
-    ]
-    f.clear_cache()
-    f(X, "c")
-    assert lines() == ["f: trace 5, because clear_cache() has dropped trace 3, of the same arguments"]
-    jax.clear_caches()
-    f(X, "c")
-    (line,) = lines()
-    assert line.startswith("f: trace 6, because jax holds trace 5, of the same arguments, no more")
-    assert "compared: " in line and "unknown" not in line
-    assert traces.count == 6
-
-
 def test_an_evicted_key_is_known_after_many_others(lines: Callable[[], list[str]]) -> None:
     f = filter_jit(lambda x, name: x, cache_size=2)
     f(1, "key 0")
@@ -449,41 +396,6 @@ def test_an_evicted_key_is_known_after_many_others(lines: Callable[[], list[str]
     f(1, "key 0")
     (line,) = lines()
     assert "the key of trace 1, of the same arguments, was evicted: cache_size=2" in line
-
-
-def test_a_trace_that_raised(lines: Callable[[], list[str]]) -> None:
-    fail = True
-
-    @filter_jit
-    def f(x: Any) -> Any:
-        nonlocal fail  # a variable that the function sets itself is no part of it
-        fail, failed = False, fail
-        if failed:
-            raise KeyError("no")
-        return x
-
-    with pytest.raises(KeyError):
-        f(X)
-    f(X)
-    f(X)
-    assert lines() == [
-        "f: trace 1, the first",
-        "f: trace 2, because trace 1, of the same arguments, raised an exception",
-    ]
-
-
-def test_a_class_registered_later(lines: Callable[[], list[str]]) -> None:
-    class Late:
-        pass
-
-    f, value = filter_jit(lambda x, a: x), Late()
-    f(X, value)
-    jax.tree_util.register_pytree_node(Late, lambda late: ((), None), lambda aux, children: Late())
-    f(X, 1)
-    lines()
-    f(X, value)
-    (line,) = lines()
-    assert line == "<lambda>: trace 3, because a: static int 1 -> Late"
 
 
 def test_a_function_that_is_made_anew(lines: Callable[[], list[str]]) -> None:
