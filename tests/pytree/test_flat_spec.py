@@ -417,11 +417,7 @@ def test_reread_is_the_identity_on_specs() -> None:
     assert isinstance(reread(Layer(array(1), spec)).bias, FlatSpec)
 
 
-def jax_jit(f: Callable[..., Any]) -> Any:
-    return jax.jit(f)
-
-
-over_jits = pytest.mark.parametrize("jit", [jax_jit, filter_jit], ids=["jax.jit", "filter_jit"])
+over_jits = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax.jit", "filter_jit"])
 
 
 # --- values that change
@@ -592,7 +588,7 @@ def test_a_jitted_function_frees_specs_with_its_cache(jit: Any, collect: Any) ->
     del witness
     f.clear_cache()
     del f
-    if jit is jax_jit:
+    if jit is jax.jit:
         jax.clear_caches()  # jax keeps the structures of arguments longer than the functions
     collect()
     assert [ref() for ref in alive] == [None] * 3

@@ -92,10 +92,14 @@ def test_max_traces_ahead_of_time(traces: TraceCounter) -> None:
 
 @pytest.mark.parametrize("value", [-1, 1.5, "2"])
 def test_a_limit_that_makes_no_sense(value: Any) -> None:
-    with pytest.raises(ValueError, match="max_traces"):
-        filter_jit(lambda x: x, max_traces=value)
-    with pytest.raises(ValueError, match="max_traces"):
-        debug.assert_max_traces(lambda x: x, max_traces=value)
+    f = lambda x: x
+    for limit in (
+        functools.partial(filter_jit, f),
+        functools.partial(debug.assert_max_traces, f),
+        debug.assert_max_traces,
+    ):
+        with pytest.raises(ValueError, match="max_traces"):
+            limit(max_traces=value)
 
 
 # --- no_retrace
@@ -257,6 +261,8 @@ def test_limits_report_nothing_themselves(caplog: pytest.LogCaptureFixture) -> N
 def test_only_callables() -> None:
     with pytest.raises(TypeError, match="found a `int`"):
         debug.assert_max_traces(3, max_traces=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="found a `int`"):
+        debug.assert_max_traces(max_traces=1)(3)  # type: ignore[arg-type]
     assert issubclass(RetraceError, RuntimeError) and issubclass(partax.RetraceWarning, UserWarning)
 
 
@@ -347,11 +353,3 @@ def test_any_number_of_traces(traces: TraceCounter) -> None:
 def test_a_callable_whose_traces_nobody_counts(fun: Any) -> None:
     with pytest.raises(ValueError, match="assert_max_traces"):
         debug.get_num_traces(fun)
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, "2"])
-def test_a_limit_that_makes_no_sense_as_a_decorator(value: Any) -> None:
-    with pytest.raises(ValueError, match="max_traces"):
-        debug.assert_max_traces(max_traces=value)
-    with pytest.raises(TypeError, match="found a `int`"):
-        debug.assert_max_traces(max_traces=1)(3)  # type: ignore[arg-type]

@@ -368,22 +368,7 @@ def test_the_filter_survives_a_rebuild_of_the_wrapper(transform):
 # --- the forms of the call
 
 
-def test_as_a_decorator_of_functions_and_methods():
-    class Net(eqx.Module):
-        body: jax.Array
-        head: jax.Array
-
-        @partax.filter_value_and_grad(has_aux=True, wrt=by_path("head"))
-        def loss_and_grad(self, x, *, power):
-            return jnp.sum((self.body * self.head * x) ** power), "aux"
-
-    net = Net(jnp.array([2.0, 3.0]), jnp.ones(2))
-    (value, aux), gradient = net.loss_and_grad(jnp.ones(2), power=2)
-    assert (float(value), aux) == (13.0, "aux")
-    assert type(gradient) is Net
-    assert gradient.body is None
-    np.testing.assert_allclose(gradient.head, [8.0, 18.0])
-
+def test_as_a_decorator():
     @partax.filter_grad(wrt=by_path("x"))
     def decorated(tree, *, factor):
         return factor * jnp.sum(tree["x"])
