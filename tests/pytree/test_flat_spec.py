@@ -19,8 +19,8 @@ import partax
 from conftest import TraceCounter
 from growth import Witness, check_steady
 from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
-from partition_reference import assert_identical, reread
-from trees import Bag, Cell, Colour, Config, Layer, Pair, array, assert_close, double, make_model, over_samples
+from partition_reference import assert_identical
+from trees import Bag, Cell, Colour, Config, Pair, array, assert_close, double, make_model, over_samples
 
 NAN = float("nan")
 # Within a group all are equal; values of different groups differ.
@@ -411,12 +411,6 @@ def test_many_errors_leave_nothing() -> None:
     check_steady(run, calls=4_000, warm=1_000)
 
 
-def test_reread_is_the_identity_on_specs() -> None:
-    spec = as_leaf(1)
-    assert reread([spec])[0] == spec
-    assert isinstance(reread(Layer(array(1), spec)).bias, FlatSpec)
-
-
 over_jits = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax.jit", "filter_jit"])
 
 
@@ -471,21 +465,15 @@ def test_a_spec_whose_static_leaf_changes_is_never_a_stale_hit(jit: Any) -> None
 @over_wrappers
 def test_no_leaves(wrap: Any) -> None:
     for value in (1, "x", [1, 2], (1, {"a": b"b"}), Config([1])):
-        wrapped = wrap(value)
-        assert jax.tree.leaves(wrapped) == []
-        assert jax.tree.map(lambda x: x + 1, wrapped) is not None
-        assert jax.tree.leaves([wrapped, 3]) == [3]
-        leaves, treedef = jax.tree.flatten({"a": wrapped, "b": 1})
-        again = jax.tree.unflatten(treedef, leaves)
-        assert type(again["a"]) is type(wrapped)
+        assert jax.tree.leaves([wrap(value), 3]) == [3]
 
 
 @over_wrappers
 def test_what_jax_rebuilds_is_equal(wrap: Any) -> None:
     for make in (makes[0] for makes in GROUPS.values()):
         wrapped = wrap(make())
-        for again in (jax.tree.map(lambda x: x, wrapped), *jax.tree.map(lambda x: x, (wrapped, [wrapped]))[:1]):
-            assert again == wrapped and hash(again) == hash(wrapped)
+        for again in (jax.tree.map(lambda x: x, wrapped), jax.tree.map(lambda x: x, {"a": wrapped, "b": 1})["a"]):
+            assert type(again) is type(wrapped) and again == wrapped and hash(again) == hash(wrapped)
     spec, arrays = flat_partition(make_model(), is_array, rest="static")
     assert_identical(flat_combine(jax.tree.map(lambda x: x, spec), arrays), flat_combine(spec, arrays))
 
@@ -524,12 +512,12 @@ def test_arrays_and_spec_through_a_jitted_step(jit: Any, traces: TraceCounter) -
         return {key: value + 1 for key, value in arrays.items()}, spec, model(arrays["layers/0/bias"])
 
     spec, arrays = flat_partition(make_model(), is_array, separator="/", rest="static")
-    for n in range(3):
-        expected = make_model(start=float(n))(array(3, start=float(n))) if n == 0 else None
+    outs: list[jax.Array] = []
+    for _ in range(3):
         arrays, new_spec, out = step(arrays, flat_partition(make_model(), is_array, separator="/", rest="static")[0])
         assert new_spec == spec
-        if expected is not None:
-            assert_close(out, expected)
+        outs.append(out)
+    assert_close(outs[0], make_model()(array(3)))
     assert traces.count == 1
     model = flat_combine(new_spec, arrays)
     np.testing.assert_array_equal(model.layers[1].bias, array(3) + 3)

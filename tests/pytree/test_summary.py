@@ -296,13 +296,10 @@ def test_it_is_frozen_and_compares_by_value():
     assert dataclasses.asdict(first)["total"]["leaves"] == 5
 
 
-def parsed(table):
-    """The cells of a printed table, without the rules."""
-    return [line.split("  ") for line in table.splitlines() if set(line) != {"-"}]
-
-
 def cells_of(table):
-    return [[cell.strip() for cell in line if cell.strip()] for line in parsed(table)]
+    """The cells of a printed table, without the rules."""
+    lines = [line.split("  ") for line in table.splitlines() if set(line) != {"-"}]
+    return [[cell.strip() for cell in line if cell.strip()] for line in lines]
 
 
 def test_the_printed_table_has_the_data():

@@ -281,25 +281,6 @@ def test_another_placement_is_compiled_again_without_a_trace(
     assert traces.count == 1
 
 
-def test_shardings(lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]) -> None:
-    @filter_jit
-    def f(x: Any) -> Any:
-        traces.tick()
-        return x + 1, 1
-
-    mesh = jax.sharding.Mesh(np.array(devices), ("data",))
-    x = jnp.ones(8)
-    f(x)
-    lines()
-    f(jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))))
-    f(jax.device_put(x, NamedSharding(mesh, PartitionSpec("data"))))
-    (line,) = lines()
-    assert "because x: uncommitted -> committed to" in line and "'data'" in line
-    f(jax.device_put(x, NamedSharding(mesh, PartitionSpec())))
-    (line,) = lines()
-    assert "because x: committed to" in line and line.count("committed to") == 2
-
-
 def test_meshes_that_differ_only_in_their_devices(
     lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]
 ) -> None:
@@ -517,40 +498,6 @@ def test_other_options_or_wrappers_are_no_new_function(lines: Callable[[], list[
     filter_jit(f, inline=True)(X)
     filter_jit(jax.grad(f))(X)
     assert lines() == ["f: trace 1, the first"] * 3
-
-
-# --- inside other transformations, ahead of time
-
-
-def test_lower_and_nested_functions(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: Any) -> Any:
-        traces.tick()
-        return x + 1, 2
-
-    f.lower(jax.ShapeDtypeStruct((3,), jnp.float32)).compile()
-    f(array(3))
-    assert lines() == ["f: trace 1, the first"]
-    jax.jit(lambda x: f(x)[0])(array(4))
-    f(array(4))
-    f(array(4))
-    jax.vmap(f)(array(2, 4))
-    jax.grad(lambda x: f(x)[0].sum())(array(4))
-    assert lines() == ["f: trace 2, because x: float32[3] -> float32[4]"]
-    assert traces.count == 2
-
-
-def test_donation_traces_once(lines: Callable[[], list[str]], traces: TraceCounter) -> None:
-    @filter_jit(donate="all")
-    def f(x: Any, n: int) -> Any:
-        traces.tick()
-        return x + n
-
-    f(array(3), 1)
-    f(array(3), 1)
-    f(array(4), 1)
-    assert lines() == ["f: trace 1, the first", "f: trace 2, because x: float32[3] -> float32[4]"]
-    assert traces.count == 2
 
 
 def test_a_recursive_function(lines: Callable[[], list[str]]) -> None:

@@ -146,27 +146,15 @@ def test_a_difference_between_branches_is_told(change: str) -> None:
 
 
 def test_strong_types_of_one_carry_do_not_settle() -> None:
-    fails(
-        lambda: partax.filter_scan(lambda c, x: (c + x, None), jnp.int32(0), XS),
-        "carry",
-        "int32[] before the step, float32[] after it",
-    )
-    fails(
-        lambda: partax.filter_scan(lambda c, x: (jnp.int32(1), None), 0.5, XS),
-        "carry",
-        "0.5 before the step, int32[] after it",
-    )
     key = jax.random.key(0)
-    fails(
-        lambda: partax.filter_scan(lambda c, x: (jax.random.key_data(c), None), key, XS),
-        "carry",
-        "key<fry>[] before the step, uint32[2] after it",
-    )
-    fails(
-        lambda: partax.filter_scan(lambda c, x: (1.0, None), key, XS),
-        "carry",
-        "key<fry>[] before the step, 1.0 after it",
-    )
+    cases: list[tuple[Any, Any, str]] = [
+        (lambda c, x: c + x, jnp.int32(0), "int32[] before the step, float32[] after it"),
+        (lambda c, x: jnp.int32(1), 0.5, "0.5 before the step, int32[] after it"),
+        (lambda c, x: jax.random.key_data(c), key, "key<fry>[] before the step, uint32[2] after it"),
+        (lambda c, x: 1.0, key, "key<fry>[] before the step, 1.0 after it"),
+    ]
+    for step, init, told in cases:
+        fails(lambda step=step, init=init: partax.filter_scan(lambda c, x: (step(c, x), None), init, XS), "carry", told)
 
 
 def test_values_that_look_alike_say_so() -> None:

@@ -3,6 +3,7 @@ that has one layer."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -138,31 +139,23 @@ def test_fold_is_mapped_and_runs_without_jit() -> None:
         assert_close(partax.fold(layers, X), expected[0])
 
 
-def fails(call: Any, told: str) -> None:
-    with pytest.raises((ValueError, TypeError)) as raised:
-        call()
-    assert str(raised.value).startswith(told), str(raised.value)
-
-
 def test_what_does_not_fit_is_told_by_its_path() -> None:
     layers = blocks(2)
-    fails(
-        lambda: partax.fold([*layers, Block(layers[0].layer, "other")], X), "`layers[2].name`: found 'other', expected"
-    )
-    fails(
-        lambda: partax.fold(jnp.tanh, X),
-        "`layers`: found no array, expected one or more with a leading axis, or a list",
-    )
-    told = "`per_layer[0]`: found float32[3], expected a leading axis of length 2, as there are layers"
-    fails(lambda: partax.fold(layers, X, [X]), told)
     odd = {"a": jnp.ones((2, 3)), "b": np.ones(3)}
-    fails(
-        lambda: partax.fold(odd, X),
-        "`layers['b']`: found float32[3], expected a leading axis of length 2, as `layers['a']`",
-    )
-    fails(
-        lambda: partax.fold(layers, {"x": X}, call=lambda layer, x: {"x": x["x"][:2]}),
-        "`x['x']`: float32[3] before the layer, float32[2] after it",
-    )
-    fails(lambda: partax.fold(layers, X, has_aux=True), "found a ")
-    fails(lambda: partax.fold([], X), "`layers`: found none")
+    cut = lambda layer, x: {"x": x["x"][:2]}
+    length = "found float32[3], expected a leading axis of length 2, as"
+    cases: list[tuple[Any, str]] = [
+        (([*layers, Block(layers[0].layer, "other")], X), "`layers[2].name`: found 'other', expected"),
+        ((jnp.tanh, X), "`layers`: found no array, expected one or more with a leading axis, or a list"),
+        ((layers, X, [X]), f"`per_layer[0]`: {length} there are layers"),
+        ((odd, X), f"`layers['b']`: {length} `layers['a']`"),
+        (([], X), "`layers`: found none"),
+    ]
+    calls = [(partial(partax.fold, *arguments), told) for arguments, told in cases]
+    told = "`x['x']`: float32[3] before the layer, float32[2] after it"
+    calls += [(partial(partax.fold, layers, {"x": X}, call=cut), told)]
+    calls += [(partial(partax.fold, layers, X, has_aux=True), "found a ")]
+    for call, told in calls:
+        with pytest.raises((ValueError, TypeError)) as raised:
+            call()
+        assert str(raised.value).startswith(told), str(raised.value)
