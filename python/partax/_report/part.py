@@ -39,6 +39,11 @@ class Part:
     aval: Any = None
     original: Any = None
 
+    @classmethod
+    def by_identity(cls, value: Any, label: str, text: str, items: tuple[tuple[str, "Part"], ...] = ()) -> "Part":
+        """The part of a value that only itself is the same as."""
+        return cls(("address", id(value)), label, text, weak_refs(value), items)
+
     def same(self, other: "Part") -> bool:
         """Whether a later part is one that a program cannot tell from this one."""
         return self is other or (self.key == other.key and all(ref() is not None for ref in self.refs))
@@ -54,11 +59,6 @@ class Part:
 
     def __str__(self) -> str:
         return f"{self.label} {self.text}".strip()
-
-
-def by_identity(value: Any, label: str, text: str, items: tuple[tuple[str, Part], ...] = ()) -> Part:
-    """The part of a value that only itself is the same as."""
-    return Part(("address", id(value)), label, text, weak_refs(value), items)
 
 
 def _aval_text(aval: Any) -> str:

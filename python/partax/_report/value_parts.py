@@ -14,18 +14,7 @@ from partax._guards.bytecode import written_cells
 from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
-from partax._report.part import (
-    ATOMS,
-    MAX_TEXT,
-    ArrayParts,
-    Part,
-    atom_key,
-    by_identity,
-    class_text,
-    cut,
-    short_name,
-    weak_refs,
-)
+from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256
@@ -89,7 +78,7 @@ class ValueParts:
         label = "function" if callable(value) else "static"
         if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
             return Part(("deep", read(value, "__code__", kind)), label, self._callable_text(value))
-        return by_identity(value, label, self._callable_text(value))
+        return Part.by_identity(value, label, self._callable_text(value))
 
     @staticmethod
     def _callable_text(value: Any) -> str:
@@ -109,11 +98,11 @@ class ValueParts:
         if issubclass(kind, functools.partial):
             return self._partial(value)
         if issubclass(kind, type):
-            return by_identity(value, "class", class_text(value))
+            return Part.by_identity(value, "class", class_text(value))
         if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
         if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
-            return by_identity(value, "array", ArrayParts().part(value, value).text)
+            return Part.by_identity(value, "array", ArrayParts().part(value, value).text)
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
@@ -152,7 +141,7 @@ class ValueParts:
         items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
         if self._by_structure and options is not None:
             return self._composite(kind.__name__, kind, text, tuple(items))
-        return by_identity(value, kind.__name__, text, tuple(items))
+        return Part.by_identity(value, kind.__name__, text, tuple(items))
 
     def _composite(self, label: str, kind: type, text: str, items: tuple[tuple[str, Part], ...]) -> Part:
         refs = tuple(ref for _, item in items for ref in item.refs)
@@ -193,7 +182,7 @@ class ValueParts:
         if self._by_structure:
             key = ("function", id(function.__globals__), tuple((name, item.key) for name, item in items))
             return Part(key, "function", text, tuple(ref for _, item in items for ref in item.refs), tuple(items))
-        return by_identity(function, "function", text, tuple(items))
+        return Part.by_identity(function, "function", text, tuple(items))
 
     def _partial(self, value: functools.partial[Any]) -> Part:
         self._meet(value)
@@ -204,7 +193,7 @@ class ValueParts:
         text = f"partial of {inner.text if inner.label == 'function' else inner}"
         if self._by_structure:
             return self._composite("function", type(value), text, tuple(items))
-        return by_identity(value, "function", text, tuple(items))
+        return Part.by_identity(value, "function", text, tuple(items))
 
     def _other(self, value: Any, kind: type) -> Part:
         identity = kind.__eq__ is object.__eq__ or (self._functions > 0 and not self._by_structure)
