@@ -45,11 +45,8 @@ def filter_cond(
     Raises:
       TypeError: the static parts, the dtypes or the shapes of the two results differ, by their path with both.
     """
-
-    def choose(on_arrays: Sequence[Callable[..., Any]], arrays: Sequence[Arrays]) -> Any:
-        return jax.lax.cond(pred, *on_arrays, *arrays)
-
-    return _one_of((true_fun, false_fun), ("true_fun", "false_fun"), operands, choose)
+    names = ("true_fun", "false_fun")
+    return _one_of((true_fun, false_fun), names, operands, lambda funs, arrays: jax.lax.cond(pred, *funs, *arrays))
 
 
 def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *operands: *_Operands) -> _R:
@@ -75,11 +72,7 @@ def filter_switch(index: Any, branches: Sequence[Callable[[*_Operands], _R]], *o
     if not branches:
         raise ValueError("`branches`: found none, expected one or more")
     names = [f"branches[{i}]" for i in range(len(branches))]
-
-    def choose(on_arrays: Sequence[Callable[..., Any]], arrays: Sequence[Arrays]) -> Any:
-        return jax.lax.switch(index, on_arrays, *arrays)
-
-    return _one_of(branches, names, operands, choose)
+    return _one_of(branches, names, operands, lambda funs, arrays: jax.lax.switch(index, funs, *arrays))
 
 
 class _Results:
