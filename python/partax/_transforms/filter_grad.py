@@ -50,15 +50,9 @@ class _Grad(_ValueAndGrad[_P, _R]):
         return (gradient, value[1]) if self._options[0] else gradient
 
 
-def _given(
-    options: dict[str, Any], holomorphic: bool, allow_int: bool, reduce_axes: Sequence[Hashable]
-) -> dict[str, Any]:
-    """The options that are not jax's defaults."""
-    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": reduce_axes}
-    return options | {name: value for name, value in named.items() if value}
-
-
-def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, options: dict[str, Any]) -> Any:
+def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, options: dict[str, Any], **named: Any) -> Any:
+    """Makes a wrapper with the options for jax; of those that `filter_grad` names, with what is not jax's default."""
+    options |= {name: value for name, value in named.items() if value}
     if options.pop("argnums", None) is not None:
         raise ValueError(
             "found argnums, expected none: filter_grad differentiates the first argument; pack several values into one "
@@ -145,7 +139,8 @@ def filter_grad(
       ValueError: `argnums` was given. When called: `wrt` is no filter.
       TypeError: an option is unknown; or the returned function is called without a positional argument.
     """
-    return _make(_Grad, fun, has_aux, wrt, _given(options, holomorphic, allow_int, reduce_axes))
+    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": reduce_axes}
+    return _make(_Grad, fun, has_aux, wrt, options, **named)
 
 
 @overload
@@ -210,4 +205,5 @@ def filter_value_and_grad(
     Raises:
       ValueError, TypeError: as for `filter_grad`.
     """
-    return _make(_ValueAndGrad, fun, has_aux, wrt, _given(options, holomorphic, allow_int, reduce_axes))
+    named = {"holomorphic": holomorphic, "allow_int": allow_int, "reduce_axes": reduce_axes}
+    return _make(_ValueAndGrad, fun, has_aux, wrt, options, **named)
