@@ -1,5 +1,7 @@
 """Whether trees are equal."""
 
+import functools
+import operator
 from typing import Any
 
 import jax
@@ -85,11 +87,6 @@ def _all_equal(a: Any, b: Any) -> jax.Array:
 
 def _all(answers: list[Any]) -> Any:
     """Whether all are true: a bool, but where some are traced."""
-    if not answers:
-        return True
     if any(isinstance(answer, Tracer) for answer in answers):
-        together: Any = True
-        for answer in answers:
-            together = together & answer
-        return together
+        return functools.reduce(operator.and_, answers)
     return all(map(bool, answers))
