@@ -105,11 +105,7 @@ CASES += [
         f"<lambda>: compiled again for trace 1, because x: committed to {FIRST} -> committed to {SECOND}",
         partax=HIT,
     ),
-    moved(
-        "back on a device where it has been",
-        lambda x: seen(x) * 2,
-        lambda: [FIRST, SECOND, FIRST],
-    ),
+    moved("back on a device where it has been", lambda x: seen(x) * 2, lambda: [FIRST, SECOND, FIRST]),
     moved(
         "sharding over an automatic axis",
         lambda x: seen(x) * 2,

@@ -109,12 +109,7 @@ CASES += [
     ),
     calls("a call inside of `jax.jit`", lambda x: seen(x) * 2, lambda f: f(X), lambda f: jax.jit(lambda x: f(x))(X)),
     calls("a call inside of `jax.vmap`", lambda x: seen(x) * 2, lambda f: f(X[0]), lambda f: jax.vmap(f)(X)),
-    calls(
-        "a call inside of `jax.grad`",
-        lambda x: (seen(x) ** 2).sum(),
-        lambda f: f(X),
-        lambda f: jax.grad(f)(X),
-    ),
+    calls("a call inside of `jax.grad`", lambda x: (seen(x) ** 2).sum(), lambda f: f(X), lambda f: jax.grad(f)(X)),
     calls(
         "a call inside of `jax.vmap` with an axis name",
         lambda x: seen(x) * 2,

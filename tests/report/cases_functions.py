@@ -133,11 +133,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 @CASES.append
-@played(
-    "a variable in the closure of the function is set",
-    f"{CHANGED}closure cell 'n' 2 -> 3)",
-    **OTHERS_WRONG,
-)
+@played("a variable in the closure of the function is set", f"{CHANGED}closure cell 'n' 2 -> 3)", **OTHERS_WRONG)
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     n = 2
 
@@ -152,9 +148,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 @CASES.append
 @played(
-    "a list in the closure of the function is changed",
-    f"{CHANGED}closure cell 'numbers'[0] 2 -> 3)",
-    **OTHERS_WRONG,
+    "a list in the closure of the function is changed", f"{CHANGED}closure cell 'numbers'[0] 2 -> 3)", **OTHERS_WRONG
 )
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     numbers = [2]
@@ -240,11 +234,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
 
 
 @CASES.append
-@played(
-    "an attribute of the function is set",
-    f"{CHANGED}attribute 'flag' 2 -> 3)",
-    **OTHERS_WRONG,
-)
+@played("an attribute of the function is set", f"{CHANGED}attribute 'flag' 2 -> 3)", **OTHERS_WRONG)
 def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any) -> Any:
         return seen(x) * f.flag

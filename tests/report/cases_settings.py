@@ -63,16 +63,7 @@ CASES: list[Case] = [
         lambda: jax.default_device(OTHER),
         f"jax_default_device: None -> {OTHER}",
     ),
-    under(
-        "`jax_debug_nans`",
-        lambda x: seen(x) * 2,
-        lambda: jax.debug_nans(True),
-    ),
+    under("`jax_debug_nans`", lambda x: seen(x) * 2, lambda: jax.debug_nans(True)),
     under("`jax_log_compiles`", lambda x: seen(x) * 2, lambda: jax.log_compiles(False)),
-    under(
-        "`jax.set_mesh`",
-        lambda x: seen(x) * 2,
-        lambda: jax.set_mesh(MESH),
-        f"mesh: None -> {MESH.abstract_mesh}",
-    ),
+    under("`jax.set_mesh`", lambda x: seen(x) * 2, lambda: jax.set_mesh(MESH), f"mesh: None -> {MESH.abstract_mesh}"),
 ]

@@ -76,20 +76,8 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
     ("another static int", 7, 18, number("a", "static int 7 -> 18"), {}),
     ("static 1 -> True", 1, True, "a: static int 1 -> static bool True", {"equinox": WRONG}),
     ("static 1 -> 1.0", 1, 1.0, "a: static int 1 -> static float 1.0", {"equinox": WRONG}),
-    (
-        "static 0.0 -> -0.0",
-        0.0,
-        -0.0,
-        number("a", "static float 0.0 -> -0.0"),
-        OTHERS_WRONG,
-    ),
-    (
-        "static `2j` -> `-0.0 + 2j`",
-        2j,
-        complex(-0.0, 2),
-        number("a", "static complex 2j -> (-0+2j)"),
-        OTHERS_WRONG,
-    ),
+    ("static 0.0 -> -0.0", 0.0, -0.0, number("a", "static float 0.0 -> -0.0"), OTHERS_WRONG),
+    ("static `2j` -> `-0.0 + 2j`", 2j, complex(-0.0, 2), number("a", "static complex 2j -> (-0+2j)"), OTHERS_WRONG),
     ("static True -> False", True, False, "a: static bool True -> False", {}),
     ("another static text", "train", "evaluate", "a: static str 'train' -> 'evaluate'", {}),
     ("static text -> bytes", "train", b"train", "a: static str 'train' -> static bytes b'train'", {}),
@@ -120,13 +108,7 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
     ("another class", int, float, "a: class int -> float", {}),
     ("another dtype", np.dtype("float32"), np.dtype("int8"), "a: static dtype('float32') -> dtype('int8')", {}),
     ("another range", range(3), range(30), "a: static range(0, 3) -> range(0, 30)", {}),
-    (
-        "a value of another `==`",
-        Version("1"),
-        Version("22"),
-        "a: static Version(1) -> Version(22)",
-        {},
-    ),
+    ("a value of another `==`", Version("1"), Version("22"), "a: static Version(1) -> Version(22)", {}),
 ]
 
 # The same, of which the second is made anew and equal.
