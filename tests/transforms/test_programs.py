@@ -110,11 +110,7 @@ def test_closure_convert_equals_equinox() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        (
-            (LAYER, array(2), 2),
-            {},
-            r"`args\[1\]`: found float32\[2\], expected float32\[3\], which mixed",
-        ),
+        ((LAYER, array(2), 2), {}, r"`args\[1\]`: found float32\[2\], expected float32\[3\], which mixed"),
         ((LAYER, X, 3), {}, r"for other arguments: found \(Layer\(.*, 3\), expected \(Layer\(.*, 2\)"),
         ((LAYER, X, 2), {"flag": 1}, "for other arguments"),
         ((LAYER, 1.0, 2), {}, "for other arguments"),

@@ -163,10 +163,7 @@ def test_only_the_first_argument_of_custom_vjp_is_differentiated() -> None:
 @pytest.mark.parametrize(
     ("gradient", "message"),
     [
-        (
-            lambda t: {"a": X[:2], "n": None},
-            r"`tree\['a'\]`: found the cotangent float32\[2\], expected one like",
-        ),
+        (lambda t: {"a": X[:2], "n": None}, r"`tree\['a'\]`: found the cotangent float32\[2\], expected one like"),
         (lambda t: {"a": X}, r"`tree`: found a `dict` with the keys \['a', 'n'\]"),
         (lambda t: X, "`tree`: found a cotangent where no leaf can have one"),
     ],
