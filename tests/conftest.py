@@ -68,7 +68,7 @@ if find_spec("flax") and Version(importlib.metadata.version("flax")) < Version("
 # What compares numbers that two programs have rounded.
 COMPARE = {"assert_close", "assert_allclose", "allclose"}
 # What a file names that has threads.
-THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio"}
+THREADS = {"threading", "Thread", "ThreadPoolExecutor", "asyncio", "at_once"}
 
 
 def _share_contexts() -> None:

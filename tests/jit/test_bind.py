@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import gc
 import pickle
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +20,9 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax
+from at_once import at_once
 from partax._jax import programs
+from stored import written
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["its own run", "jax's dispatch"])
@@ -362,21 +363,12 @@ def test_pickled_as_the_wrapper_and_what_is_bound() -> None:
 
 def test_threads_on_one_bound_function() -> None:
     bound = partax.filter_jit(lambda w, x: (w * x).sum()).bind(jnp.ones(100))
-    wrong: list[Any] = []
 
-    def work(i: int) -> None:
+    def call(i: int) -> set[float]:
         x = jnp.full(100, float(i))
-        for _ in range(200):
-            found = float(bound(x))
-            if found != 100 * i:
-                wrong.append((i, found))
+        return {float(bound(x)) for _ in range(200)}
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for it in threads:
-        it.start()
-    for it in threads:
-        it.join()
-    assert wrong == []
+    assert at_once(call) == [{0.0}, {100.0}, {200.0}, {300.0}]
 
 
 def test_nothing_outlives_the_bound_function() -> None:
@@ -449,9 +441,7 @@ def test_with_the_store(tmp_path: Any) -> None:
             bound = step.bind(jnp.arange(3.0))
             for _ in range(3):
                 assert np.allclose(bound(jnp.ones(3))[0], [0, 1, 2])
-            for thread in threading.enumerate():
-                if thread.name == "partax store":
-                    thread.join(30)
+            written()
     assert step.cache_info().traces == 0 and step.cache_info().loads == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import optax
 import pytest
 
 import partax
+from at_once import at_once
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, Cell, Layer, Pair, array, assert_same
@@ -498,19 +498,13 @@ def test_threads_that_trace_at_once() -> None:
 
     for _ in range(3):
         f = filter_jit(body)
-        barrier = threading.Barrier(4)
-        found: list[bool] = []
 
-        def call(f: Any = f, barrier: threading.Barrier = barrier, found: list[bool] = found) -> None:
-            barrier.wait()
+        def call(_: int, f: Any = f) -> list[bool]:
+            found: list[bool] = []
             for size in (2, 3):
                 tree = Two(Layer(array(size, size)), Pair(array(size), 1))
                 second, _, first = f(tree, array(2))
-                found.append(first is tree.first and second is tree.second)
+                found += [first is tree.first, second is tree.second]
+            return found
 
-        threads = [threading.Thread(target=call) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert found == [True] * 8
+        assert at_once(call) == [[True] * 4] * 4

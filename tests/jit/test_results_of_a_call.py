@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import threading
 import time
 import types
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 import partax
+from at_once import at_once
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import array
@@ -151,32 +151,13 @@ async def asynchronous() -> Any:
     yield 1
 
 
-def at_once(call: Callable[[], Any], count: int = 4) -> list[Any]:
-    """Calls from several threads at the same moment; the results, or the errors."""
-    start, found = threading.Barrier(count), list[Any]()
-
-    def run() -> None:
-        start.wait()
-        try:
-            found.append(call())
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
-
-
 def test_first_calls_in_threads_get_an_object_each() -> None:
     @filter_jit
     def f(x: Any) -> Any:
         time.sleep(0.05)  # so that all threads wait for one trace
         return x + 1, Box(1)
 
-    boxes = [result[1] for result in at_once(lambda: f(array(2)))]
+    boxes = [result[1] for result in at_once(lambda _: f(array(2)))]
     assert len({id(box) for box in boxes}) == 4
 
 
@@ -186,7 +167,7 @@ def test_first_calls_in_threads_that_donate_get_an_object_each_or_an_error() -> 
         time.sleep(0.05)
         return x + 1, Box(1)
 
-    results = at_once(lambda: f(array(2)))
+    results = at_once(lambda _: f(array(2)))
     errors = [result for result in results if isinstance(result, Exception)]
     assert all("call the function once before the threads do" in str(error) for error in errors)
     assert len({id(result[1]) for result in results if result not in errors}) == 4 - len(errors) > 0

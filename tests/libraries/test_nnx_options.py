@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDev
 
 import partax
 import partax.nnx
+from at_once import at_once
 from nnx_graphs import both, described
 
 
@@ -320,21 +320,11 @@ def test_threads() -> None:
         optimizer.update(model, grads)
         return loss
 
-    errors: list[BaseException] = []
-
     def work(i: int) -> None:
-        try:
-            for _ in range(20):
-                train(models[i], optimizers[i], jnp.ones((2, 4)))
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(20):
+            train(models[i], optimizers[i], jnp.ones((2, 4)))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert errors == []
+    assert at_once(work, 8) == [None] * 8
     assert len(traces) == 1
     assert all(described(model) == described(models[0]) for model in models)
     assert models[0].count[...] == 20

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 from user_modules import PACKAGE, imported, run
 
 import partax
+from at_once import at_once
 from partax.__main__ import main
 from partax._store.folder import Folder
 from stored import written
@@ -245,21 +245,11 @@ def test_nothing_is_kept_of_a_function_that_dies(tmp_path: Path) -> None:
 
 
 def test_threads_that_call_for_the_first_time_at_once(tmp_path: Path) -> None:
-    step, found = partax.filter_jit(lambda x: x * 3), list[float]()
-    start = threading.Barrier(4)
-
-    def call() -> None:
-        start.wait()
-        found.append(float(step(jnp.float32(2))))
-
+    step = partax.filter_jit(lambda x: x * 3)
     with partax.store(tmp_path):
-        threads = [threading.Thread(target=call) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        assert at_once(lambda _: float(step(jnp.float32(2)))) == [6.0] * 4
         written()
-    assert found == [6.0] * 4 and len(list(tmp_path.glob("*.partax"))) == 1
+    assert len(list(tmp_path.glob("*.partax"))) == 1
 
 
 def test_the_command_lists_and_drops(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from user_modules import run
 import partax
 import partax.equinox
 import partax.nnx
+from at_once import at_once
 from partax._doctor.timeline import events
 from partax._store.folder import Folder
 from partax._store.programs import record_of
@@ -377,13 +377,8 @@ def test_threads_that_load_at_once(tmp_path: Path) -> None:
         step(jnp.ones(3), 2)
         written()
         step.clear_cache()
-        found: list[Any] = []
-        threads = [threading.Thread(target=lambda: found.append(step(jnp.ones(3), 2)[0])) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert step.cache_info().traces == 0 and all(np.allclose(it, 2) for it in found) and len(found) == 8
+        found = at_once(lambda _: step(jnp.ones(3), 2)[0].tolist(), 8)
+    assert step.cache_info().traces == 0 and found == [[2.0] * 3] * 8
 
 
 # ---- Meshes that the code names, or that are set around it.

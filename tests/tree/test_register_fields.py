@@ -4,7 +4,6 @@ and a wrong declaration is told."""
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partax
+from at_once import at_once
 from partax import _core
 from trees import array
 
@@ -370,20 +370,9 @@ def test_values_of_instances_are_not_kept() -> None:
 def test_threads_meet_a_class_at_once() -> None:
     cls = declared()
     step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
-    start = threading.Barrier(4)
-    errors: list[BaseException] = []
 
     def work(i: int) -> None:
-        try:
-            start.wait()
-            for _ in range(50):
-                np.testing.assert_array_equal(step(pair(cls, i)).x, array(2) * i + 1)
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(50):
+            np.testing.assert_array_equal(step(pair(cls, i)).x, array(2) * i + 1)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    assert at_once(work) == [None] * 4
