@@ -321,8 +321,9 @@ def test_the_error_says_which_arguments_they_are() -> None:
     assert "`ema[0]`, first use: `state['w']`" in str(error)
     error = refused(filter_jit(forwards, donate="all"), [x, array(3)], x, array(3), match=TWICE)
     assert "`ema`, first use: `state[0]`" in str(error)
-    error = refused(filter_jit(forwards), array(3), {"w": gone()}, array(3), match=GONE)
-    assert "`ema['w']`" in "".join(error.__notes__)
+    for ema, path in (({"w": gone()}, "ema['w']"), ((array(3), ("s", gone())), "ema[1][1]")):
+        error = refused(filter_jit(forwards), array(3), ema, array(3), match=GONE)
+        assert f"`{path}`" in "".join(error.__notes__)
 
 
 def test_an_array_that_is_twice_in_one_tree() -> None:

@@ -153,7 +153,7 @@ def test_every_tree_goes_through_with_one_trace(traces: TraceCounter, make: Any)
 
 
 @over_samples
-def test_mapped_and_returned_trees_are_the_same_key(traces: TraceCounter, make: Any) -> None:
+def test_mapped_and_returned_trees_are_the_same_key_and_keep_their_arrays(traces: TraceCounter, make: Any) -> None:
     @filter_jit
     def f(tree: Any) -> Any:
         traces.tick()
@@ -161,7 +161,10 @@ def test_mapped_and_returned_trees_are_the_same_key(traces: TraceCounter, make: 
 
     first = f(make())
     for tree in (first, f(first), jax.tree.map(lambda x: x, make()), make()):
-        assert_same(f(tree), jax.tree.map(lambda x: x, first))
+        found = f(tree)
+        assert_same(found, jax.tree.map(lambda x: x, first))
+        for old, new in zip(jax.tree.leaves(tree), jax.tree.leaves(found), strict=True):
+            assert new is old or not isinstance(old, jax.Array)
     assert traces.count == 1
 
 
