@@ -12,15 +12,12 @@ import jax
 import pytest
 
 from conftest import TraceCounter
+from growth import Witness
 from partax import filter_jit
 from trees import array, assert_same
 
 Collect = Callable[[], None]
 MANY = 2_000
-
-
-class Witness:
-    """Compared by identity and weakly referable: shows what is still alive."""
 
 
 def alive(name: str) -> int:

@@ -15,17 +15,13 @@ import pytest
 
 import partax
 from conftest import TraceCounter
-from growth import dies
+from growth import Witness, dies
 from partax import filter_jit
 from trees import Layer, array, assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
 Collect = Callable[[], None]
-
-
-class Witness:
-    """Hashed by identity and weakly referable: shows what is still alive."""
 
 
 # --- sharing

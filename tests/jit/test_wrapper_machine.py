@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from growth import IMMORTAL
+from growth import IMMORTAL, Witness
 from machine_model import WrapperModel
 from partax import filter_jit
 from random_trees import build, hashables, recipes, variants
@@ -83,10 +83,6 @@ def _unflatten(label: Any, children: Any) -> Hooked:
 
 
 jax.tree_util.register_pytree_node(Hooked, _flatten, _unflatten)
-
-
-class Witness:
-    """A static value that is known by identity, and must not be kept alive."""
 
 
 class Unhashable:
