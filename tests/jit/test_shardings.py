@@ -171,14 +171,6 @@ def test_lower_names_an_array_that_does_not_fit(split: Sharding, sharded: bool) 
         f.lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})
 
 
-@pytest.mark.parametrize("options", [{}, {"donate": "all"}, {"out": True}], ids=str)
-def test_a_numpy_array_that_jax_cannot_trace_is_named(split: Sharding, options: dict[str, Any]) -> None:
-    options = {"out_shardings": split} if "out" in options else options
-    f = filter_jit(lambda tree, x: x, **options)
-    with pytest.raises(TypeError, match=r"^`tree\['w'\]`: found a NumPy array of dtype <U1, expected numbers"):
-        f({"w": np.array(["a"])}, array(8))
-
-
 def test_an_error_of_the_body_stays_the_body_s(split: Sharding) -> None:
     def body(x: Any) -> Any:
         raise ValueError("of the body")

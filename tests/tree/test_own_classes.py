@@ -86,69 +86,6 @@ def test_children_come_in_any_form_and_each_function_is_called_once(form: str) -
     np.testing.assert_array_equal(partax.combine(arrays, rest).a, pair.a)
 
 
-def failing(_: Any) -> Any:
-    raise KeyError("not today")
-
-
-def failing_later(it: Any) -> Any:
-    def children() -> Iterator[Any]:
-        yield it.a
-        raise KeyError("too late")
-
-    return children(), None
-
-
-WRONG: dict[str, Callable[[Any], Any]] = {
-    "a list": lambda it: [(it.a, it.b), None],
-    "three": lambda it: ((it.a,), None, None),
-    "nothing": lambda it: None,
-    "no children": lambda it: (None, None),
-    "a number": lambda it: (3, None),
-    "raises": failing,
-    "raises later": failing_later,
-}
-
-
-@pytest.mark.parametrize("form", WRONG)
-def test_what_jax_refuses_is_refused_with_its_error_and_a_path(form: str) -> None:
-    cls: Any = pair_class(lambda it: ((it.a, it.b), None) if wrong is None else wrong(it))
-    wrong: Callable[[Any], Any] | None = None
-    ours = partax.filter_jit(lambda tree: tree["at"])
-    tree = {"at": cls(array(2), array(3))}
-    ours(tree)
-    wrong = WRONG[form]
-    with pytest.raises(Exception) as of_jax:
-        jax.tree.leaves(tree)
-    with pytest.raises(type(of_jax.value)) as found:
-        ours(tree)
-    assert str(found.value) == str(of_jax.value)
-    assert any("tree['at']" in note for note in found.value.__notes__)
-    wrong = None
-    np.testing.assert_array_equal(ours(tree).a, array(2))
-
-
-def test_what_unflatten_raises_is_raised() -> None:
-    class Fails:
-        def __init__(self, a: Any):
-            self.a = a
-
-    fails = False
-
-    def unflatten(_: Any, children: Any) -> Any:
-        if fails:
-            raise KeyError("not today")
-        return Fails(*children)
-
-    jax.tree_util.register_pytree_node(Fails, lambda it: ((it.a,), None), unflatten)
-    ours = partax.filter_jit(lambda it: it)
-    ours(Fails(array(1)))
-    fails = True
-    with pytest.raises(KeyError, match="not today"):
-        ours(Fails(array(1)))
-    fails = False
-    assert type(ours(Fails(array(1)))) is Fails
-
-
 @pytest.mark.parametrize("count", [0, 1])
 def test_what_telling_the_keys_of_children_raises_goes_no_further(count: int) -> None:
     ours = partax.filter_jit(lambda tree: jax.tree.map(lambda x: x + 1, tree))
