@@ -171,21 +171,15 @@ def test_lower_names_an_array_that_does_not_fit(split: Sharding, sharded: bool) 
         f.lower({"w": jax.ShapeDtypeStruct((3,), jnp.float32)})
 
 
-def test_an_error_of_the_body_stays_the_body_s(split: Sharding) -> None:
-    def body(x: Any) -> Any:
-        raise ValueError("of the body")
-
-    with pytest.raises(ValueError, match=r"^of the body"):
-        filter_jit(body, in_shardings=split, out_shardings=split)(array(8))
-
-
-def test_errors_of_the_function_are_left_as_they_are(split: Sharding, devices: list[Any]) -> None:
-    @filter_jit(in_shardings=split)
+@pytest.mark.parametrize("both", [False, True], ids=["in", "in and out"])
+def test_errors_of_the_function_are_left_as_they_are(split: Sharding, devices: list[Any], both: bool) -> None:
+    @filter_jit(in_shardings=split, out_shardings=split if both else None)
     def f(x: Any) -> Any:
         raise ValueError("its own")
 
-    with pytest.raises(ValueError, match=r"^its own(\n|$)"):
-        f(jax.device_put(array(8), devices[3]))
+    for x in (array(8), jax.device_put(array(8), devices[3])):
+        with pytest.raises(ValueError, match=r"^its own(\n|$)"):
+            f(x)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3])
