@@ -37,18 +37,6 @@ def test_position_and_keyword_share_one_trace_and_a_default_left_out_has_its_own
     assert traces.count == 3
 
 
-def test_arrays_by_keyword_are_traced(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(x: jax.Array, y: jax.Array) -> jax.Array:
-        traces.tick()
-        return x - y
-
-    assert_same(f(y=array(2), x=array(2, start=5)), jnp.full(2, 5.0))
-    assert_same(f(array(2, start=5), y=array(2, start=1)), jnp.full(2, 4.0))
-    assert_same(f(array(2), array(2)), jnp.zeros(2))
-    assert traces.count == 1
-
-
 def test_positional_only_and_keyword_only(traces: TraceCounter) -> None:
     @filter_jit
     def f(x: jax.Array, /, n: int = 1, *, k: Any) -> Any:
@@ -181,38 +169,6 @@ def test_a_default_left_out_is_the_functions_whatever_is_called(traces: TraceCou
     assert traces.count == 3
 
 
-def test_mutable_defaults_are_read_at_each_call(traces: TraceCounter) -> None:
-    default = [2]
-
-    @filter_jit
-    def f(x: jax.Array, n: list[int] = default) -> jax.Array:
-        traces.tick()
-        return x * n[0]
-
-    assert_same(f(array(2)), array(2) * 2)
-    default[0] = 3
-    assert_same(f(array(2)), array(2) * 3)
-    assert traces.count == 2
-    assert_same(f(array(2), [2]), array(2) * 2)
-    assert traces.count == 3
-
-
-def test_replaced_defaults_are_seen(traces: TraceCounter) -> None:
-    def f(x: jax.Array, n: int = 2, *, k: int = 1) -> jax.Array:
-        traces.tick()
-        return x * n + k
-
-    g = filter_jit(f)
-    assert_same(g(array(2)), array(2) * 2 + 1)
-    f.__defaults__ = (3,)
-    assert_same(g(array(2)), array(2) * 3 + 1)
-    f.__kwdefaults__ = {"k": 5}
-    assert_same(g(array(2)), array(2) * 3 + 5)
-    assert traces.count == 3
-    assert_same(g(array(2), 2, k=1), array(2) * 2 + 1)
-    assert traces.count == 4
-
-
 def test_array_defaults_are_constants_of_the_function(traces: TraceCounter) -> None:
     @filter_jit
     def f(x: jax.Array, bias: jax.Array = array(2, start=1)) -> jax.Array:  # noqa: B008
@@ -261,21 +217,6 @@ def test_partials_take_the_remaining_arguments(traces: TraceCounter) -> None:
     assert_same(g(b=2), (array(1), 2, 3))
     assert traces.count == 1
     assert_same(g(2, c=4), (array(1), 2, 4))
-
-
-def test_a_callable_module_has_the_signature_of_its_call(traces: TraceCounter) -> None:
-    class M(eqx.Module):
-        weight: jax.Array
-
-        def __call__(self, x: jax.Array, n: int = 1, **options: Any) -> Any:
-            traces.tick()
-            return self.weight * x * n, options
-
-    f = filter_jit(M(array(2)))
-    assert_same(f(array(2)), (array(2) ** 2, {}))
-    assert_same(f(x=array(2)), (array(2) ** 2, {}))
-    assert traces.count == 1
-    assert_same(f(x=array(2), k=3), (array(2) ** 2, {"k": 3}))
 
 
 # --- wrappers of another signature: what is really called decides

@@ -325,11 +325,11 @@ def test_a_container_in_a_closure_that_changes_between_calls_is_seen(traces: Tra
 def test_changes_of_the_wrapped_function_are_seen(traces: TraceCounter) -> None:
     scale = 2
 
-    def fun(x: Any, n: Any = 1) -> Any:
+    def fun(x: Any, n: Any = 1, *, k: Any = (1,)) -> Any:
         traces.tick()
-        return x * scale * n * getattr(fun, "extra", 1)
+        return x * scale * n * k[0] * getattr(fun, "extra", 1)
 
-    def other(x: Any, n: Any = 1) -> Any:
+    def other(x: Any, n: Any = 1, *, k: Any = (1,)) -> Any:
         traces.tick()
         return x - scale + 0 * len(fun.__name__)
 
@@ -349,10 +349,14 @@ def test_changes_of_the_wrapped_function_are_seen(traces: TraceCounter) -> None:
     check(2)
     fun.__defaults__ = (4,)
     check(3)
-    fun.extra = 5  # type: ignore[attr-defined]
+    fun.__kwdefaults__ = {"k": [5]}
     check(4)
-    fun.__code__ = other.__code__
+    fun.__kwdefaults__["k"][0] = 7
     check(5)
+    fun.extra = 5  # type: ignore[attr-defined]
+    check(6)
+    fun.__code__ = other.__code__
+    check(7)
 
 
 def test_a_function_that_counts_its_traces_is_still_one_key(traces: TraceCounter) -> None:
