@@ -6,11 +6,10 @@ from __future__ import annotations
 import array as c_arrays
 import collections
 import dataclasses
-import enum
 import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,14 +22,9 @@ import partax
 from conftest import TraceCounter
 from partax import filter_jit
 from random_trees import EXAMPLES
-from trees import array, assert_same
+from trees import Colour, Pair, array, assert_same
 
 # --- what comes back is this call's own
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,14 +125,9 @@ def _all(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("carrier", CARRIERS.keys())
 @pytest.mark.parametrize("kind", OWN.keys())
-def test_a_result_carries_the_objects_of_its_own_call(kind: str, carrier: str, traces: TraceCounter) -> None:
+def test_a_result_carries_the_objects_of_its_own_call(kind: str, carrier: str) -> None:
     make, inside = OWN[kind]
-
-    @filter_jit
-    def step(tree: Any) -> Any:
-        traces.tick()
-        return tree
-
+    step = filter_jit(lambda tree: tree)
     first, second = CARRIERS[carrier](make()), CARRIERS[carrier](make())
     for tree in (first, second, first, second, CARRIERS[carrier](make())):
         assert_own(carrier, inside, tree, step(tree))
@@ -193,11 +182,6 @@ def test_containers_in_aux_data_are_those_of_the_call(kind: str, carrier: str) -
         tree = CARRIERS[carrier](MUTABLE[kind]())
         returned = step(tree)
         assert returned.static is tree.static
-
-
-class Colour(enum.Enum):
-    RED = 1
-    BLUE = 2
 
 
 @pytest.mark.parametrize("kind", [frozenset, set])
@@ -296,6 +280,18 @@ def test_an_object_whose_methods_raise(method: str, error: Any, explained: bool)
 # --- a class that compares itself
 
 
+@pytest.fixture
+def scaled(traces: TraceCounter) -> Any:
+    """A wrapper that reads an attribute of a static argument."""
+
+    @filter_jit
+    def scale(x: Any, held: Any) -> Any:
+        traces.tick()
+        return x * held.k
+
+    return scale
+
+
 def comparing(base: type) -> type:
     def eq(self: Any, other: Any) -> Any:
         return type(self) is type(other) and self.k == other.k
@@ -322,13 +318,8 @@ CONTENT: dict[type, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("base", CONTENT.keys())
-def test_a_subclass_with_its_own_equality_is_compared_by_it(base: type, traces: TraceCounter) -> None:
+def test_a_subclass_with_its_own_equality_is_compared_by_it(base: type, scaled: Any, traces: TraceCounter) -> None:
     cls = comparing(base)
-
-    @filter_jit
-    def step(x: Any, held: Any) -> Any:
-        traces.tick()
-        return x * held.k
 
     def make(k: float, other: float) -> Any:
         value = cls(*CONTENT[base])
@@ -336,23 +327,18 @@ def test_a_subclass_with_its_own_equality_is_compared_by_it(base: type, traces: 
         return value
 
     for k, other, count in [(2.0, 1, 1), (3.0, 1, 2), (2.0, 2, 2), (3.0, 3, 2), (2, 1, 2)]:
-        assert_same(step(array(2), make(k, other)), array(2) * float(k))
+        assert_same(scaled(array(2), make(k, other)), array(2) * float(k))
         assert traces.count == count
 
 
 @pytest.mark.parametrize("slots", [False, True], ids=["", "slots"])
 @pytest.mark.parametrize("base", [base for base in CONTENT if base not in (object, OrderedDict)])
 def test_a_subclass_without_equality_is_compared_by_content_and_attributes(
-    base: type, slots: bool, traces: TraceCounter
+    base: type, slots: bool, scaled: Any, traces: TraceCounter
 ) -> None:
     if slots and base in (int, tuple, bytes):
         pytest.skip("such a class has no slots")
     cls = type("Plain", (base,), {"__slots__": ("k",)} if slots else {})
-
-    @filter_jit
-    def step(x: Any, held: Any) -> Any:
-        traces.tick()
-        return x * held.k
 
     def make(k: float) -> Any:
         value = cls(*CONTENT[base])
@@ -361,7 +347,7 @@ def test_a_subclass_without_equality_is_compared_by_content_and_attributes(
 
     for k, count in [(2.0, 1), (3.0, 2), (2.0, 2), (3.0, 2), (True, 3)]:
         for _ in range(2):
-            assert_same(step(array(2), make(k)), array(2) * float(k))
+            assert_same(scaled(array(2), make(k)), array(2) * float(k))
         assert traces.count == count
 
 
@@ -376,7 +362,9 @@ class Odd:
 @pytest.mark.parametrize(
     "truth", [bool, int, np.bool_, Odd, lambda b: "yes" if b else "", lambda b: [1] if b else [], jnp.asarray]
 )
-def test_an_equality_may_answer_with_any_truth_value(truth: Callable[[bool], Any], traces: TraceCounter) -> None:
+def test_an_equality_may_answer_with_any_truth_value(
+    truth: Callable[[bool], Any], scaled: Any, traces: TraceCounter
+) -> None:
     class Key:
         def __init__(self, k: float) -> None:
             self.k = k
@@ -387,13 +375,8 @@ def test_an_equality_may_answer_with_any_truth_value(truth: Callable[[bool], Any
         def __hash__(self) -> int:
             return 1
 
-    @filter_jit
-    def step(x: Any, key: Any) -> Any:
-        traces.tick()
-        return x * key.k
-
     for k, count in [(2.0, 1), (3.0, 2), (2.0, 2), (3.0, 2)]:
-        assert_same(step(array(2), Key(k)), array(2) * k)
+        assert_same(scaled(array(2), Key(k)), array(2) * k)
         assert traces.count == count
 
 
@@ -406,19 +389,16 @@ SOURCES = {
 
 @pytest.mark.parametrize("file", ["<string>", "<stdin>", "<ipython-input-1>", "a.py"])
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
-def test_a_handwritten_equality_of_a_dataclass_counts(source: str, file: str, traces: TraceCounter) -> None:
+def test_a_handwritten_equality_of_a_dataclass_counts(
+    source: str, file: str, scaled: Any, traces: TraceCounter
+) -> None:
     space: dict[str, Any] = {"dataclasses": dataclasses, "__name__": "__main__"}
     code = "@dataclasses.dataclass(frozen=True)\nclass C:\n k: float\n other: object\n"
     code += f" def __eq__(self, other):\n  {source}\n"
     exec(compile(code + " def __hash__(self): return 1\n", file, "exec"), space)
 
-    @filter_jit
-    def step(x: Any, held: Any) -> Any:
-        traces.tick()
-        return x * held.k
-
     for k, other, count in [(2.0, [1], 1), (2.0, {}, 1), (3.0, 1, 2), (2.0, np.ones(2), 2)]:
-        assert_same(step(array(2), space["C"](k, other)), array(2) * k)
+        assert_same(scaled(array(2), space["C"](k, other)), array(2) * k)
         assert traces.count == count
 
 
