@@ -145,7 +145,7 @@ def test_the_body_runs_once_for_each_trace_beside_idle_threads(make: Any) -> Non
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["", "idle threads"])
-@pytest.mark.parametrize("make", COUNTING[:-1])
+@pytest.mark.parametrize("make", COUNTING)
 def test_a_function_that_changes_what_it_holds_is_traced_for_itself(
     make: Any, threads: bool, request: pytest.FixtureRequest
 ) -> None:

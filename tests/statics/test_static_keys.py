@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import math
 import struct
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import pytest
 
 from conftest import TraceCounter
 from partax import _core, filter_jit
-from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same, double
+from trees import Bag, Cell, Colour, Config, Layer, Pair, Tray, array, assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -209,23 +208,6 @@ def test_objects_without_equality_compare_by_identity(traces: TraceCounter) -> N
     a, b = object(), object()
     assert [f(a), f(b), f(a), f(b)] == [a, b, a, b]
     assert traces.count == 2
-
-
-def test_functions_and_partials_are_the_same_if_identical(traces: TraceCounter) -> None:
-    def make(n: int) -> Any:
-        return lambda x: x * n
-
-    @filter_jit
-    def f(fun: Any, x: jax.Array) -> jax.Array:
-        traces.tick()
-        return fun(x)
-
-    funs = [make(2), make(3), double, functools.partial(make(4)), functools.partial(make(5))]
-    for _ in range(2):
-        for fun in funs:
-            assert_same(f(fun, array(2)), fun(array(2)))
-            assert_same(f(fun=fun, x=array(2, start=1)), fun(array(2, start=1)))
-    assert traces.count == len(funs)
 
 
 def test_methods_are_the_same_if_self_and_function_are(traces: TraceCounter) -> None:
