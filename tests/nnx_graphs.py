@@ -18,6 +18,13 @@ from flax.nnx import graphlib  # noqa: E402
 import partax.nnx  # noqa: E402
 
 
+def train_step(model: Any, optimizer: Any, x: jax.Array) -> jax.Array:
+    """What most tests have changed in place: the parameters and the moments of an optimizer."""
+    loss, gradients = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+    optimizer.update(model, gradients)
+    return loss
+
+
 def is_object(value: Any) -> bool:
     return isinstance(value, (nnx.Variable, jax.Ref)) or type(value) in graphlib.GRAPH_REGISTRY
 

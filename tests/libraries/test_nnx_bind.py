@@ -14,6 +14,7 @@ import pytest
 from flax import nnx
 
 import partax.nnx
+from nnx_graphs import train_step
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -39,12 +40,6 @@ def predict(model: Model, x: jax.Array) -> jax.Array:
 def counting(model: Model, x: jax.Array) -> jax.Array:
     model.calls[...] += 1
     return model(x) + model.calls[...]
-
-
-def train(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
-    loss, gradient = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
-    optimizer.update(model, gradient)
-    return loss
 
 
 X = jnp.ones((2, 4))
@@ -88,8 +83,8 @@ def test_a_train_step_on_bound_objects(donated: tuple[str, ...]) -> None:
     for _ in range(2):
         model = Model()
         pairs.append((model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)))
-    bound = partax.nnx.jit(train, donate_argnames=donated or None).bind(*pairs[0])
-    free = nnx.jit(train)
+    bound = partax.nnx.jit(train_step, donate_argnames=donated or None).bind(*pairs[0])
+    free = nnx.jit(train_step)
     serve = partax.nnx.jit(predict).bind(pairs[0][0])
     for _ in range(6):
         assert close(bound(X), free(*pairs[1], X))

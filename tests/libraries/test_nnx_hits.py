@@ -21,7 +21,7 @@ from flax import nnx
 
 import partax
 import partax.nnx
-from nnx_graphs import described
+from nnx_graphs import described, train_step
 
 
 class Model(nnx.Module):
@@ -43,12 +43,6 @@ def nothing(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
 
 def counted(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
     return model(x)
-
-
-def train_step(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
-    loss, grads = nnx.value_and_grad(lambda model: jnp.mean(model(x) ** 2))(model)
-    optimizer.update(model, grads)
-    return loss
 
 
 LIBRARIES = tuple(os.path.dirname(library.__file__) + os.sep for library in (partax, flax))

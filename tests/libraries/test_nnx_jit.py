@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
 
@@ -74,27 +73,6 @@ def test_train_and_eval_inside() -> None:
     assert not pair.ours[0].norm.use_running_average
 
 
-def test_optimizer_and_value_and_grad() -> None:
-    def step(model: Net, optimizer: Any, x: jax.Array) -> jax.Array:
-        loss, grads = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
-        nnx.pop(model, nnx.Intermediate)
-        optimizer.update(model, grads)
-        return loss
-
-    model = Net(nnx.Rngs(0))
-    both(step, model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param), jnp.ones((2, 4)), traces=1)
-
-
-def test_metrics() -> None:
-    metrics = nnx.MultiMetric(accuracy=nnx.metrics.Accuracy(), loss=nnx.metrics.Average("loss"))
-
-    def step(metrics: Any, logits: jax.Array, labels: jax.Array) -> None:
-        metrics.update(logits=logits, labels=labels, loss=logits.mean())
-
-    pair = both(step, metrics, jnp.eye(3), jnp.arange(3), traces=1)
-    assert pair.ours[0].compute()["accuracy"] == 1.0
-
-
 def test_attributes_set_deleted_and_replaced() -> None:
     def step(model: Counter, rngs: nnx.Rngs) -> None:
         model.name = model.name + "!"
@@ -159,18 +137,6 @@ def test_one_object_in_two_places() -> None:
     assert pair.ours[0].count[...] == 14
     assert partax.nnx.jit(step)(model, model, {"v": [model.count]}) == (True, True)
     assert partax.nnx.jit(step)(model, Counter(), {"v": [model.count]}) == (False, True)
-
-
-def test_shared_and_apart_are_two_keys() -> None:
-    def step(left: nnx.Variable, right: nnx.Variable) -> jax.Array:
-        left[...] = left[...] * 2
-        return left[...] + right[...]
-
-    jitted, a, b = partax.nnx.jit(step), nnx.Param(jnp.ones(2)), nnx.Param(jnp.ones(2))
-    assert jitted(a, b)[0] == 3
-    assert jitted(a, a)[0] == 8
-    assert jitted(b, a)[0] == 6
-    assert jitted.cache_info().traces == 2
 
 
 def test_weights_shared_inside_a_model() -> None:
@@ -290,17 +256,6 @@ def test_objects_that_are_no_pytrees() -> None:
     pair = both(step, Opaque(Plain()))
     assert pair.ours[0].inner is pair.ours[0].again
     assert pair.ours[0].inner.tag == "abbb"
-
-
-def test_state_and_graphdef() -> None:
-    def step(graphdef: Any, state: Any) -> Any:
-        model = nnx.merge(graphdef, state)
-        model(jnp.ones((2, 4)))
-        return nnx.split(model, nnx.Param, ...)[1:]
-
-    model = Net(nnx.Rngs(0))
-    pair = both(step, *nnx.split(model), traces=1)
-    del pair
 
 
 def test_references() -> None:

@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDev
 import partax
 import partax.nnx
 from at_once import at_once
-from nnx_graphs import both, described
+from nnx_graphs import both, described, train_step
 
 
 class Model(nnx.Module):
@@ -316,9 +316,7 @@ def test_threads() -> None:
     @partax.nnx.jit
     def train(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
         traces.append(1)
-        loss, grads = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
-        optimizer.update(model, grads)
-        return loss
+        return train_step(model, optimizer, x)
 
     def work(i: int) -> None:
         for _ in range(20):
