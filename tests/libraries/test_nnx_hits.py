@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
 import pickle
-import sys
 import weakref
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import flax
@@ -21,6 +18,7 @@ from flax import nnx
 
 import partax
 import partax.nnx
+from called_functions import called_functions
 from nnx_graphs import described, train_step
 
 
@@ -45,24 +43,6 @@ def counted(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
     return model(x)
 
 
-LIBRARIES = tuple(os.path.dirname(library.__file__) + os.sep for library in (partax, flax))
-
-
-def _functions_called(call: Callable[[], Any]) -> list[str]:
-    called: list[str] = []
-
-    def watch(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            called.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")
-
-    sys.setprofile(watch)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return [name for name in called if name.startswith(LIBRARIES)]
-
-
 @pytest.mark.parametrize(("function", "expected"), [(nothing, 0), (counted, 1), (train_step, 1)])
 def test_a_hit_runs_no_python(function: Callable[..., Any], expected: int) -> None:
     model = Model()
@@ -70,7 +50,7 @@ def test_a_hit_runs_no_python(function: Callable[..., Any], expected: int) -> No
     jitted, x = partax.nnx.jit(function), jnp.ones((2, 3))
     for _ in range(3):
         jitted(model, optimizer, x)
-    called = _functions_called(lambda: jitted(model, optimizer, x))
+    called = called_functions(lambda: jitted(model, optimizer, x), partax, flax)
     # Flax's question which trace is the current one, where there is something to change.
     assert len(called) == expected
     assert all("current_jax_trace" in name for name in called)
@@ -85,7 +65,7 @@ def test_a_hit_with_another_model_of_the_same_structure_runs_no_python(function:
         optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
         for _ in range(3):
             jitted(model, optimizer, x)
-        called = _functions_called(lambda of=(model, optimizer): jitted(*of, x))
+        called = called_functions(lambda of=(model, optimizer): jitted(*of, x), partax, flax)
         assert [name for name in called if "current_jax_trace" not in name] == []
     assert jitted.cache_info().traces == 1
 
@@ -274,7 +254,8 @@ def test_each_object_is_found_in_its_place(name: str) -> None:
         theirs(expected)
         assert described(tree) == described(expected)
     assert ours.cache_info().traces == 1
-    assert not [name for name in _functions_called(lambda: ours(tree)) if "current_jax_trace" not in name]
+    called = called_functions(lambda: ours(tree), partax, flax)
+    assert not [name for name in called if "current_jax_trace" not in name]
 
 
 @pytest.mark.parametrize("other", [1.0, np.float32(1), "ref", None], ids=str)

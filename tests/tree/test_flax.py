@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +14,11 @@ import jax.numpy as jnp
 import pytest
 
 import partax
+from called_functions import called_functions
 from partax import _core
 from reference import assert_exact
 
+flax = pytest.importorskip("flax", reason="Flax is not here")
 nnx = pytest.importorskip("flax.nnx", reason="Flax is not here")
 frozen_dict = pytest.importorskip("flax.core.frozen_dict", reason="Flax is not here")
 
@@ -101,20 +102,10 @@ def test_no_function_of_flax_runs_on_a_hit(make: Callable[[], Any]) -> None:
 
     # From the second call on the order of the attributes is known.
     result = jitted(jitted(tree))
-    profile: list[Any] = []
-
-    def watch(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and "flax" in frame.f_code.co_filename:
-            profile.append(frame.f_code.co_qualname)
-
-    sys.setprofile(watch)
-    try:
-        result = jitted(result)
-    finally:
-        sys.setprofile(None)
+    called = called_functions(lambda: jitted(result), flax)
     # A variable knows the trace that it was made in, which is asked for once a call.
-    assert [call for call in profile if "trace" not in call.lower()] == []
-    assert len(profile) <= 2
+    assert [name for name in called if "trace" not in name.lower()] == []
+    assert len(called) <= 2
     assert len(traces) == 1
 
 
@@ -138,18 +129,8 @@ def test_parts_are_those_of_equinox_and_come_together_again(make: Callable[[], A
 def test_no_function_of_flax_makes_a_part(make: Callable[[], Any]) -> None:
     tree = make()
     partax.combine(*partax.partition(tree, partax.is_array))  # classes that are met for the first time are probed
-    made: list[str] = []
-
-    def watch(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and "flax" in frame.f_code.co_filename and "unflatten" in frame.f_code.co_name:
-            made.append(frame.f_code.co_qualname)
-
-    sys.setprofile(watch)
-    try:
-        partax.combine(*partax.partition(tree, partax.is_array))
-    finally:
-        sys.setprofile(None)
-    assert made == []
+    called = called_functions(lambda: partax.combine(*partax.partition(tree, partax.is_array)), flax)
+    assert [name for name in called if "unflatten" in name] == []
 
 
 def test_attributes_set_in_another_order_share_a_trace() -> None:
