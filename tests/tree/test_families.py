@@ -1,5 +1,5 @@
-"""Guards that the classes of flax.struct, chex, penzai and jax's Partial are what these libraries make of them, without
-their functions being called, and that one which does something else is left to its functions."""
+"""Guards that the classes of flax.struct, chex, penzai and jax's Partial, and those of users, are what their functions
+make of them, without these being called, and that one which does something else is left to its functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import partax
 from partax import _core
 from partax._families import fields
-from trees import array
+from trees import Declared, DeclaredSlots, Tray, array, is_array
 
 flax = pytest.importorskip("flax.struct", reason="flax is not installed")
 chex = pytest.importorskip("chex", reason="chex is not installed")
@@ -98,8 +98,9 @@ def state(obj: Any) -> Any:
     if isinstance(obj, functools.partial):
         func = obj.func if obj.func is function else ("shim", obj.func.fun)  # type: ignore[attr-defined]
         return (type(obj), func, state(obj.args), state(obj.keywords), state(vars(obj)))
-    if type(obj).__module__ == __name__:
-        return (type(obj), [(name, state(value)) for name, value in vars(obj).items()])
+    if type(obj).__module__ in (__name__, "trees"):
+        attributes = vars(obj) if hasattr(obj, "__dict__") else {name: getattr(obj, name) for name in obj.__slots__}
+        return (type(obj), [(name, state(value)) for name, value in attributes.items()])
     if isinstance(obj, dict):
         return (type(obj), [(name, state(value)) for name, value in obj.items()])
     if isinstance(obj, tuple):
@@ -134,12 +135,19 @@ def test_an_instance_is_read_and_made_by_its_fields(form: str) -> None:
     assert fields.fallback(type(obj)) == ""
 
 
-STATICS = st.sampled_from(["n", 1, True, (1, "b")])
-LEAVES = st.sampled_from([array(1), array(2), None, 3, "leaf"])
+# Those that users declare are read in the same way, and those that nobody does stand among them.
+OF_USERS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "declared": Declared,
+    "declared with slots": DeclaredSlots,
+    "registered": Tray,
+}
+STATICS = st.sampled_from(["n", 1, True, 1.0, None, (1, "b"), frozenset({1})])
+LEAVES = st.sampled_from([array(1), array(2), np.ones(2), None, 3, "leaf"])
+NODES = st.sampled_from([*MAKE.values(), *OF_USERS.values()])
 TREES = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(lambda form, x, y, name: MAKE[form](x, y, name), st.sampled_from(list(MAKE)), inner, inner, STATICS),
+        st.builds(lambda make, x, y, name: make(x, y, name), NODES, inner, inner, STATICS),
         st.tuples(inner, inner),
         st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
     ),
@@ -147,12 +155,12 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TREES, TREES)
 def test_random_trees_are_as_jax_takes_them_apart_and_makes_them(tree: Any, other: Any) -> None:
     leaves, spec = _core.flatten(tree)
     of_jax, treedef = jax.tree.flatten(tree)
-    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in of_jax if isinstance(leaf, jax.Array)]
+    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in of_jax if is_array(leaf)]
     rebuilt = jax.tree.unflatten(treedef, of_jax)
     assert state(spec.rebuild(leaves)) == state(rebuilt)
     matched = spec.match(other)
@@ -162,7 +170,7 @@ def test_random_trees_are_as_jax_takes_them_apart_and_makes_them(tree: Any, othe
     assert state(partax.combine(*parts)) == state(rebuilt)
     flat = partax.flat_partition(tree, partax.is_array)
     paths = jax.tree_util.tree_leaves_with_path(tree)
-    assert list(flat[1]) == [jax.tree_util.keystr(path) for path, leaf in paths if isinstance(leaf, jax.Array)]
+    assert list(flat[1]) == [jax.tree_util.keystr(path) for path, leaf in paths if is_array(leaf)]
 
 
 def test_attributes_beside_the_fields_are_what_the_library_makes_of_them() -> None:
