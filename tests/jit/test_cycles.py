@@ -85,8 +85,25 @@ def forgotten(held: Held) -> Any:
 
 def with_attribute(held: Held) -> Any:
     f = filter_jit(lambda x: x)
-    f.owner = held.owner
+    f.owner, f.me = held.owner, [f]
     return called(f, Held(f, (array(3),), held.owner))
+
+
+def with_stages(held: Held) -> Any:
+    """What an object does that keeps its compiled step; and the result of that holds its arguments."""
+    f = filter_jit(lambda *arguments: (held.function(*arguments), arguments))
+    lowered = f.lower(*held.arguments)
+    f.stages = lowered, called(lowered.compile(), held)
+    return called(f, held)
+
+
+def recursive(held: Held) -> Any:
+    @filter_jit
+    def f(n: int, *arguments: Any) -> Any:
+        return held.function(*arguments) if n == 0 else f(n - 1, *arguments)
+
+    f(2, *held.arguments)
+    return f
 
 
 def explained(held: Held) -> Any:
@@ -117,6 +134,8 @@ PRODUCTS: dict[str, Callable[[Held], Any]] = {
     "bound wrapper": lambda held: held.owner.method,
     "bound wrapper, called": lambda held: called(held.owner.method, Held(of_owner, (array(3),), held.owner)),
     "attribute of a wrapper": with_attribute,
+    "stages of a wrapper": with_stages,
+    "recursive": recursive,
     "jax.jit of a wrapper": lambda held: jax.jit(filter_jit(held.function)),
     "cache_info": lambda held: called(filter_jit(held.function), held).cache_info(),
     "Traced": traced_of,

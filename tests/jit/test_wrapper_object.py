@@ -8,7 +8,6 @@ import functools
 import gc
 import inspect
 import pickle
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -115,13 +114,6 @@ def test_signatures() -> None:
     assert inspect.signature(filter_jit(model)) == inspect.signature(model)
     partial = functools.partial(plain, n=3)
     assert inspect.signature(filter_jit(partial)) == inspect.signature(partial)
-
-
-def test_repr_is_short() -> None:
-    assert "plain" in repr(jitted) and len(repr(jitted)) < 120
-    big = filter_jit(Model([Layer(array(3, 3), rate=[1] * 1000) for _ in range(50)]))
-    assert "Model" in repr(big) and len(repr(big)) < 120
-    assert "\n" not in repr(big) + repr(jitted) + repr(Module(array(2)).method)
 
 
 def test_doctests_are_found() -> None:
@@ -356,16 +348,6 @@ def test_as_an_argument_its_arrays_are_traced(traces: TraceCounter) -> None:
 
 
 # --- copies
-
-
-def test_weak_references(collect: Callable[[], None]) -> None:
-    wrapper = filter_jit(lambda x: x)
-    wrapper(array(2))
-    ref = weakref.ref(wrapper)
-    assert ref() is wrapper
-    del wrapper
-    collect()
-    assert ref() is None
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda w: pickle.loads(pickle.dumps(w))])
