@@ -57,6 +57,7 @@ from packaging.version import Version
 
 from compiled_names import compiled_names
 from counting import TraceCounter
+from meshes import mesh_of, on
 from older_jax import IS_OLDER
 
 # Files need it; a free-threaded Python has none.
@@ -185,6 +186,22 @@ def devices() -> list[jax.Device]:
     found = jax.devices("cpu")
     assert len(found) >= 8, "conftest.py must be imported before anything initialises jax"
     return found[:8]
+
+
+@pytest.fixture
+def mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
+    """All of them in one axis, `d`."""
+    return mesh_of(devices)
+
+
+@pytest.fixture
+def split(mesh: jax.sharding.Mesh) -> jax.sharding.NamedSharding:
+    return on(mesh, "d")
+
+
+@pytest.fixture
+def everywhere(mesh: jax.sharding.Mesh) -> jax.sharding.NamedSharding:
+    return on(mesh)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax
 from at_once import at_once
@@ -403,9 +402,8 @@ def test_a_free_argument_is_not_kept() -> None:
     assert dead() is None
 
 
-def test_arrays_over_several_devices_and_keys() -> None:
-    mesh = Mesh(np.array(jax.devices()[:4]), ("data",))
-    spread = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("data")))
+def test_arrays_over_several_devices_and_keys(split: jax.NamedSharding) -> None:
+    spread = jax.device_put(jnp.arange(8.0), split)
     step = partax.filter_jit(lambda w, x, key: (w * x, jax.random.normal(key, (2,))))
     bound, x, key = step.bind(spread), jax.device_put(jnp.ones(8), spread.sharding), jax.random.key(1)
     right = step(spread, x, key)

@@ -11,30 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 
 import partax
 import sharded_training as training
 from compiled_names import compiled_names
 from conftest import TraceCounter
+from meshes import Auto, Explicit, mesh_of, on
 from partax import filter_jit, filter_shard
 from trees import array, assert_same
-
-Auto, Explicit = AxisType.Auto, AxisType.Explicit
-
-
-def mesh_of(devices: Any, *sizes: int, names: tuple[str, ...] = ("d",), kind: AxisType = Auto) -> Mesh:
-    return Mesh(np.array(devices).reshape(sizes or (-1,)), names, axis_types=(kind,) * len(names))
-
-
-def on(mesh: Mesh, *spec: Any) -> NamedSharding:
-    return NamedSharding(mesh, P(*spec))
-
-
-@pytest.fixture
-def mesh(devices: list[Any]) -> Mesh:
-    return mesh_of(devices)
 
 
 @pytest.fixture

@@ -11,16 +11,15 @@ import equinox as eqx
 import jax
 import jax.export
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from flax import nnx
 from jax.experimental import serialize_executable
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax
 import partax.nnx
 from compiled_names import compiled_names
 from conftest import TraceCounter
+from meshes import mesh_of, on
 from partax import filter_jit
 from trees import array, assert_close, assert_same
 
@@ -205,8 +204,7 @@ def test_nothing_is_compiled_again_where_nothing_needs_it(traces: TraceCounter) 
 
 @pytest.mark.parametrize("returns_it", [False, True])
 def test_shardings(devices: list[Any], returns_it: bool) -> None:
-    mesh = Mesh(np.array(devices[:2]), ("x",))
-    over = NamedSharding(mesh, PartitionSpec("x"))
+    over = on(mesh_of(devices[:2]), "d")
     f = filter_jit(lambda x, n: (x * n, x if returns_it else None), in_shardings=(over,), out_shardings=over)
     x = jax.device_put(array(4), over)
     for call in (loaded(f.lower(x, 3).compile(), devices[:2]), jax.jit(export(f)(x, 3).call)):

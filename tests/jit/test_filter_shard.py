@@ -10,34 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import partax
 from conftest import TraceCounter
+from deep_trees import WRAPS, nested
+from meshes import Auto, Explicit, has, mesh_of, on
 from partax import filter_jit, filter_shard
 from trees import Layer, array, assert_same, make_model
-
-Auto, Explicit = AxisType.Auto, AxisType.Explicit
-
-
-@pytest.fixture
-def mesh(devices: list[Any]) -> Mesh:
-    return Mesh(np.array(devices), ("d",), axis_types=(Auto,))
 
 
 @pytest.fixture
 def grid(devices: list[Any]) -> Mesh:
     """Two axes for the data, of either type."""
     return Mesh(np.array(devices).reshape(4, 2), ("e", "a"), axis_types=(Explicit, Auto))
-
-
-def on(mesh: Mesh, *spec: Any) -> NamedSharding:
-    return NamedSharding(mesh, P(*spec))
-
-
-def has(x: jax.Array, sharding: Any) -> bool:
-    return x.sharding.is_equivalent_to(sharding, x.ndim)
 
 
 def specs(tree: Any) -> list[Any]:
@@ -125,7 +112,7 @@ def test_numpy_arrays_are_copied(mesh: Mesh) -> None:
 
 
 def test_partition_specs_are_of_the_mesh_in_context(mesh: Mesh, devices: list[Any]) -> None:
-    explicit = Mesh(np.array(devices), ("d",), axis_types=(Explicit,))
+    explicit = mesh_of(devices, kind=Explicit)
     for one in (mesh, explicit):
         with jax.set_mesh(one):
             placed = filter_shard({"x": array(16), "n": 2}, P("d"))
@@ -221,7 +208,7 @@ def test_axes_of_either_type(grid: Mesh, spec: Any, want: Any, by_spec: bool) ->
 
 
 def test_all_axes_explicit(devices: list[Any]) -> None:
-    mesh = Mesh(np.array(devices).reshape(4, 2), ("e", "f"), axis_types=(Explicit, Explicit))
+    mesh = mesh_of(devices, 4, 2, names=("e", "f"), kind=Explicit)
     x = jax.device_put(array(8, 8), on(mesh, "e", "f"))
     for spec in (("f",), ("e", "f"), ()):
         out = filter_jit(lambda x, spec: filter_shard(x + 1, on(mesh, *spec)))(x, spec)
@@ -246,7 +233,7 @@ def test_so_does_one_that_does_not_fit_inside_of_jit(mesh: Mesh, devices: list[A
     f = filter_jit(lambda x, sharding: filter_shard({"a": [x, x[:, 0]]}, sharding))
     with pytest.raises(ValueError, match=r"`tree\['a'\]\[1\]`: found float32\[8\]"):
         f(array(8, 8), on(mesh, None, "d"))
-    explicit = Mesh(np.array(devices), ("d",), axis_types=(Explicit,))
+    explicit = mesh_of(devices, kind=Explicit)
     with pytest.raises(ValueError, match=r"`tree\['a'\]\[0\]`: found float32\[15,15\]"):
         f(array(15, 15), on(explicit, "d"))
 
@@ -283,9 +270,7 @@ def test_an_array_that_jax_cannot_hold(mesh: Mesh) -> None:
 
 
 def test_trees_that_cannot_be_read(mesh: Mesh) -> None:
-    deep: Any = array(8)
-    for _ in range(100_000):
-        deep = [deep]
+    deep = nested(WRAPS["list"])
     with pytest.raises(RecursionError, match="`tree"):
         filter_shard(deep, on(mesh))
     while isinstance(deep, list):  # else freeing it takes the C stack

@@ -268,15 +268,12 @@ def test_costs_and_memory_are_those_of_the_program() -> None:
     assert memory.output_size_in_bytes == 4 * 64
 
 
-def test_input_shardings_are_given_by_path(devices: list[jax.Device]) -> None:
-    mesh = jax.sharding.Mesh(np.array(devices[:2]), ("d",))
-    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
-    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+def test_input_shardings_are_given_by_path(split: jax.NamedSharding, everywhere: jax.NamedSharding) -> None:
     f = filter_jit(lambda tree, x, unused, n: tree["a"][0] * x * n)
-    args = ({"a": [jax.device_put(array(4), split)]}, jax.device_put(array(4), whole), array(2), 3)
+    args = ({"a": [jax.device_put(array(8), split)]}, jax.device_put(array(8), everywhere), array(2), 3)
     shardings = f.lower(*args).compile().input_shardings
     assert list(shardings) == ["tree['a'][0]", "x", "unused"]
-    assert shardings["tree['a'][0]"].is_equivalent_to(split, 1) and shardings["x"].is_equivalent_to(whole, 1)
+    assert shardings["tree['a'][0]"].is_equivalent_to(split, 1) and shardings["x"].is_equivalent_to(everywhere, 1)
     assert shardings["unused"] is None
 
 

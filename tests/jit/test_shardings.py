@@ -9,33 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import NamedSharding, SingleDeviceSharding
 
 import partax.nnx
 from conftest import TraceCounter
+from meshes import has
 from partax import filter_jit
 from trees import Layer, array, assert_close, assert_same, make_model
 
 Sharding = NamedSharding
-
-
-@pytest.fixture
-def mesh(devices: list[Any]) -> Mesh:
-    return Mesh(np.array(devices), ("d",), axis_types=(AxisType.Auto,))
-
-
-@pytest.fixture
-def split(mesh: Mesh) -> Sharding:
-    return NamedSharding(mesh, PartitionSpec("d"))
-
-
-@pytest.fixture
-def everywhere(mesh: Mesh) -> Sharding:
-    return NamedSharding(mesh, PartitionSpec())
-
-
-def has(x: jax.Array, sharding: Any) -> bool:
-    return x.sharding.is_equivalent_to(sharding, x.ndim)
 
 
 def plus(tree: Any) -> Any:

@@ -8,15 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 from flax import nnx
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 import partax
 import partax.nnx
 from at_once import at_once
+from meshes import mesh_of
 from nnx_graphs import both, described, train_step
 
 
@@ -166,34 +166,34 @@ def test_static_arguments() -> None:
 
 @pytest.fixture
 def mesh(devices: list[Any]) -> Mesh:
-    return Mesh(np.array(devices[:2]), ("x",), axis_types=(AxisType.Auto,))
+    return mesh_of(devices[:2])
 
 
 @pytest.mark.parametrize("by_variable", [False, True])
-def test_a_changed_variable_keeps_the_sharding_of_its_argument(mesh: Mesh, by_variable: bool) -> None:
-    over, everywhere = NamedSharding(mesh, PartitionSpec("x")), NamedSharding(mesh, PartitionSpec())
+def test_a_changed_variable_keeps_the_sharding_of_its_argument(
+    split: NamedSharding, everywhere: NamedSharding, by_variable: bool
+) -> None:
     of_model: Any = (
-        nnx.StateSharding({nnx.PathContains("kernel"): over, ...: everywhere}) if by_variable else everywhere
+        nnx.StateSharding({nnx.PathContains("kernel"): split, ...: everywhere}) if by_variable else everywhere
     )
     model = jax.device_put(Model(nnx.Rngs(0)), everywhere)
     kernel = model.layer.kernel
-    kernel.set_raw_value(jax.device_put(kernel.get_raw_value(), over if by_variable else everywhere))
+    kernel.set_raw_value(jax.device_put(kernel.get_raw_value(), split if by_variable else everywhere))
 
     def grow(model: Model, x: jax.Array) -> jax.Array:
-        model.layer.kernel[...] = jax.lax.with_sharding_constraint(model.layer.kernel[...] + 1, over)
-        model.count.set_value(jax.lax.with_sharding_constraint(jnp.ones(4), over))
+        model.layer.kernel[...] = jax.lax.with_sharding_constraint(model.layer.kernel[...] + 1, split)
+        model.count.set_value(jax.lax.with_sharding_constraint(jnp.ones(4), split))
         return x + 1
 
-    jitted = partax.nnx.jit(grow, in_shardings=(of_model, None), out_shardings=over)
+    jitted = partax.nnx.jit(grow, in_shardings=(of_model, None), out_shardings=split)
     for _ in range(3):
         x = jitted(model, jnp.ones((2, 4)))
-        assert x.sharding.is_equivalent_to(over, 2)
-        assert kernel.get_raw_value().sharding.is_equivalent_to(over if by_variable else everywhere, 2)
+        assert x.sharding.is_equivalent_to(split, 2)
+        assert kernel.get_raw_value().sharding.is_equivalent_to(split if by_variable else everywhere, 2)
         assert model.count.get_raw_value().sharding.is_equivalent_to(everywhere, 1)
 
 
-def test_shardings_leave_out_static_arguments(mesh: Mesh) -> None:
-    everywhere = NamedSharding(mesh, PartitionSpec())
+def test_shardings_leave_out_static_arguments(everywhere: NamedSharding) -> None:
     function = lambda n, x: x * n
     for jit in (nnx.jit, partax.nnx.jit):
         assert jit(function, in_shardings=(everywhere,), static_argnums=(0,))(2, jnp.ones(2))[0] == 2
@@ -202,8 +202,7 @@ def test_shardings_leave_out_static_arguments(mesh: Mesh) -> None:
             assert jitted(jnp.ones(2), 2, jnp.ones(2))[0] == 3
 
 
-def test_the_count_of_entries_is_that_of_the_user(mesh: Mesh) -> None:
-    everywhere = NamedSharding(mesh, PartitionSpec())
+def test_the_count_of_entries_is_that_of_the_user(everywhere: NamedSharding) -> None:
     function = lambda n, x, m, y: x * n + y * m
     for static in ({"static_argnums": (0, 2)}, {"static_argnames": ("n", "m")}):
         for count, message in (
@@ -219,7 +218,7 @@ def test_the_count_of_entries_is_that_of_the_user(mesh: Mesh) -> None:
     assert jitted(jnp.ones(2))[0] == jitted(jnp.ones(2), 3)[0] == 2
 
 
-def test_a_variable_of_an_argument_that_is_said_to_be_static(mesh: Mesh) -> None:
+def test_a_variable_of_an_argument_that_is_said_to_be_static() -> None:
     model = Model(nnx.Rngs(0))
     jitted = partax.nnx.jit(lambda a, b: a(jnp.ones((2, 4))), in_shardings=(None,), static_argnums=0)
     assert jitted(model, model).shape == (2, 4)

@@ -7,26 +7,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from flax import nnx
 from flax.nnx import extract
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import partax.nnx
+from meshes import mesh_of
 
 JITS: list[Any] = [nnx.jit, partax.nnx.jit]
 
 
 @pytest.fixture
 def mesh(devices: list[Any]) -> Mesh:
-    return Mesh(np.array(devices[:2]), ("x",), axis_types=(AxisType.Auto,))
+    return mesh_of(devices[:2])
 
 
 @pytest.fixture
-def filters(mesh: Mesh) -> dict[Any, NamedSharding]:
-    over, everywhere = NamedSharding(mesh, PartitionSpec("x")), NamedSharding(mesh, PartitionSpec())
-    return {nnx.PathContains("kernel"): over, ...: everywhere}
+def filters(split: NamedSharding, everywhere: NamedSharding) -> dict[Any, NamedSharding]:
+    return {nnx.PathContains("kernel"): split, ...: everywhere}
 
 
 def linear() -> nnx.Linear:
@@ -43,7 +42,7 @@ def same_of_both(run: Callable[[Any], Any]) -> None:
     """Runs with the one jit and with the other: the shardings are the same, and some are over the mesh."""
     theirs, ours = (shardings(run(jit)) for jit in JITS)
     assert ours == theirs
-    assert PartitionSpec("x") in ours
+    assert PartitionSpec("d") in ours
 
 
 WHERE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -116,16 +115,15 @@ def test_a_module_may_be_returned_twice_in_graph_mode(filters: dict[Any, Any]) -
 
 
 @pytest.mark.parametrize("graph_updates", [False, True])
-def test_one_variable_has_one_sharding(graph_updates: bool, mesh: Mesh) -> None:
-    over, everywhere = NamedSharding(mesh, PartitionSpec("x")), NamedSharding(mesh, PartitionSpec())
+def test_one_variable_has_one_sharding(graph_updates: bool, split: NamedSharding, everywhere: NamedSharding) -> None:
     variable, net = nnx.Param(jnp.ones(4)), linear()
     for jit in JITS:
         options = {"graph": True, "graph_updates": graph_updates}
-        add = jit(lambda a, b: a[...] + b[...], in_shardings=(over, everywhere), **options)
+        add = jit(lambda a, b: a[...] + b[...], in_shardings=(split, everywhere), **options)
         with pytest.raises(ValueError, match="Inconsistent aliasing"):
             add(variable, variable)
         assert add(variable, nnx.Param(jnp.ones(4)))[0] == 2
-        pick = jit(lambda net, pair: pair[1][...] + 1, in_shardings=(None, (over, over)), **options)
+        pick = jit(lambda net, pair: pair[1][...] + 1, in_shardings=(None, (split, split)), **options)
         with pytest.raises(ValueError, match="Inconsistent aliasing"):
             pick(net, (nnx.Param(jnp.ones(4)), net.bias))
     with pytest.raises(ValueError, match=r"`net\.bias` and `pair\[1\]` are one Param, found None and NamedSharding"):
@@ -151,8 +149,8 @@ def test_what_is_no_prefix_is_refused_where_it_is_given(option: str, filters: di
                 jit(lambda x: x, **{option: prefix}, **mode)
 
 
-def test_a_tree_state_that_is_no_prefix_is_refused(mesh: Mesh) -> None:
-    bare = jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec()), extract.to_tree2(linear()))
+def test_a_tree_state_that_is_no_prefix_is_refused(everywhere: NamedSharding) -> None:
+    bare = jax.tree.map(lambda _: everywhere, extract.to_tree2(linear()))
     with pytest.raises(ValueError, match=r"expected what `nnx\.prefix"):
         partax.nnx.jit(lambda: linear(), out_shardings=bare, graph=True, graph_updates=False)
 
