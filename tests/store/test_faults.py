@@ -18,7 +18,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import PACKAGE, imported, run
+from user_modules import SOURCE, assert_right, imported, run, start
 
 import partax
 from partax._store.folder import Folder
@@ -27,12 +27,6 @@ from stored import written
 pytestmark = pytest.mark.compiled_anew
 DAMAGES = int(os.environ.get("PARTAX_FAULTS", "30"))
 IS_SHORT = DAMAGES < 1000
-
-SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
-
-
-def assert_right(found: tuple[object, ...]) -> None:
-    assert np.allclose(found[0], [0, 2, 4]) and np.allclose(found[1], [0, 1, 2]) and found[2] == "a"  # type: ignore[call-overload]
 
 
 def test_a_damaged_file_is_traced_anew_and_written_anew(tmp_path: Path) -> None:
@@ -75,14 +69,7 @@ print("done", sum(it.cache_info().loads for it in [step]))
 
 def writer(folder: Path, count: int) -> subprocess.Popen[str]:
     """A process that makes programs and stores them."""
-    if not (folder / "writer.py").exists():  # another process may be reading it
-        (folder / "writer.py").write_text(WRITER)
-    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-W", "error", "writer.py", str(count)]
-    variables["PARTAX_STORE"] = str(folder / "store")
-    return subprocess.Popen(
-        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return start(folder, WRITER, str(count), PARTAX_STORE=str(folder / "store"))
 
 
 def assert_whole(store: Path, at_most: int) -> int:

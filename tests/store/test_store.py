@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import PACKAGE, imported, run
+from user_modules import SOURCE, assert_right, imported, run, start
 
 import partax
 from at_once import at_once
@@ -51,13 +49,10 @@ print(f"{float(value):.6f} {step.cache_info().traces} {step.cache_info().hits}")
 
 def process(source: str, folder: Path, **environment: str) -> tuple[str, str]:
     """What a process prints, and what it says."""
-    (folder / "train.py").write_text(source)
-    variables = {**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu", **environment}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "train.py"], cwd=folder, env=variables, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip(), done.stderr
+    started = start(folder, source, **environment)
+    printed, said = started.communicate()
+    assert started.returncode == 0, said
+    return printed.strip(), said
 
 
 def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
@@ -66,13 +61,10 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     assert (traces, hits) == ("1", "2")
     printed, said = process(STEP, tmp_path, PARTAX_STORE=store, PYTHONHASHSEED="7")
     assert printed == f"{value} 0 2"
-    assert re.search(r"train\.py:\d+ step: loaded from the store in \d\.\d\d s \(saves [\d.]+ s\)", said)
+    assert re.search(r"script\.py:\d+ step: loaded from the store in \d\.\d\d s \(saves [\d.]+ s\)", said)
     other = STEP.replace("** 2", "** 4")
     assert process(other, tmp_path, PARTAX_STORE=store)[0].split()[1] == "1"
     assert process(STEP, tmp_path)[0].split()[1] == "1"
-
-
-SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
 
 
 @pytest.fixture
@@ -81,10 +73,6 @@ def stored(tmp_path: Path) -> Path:
     assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
     (file,) = (tmp_path / "store").iterdir()
     return file
-
-
-def assert_right(found: Any) -> None:
-    assert np.allclose(found[0], [0, 2, 4]) and np.allclose(found[1], [0, 1, 2]) and found[2] == "a"
 
 
 def test_a_program_that_cannot_be_loaded_is_traced(stored: Path, tmp_path: Path) -> None:

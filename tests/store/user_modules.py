@@ -28,6 +28,30 @@ PACKAGE = Path(partax.__file__).parents[1]
 NAME = "module_of_the_user"
 
 
+# A module whose function is called with three numbers, and gives them twice as large, as they are, and a text.
+SOURCE = "import jax, jax.numpy as jnp\ndef f(x): return x * 2, x, 'a'\nmake = lambda: f"
+
+
+def assert_right(found: Any) -> None:
+    """What the function of `SOURCE` gives."""
+    assert np.allclose(found[0], [0, 2, 4]) and np.allclose(found[1], [0, 1, 2]) and found[2] == "a"
+
+
+def start(folder: Path, source: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A process of a user's own, which runs a script in a folder; a warning is an error."""
+    script = folder / "script.py"
+    if not script.exists() or script.read_text() != source:  # another process may be reading it
+        script.write_text(source)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", script.name, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 class Run(NamedTuple):
     """What a process has got of a module's `make()`, and how often it has traced."""
 
