@@ -30,21 +30,9 @@ def _made(cls: type, names: list[str], values: Any) -> Any:
     return made
 
 
-def _like_native_dataclasses(cls: type, register: Callable[..., None]) -> None:
-    """Fields alone, and no marker in the aux data, as if `register_dataclass` took modules."""
-    children, statics = _names(cls, False), _names(cls, True)
-    register(
-        cls,
-        lambda it: (
-            [(jax.tree_util.GetAttrKey(n), getattr(it, n)) for n in children],
-            tuple(getattr(it, n) for n in statics),
-        ),
-        lambda aux, values: _made(cls, [*children, *statics], [*values, *aux]),
-    )
-
-
-def _with_fields_turned_round(cls: type, register: Callable[..., None]) -> None:
-    children, statics = _names(cls, False)[::-1], _names(cls, True)
+def _by_fields(cls: type, register: Callable[..., None], step: int = 1) -> None:
+    """Fields alone, and no marker in the aux data, as if `register_dataclass` took modules; with -1 turned round."""
+    children, statics = _names(cls, False)[::step], _names(cls, True)
     register(
         cls,
         lambda it: (
@@ -69,8 +57,8 @@ def _rebuilding_otherwise(
 
 
 _REGISTRATIONS = {
-    "native": lambda cls, register, **_: _like_native_dataclasses(cls, register),
-    "reversed": lambda cls, register, **_: _with_fields_turned_round(cls, register),
+    "native": lambda cls, register, **_: _by_fields(cls, register),
+    "reversed": lambda cls, register, **_: _by_fields(cls, register, -1),
     "rebuilding": lambda cls, register, flatten_with_keys, flatten_func, unflatten_func: _rebuilding_otherwise(
         cls, register, flatten_with_keys, flatten_func, unflatten_func
     ),
@@ -174,25 +162,3 @@ def test_a_dataclass_is_not_called_where_jax_does_not(calls_no_classes: None) ->
     _same(found, Point(jnp.full(2, 2.0)))
     assert len(calls) == 2, "the two that are made here"
     assert _core.node_kind(point) == "registered"
-
-
-def test_a_usual_dataclass_is_called_as_jax_calls_it() -> None:
-    calls: list[Any] = []
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Point:
-        x: Any
-
-        def __post_init__(self) -> None:
-            calls.append(self)
-
-    point = Point(jnp.ones(2))
-    assert _core.node_kind(point) == "dataclass"
-    before = len(calls)
-    jax.tree.map(lambda leaf: leaf, point)
-    of_jax = len(calls) - before
-    parts = partax.partition(point, partax.is_array)
-    before = len(calls)
-    partax.combine(*parts)
-    assert len(calls) - before == of_jax == 1

@@ -235,6 +235,10 @@ def test_code_of_the_user_runs_as_in_jax(cls: Any) -> None:
     found = made_by_partax(obj)
     assert of_jax == LOG
     assert vars(found).keys() == vars(expected).keys()
+    parts = partax.partition(obj, partax.is_array)
+    LOG.clear()
+    partax.combine(*parts)
+    assert of_jax == LOG
 
 
 def test_a_field_that_jax_drops_gets_its_default() -> None:
