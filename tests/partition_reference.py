@@ -18,13 +18,11 @@ import pytest
 
 import partax
 from partax import is_array
-from reference import aux_of, canonical
+from reference import aux_of, canonical, one_level
 from trees import Bag, Cell, Layer
 
 IsLeaf = Callable[[Any], bool] | None
 Key = Any  # an entry of a key path of jax
-
-_REGISTRY = jax.tree_util.default_registry
 
 
 @dataclass(frozen=True)
@@ -77,14 +75,6 @@ def for_partax(model: Any) -> Any:
 
 
 # --- the tree
-
-
-def one_level(x: Any) -> list[tuple[Key, Any]] | None:
-    """The (key, child) pairs of a node, in order; None for a leaf."""
-    if _REGISTRY.flatten_one_level(x) is None:
-        return None
-    pairs, _ = jax.tree_util.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)
-    return [(key, child) for (key,), child in pairs]
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,18 @@ def is_dynamic(x: Any) -> bool:
     return isinstance(x, jax.Array | np.ndarray | np.generic | jax.Ref)
 
 
-def children_of(x: Any) -> list[tuple[str, Any]] | None:
-    """The (path segment, child) pairs of a node, in order; None for a leaf."""
+def one_level(x: Any) -> list[tuple[Any, Any]] | None:
+    """The (key, child) pairs of a node, in order; None for a leaf."""
     if _REGISTRY.flatten_one_level(x) is None:
         return None
     pairs, _ = jax.tree_util.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)
-    return [(jax.tree_util.keystr(path), child) for path, child in pairs]
+    return [(key, child) for (key,), child in pairs]
+
+
+def children_of(x: Any) -> list[tuple[str, Any]] | None:
+    """The same with path segments."""
+    pairs = one_level(x)
+    return None if pairs is None else [(jax.tree_util.keystr((key,)), child) for key, child in pairs]
 
 
 def aux_of(node: Any) -> Any:

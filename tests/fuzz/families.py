@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from fuzz.source import REFUSALS, Source, outcome, patched
-from fuzz.tree_walk import static_key
+from fuzz.tree_walk import same_objects, static_key
 from fuzz.values import ARRAYS
 from library_trees import PAIRS, parts_of
 from partax import _core
@@ -34,10 +34,10 @@ def check(data: bytes) -> None:
         return
     leaves, spec = _core.flatten(left)
     expected = [leaf for _, leaf in dynamic_leaves(left)]
-    _same_objects(leaves, expected)
+    same_objects(leaves, expected)
     rebuilt = spec.rebuild(leaves)
     assert _key(rebuilt) == _key(jax.tree.map(lambda x: x, left))
-    _same_objects([leaf for _, leaf in dynamic_leaves(rebuilt)], expected)
+    same_objects([leaf for _, leaf in dynamic_leaves(rebuilt)], expected)
     for tree in (left, again, right, rebuilt, left):
         _matches(spec, tree, key)
     for what, place, kind in ((changes[0], changes[1], changes[2]), (changes[3], changes[4], changes[0])):
@@ -77,7 +77,7 @@ def _matches(spec: Any, tree: Any, key: Any) -> None:
     found = spec.match(tree)
     assert (found is not None) is (_key(tree) == key)
     if found is not None:
-        _same_objects(found, [leaf for _, leaf in dynamic_leaves(tree)])
+        same_objects(found, [leaf for _, leaf in dynamic_leaves(tree)])
 
 
 def _change(tree: Any, what: int, place: int, kind: int) -> None:
@@ -104,7 +104,3 @@ def _change(tree: Any, what: int, place: int, kind: int) -> None:
 
 def _is_changeable(node: Any) -> bool:
     return parts_of(node) is not None
-
-
-def _same_objects(found: Any, expected: Any) -> None:
-    assert [id(x) for x in found] == [id(x) for x in expected]

@@ -198,19 +198,19 @@ def static_key(tree: Any) -> Any:
     return "node", type(tree), aux, tuple(static_key(child) for _, child in children)
 
 
-def _same_objects(found: Any, expected: Any) -> None:
+def same_objects(found: Any, expected: Any) -> None:
     assert [id(x) for x in found] == [id(x) for x in expected]
 
 
 def _check_static_part(left: Any, again: Any, right: Any) -> None:
     leaves, spec = _core.flatten(left)
     expected = dynamic_leaves(left)
-    _same_objects(leaves, [x for _, x in expected])
+    same_objects(leaves, [x for _, x in expected])
     assert spec.dynamic_paths() == [path for path, _ in expected]
     assert spec.num_dynamic == len(expected)
     rebuilt = spec.rebuild(leaves)
     assert static_key(rebuilt) == static_key(jax.tree.map(lambda x: x, left))
-    _same_objects([x for _, x in dynamic_leaves(rebuilt)], leaves)
+    same_objects([x for _, x in dynamic_leaves(rebuilt)], leaves)
     key = static_key(left)
     table = {spec: "left"}
     for tree in (left, again, right):
@@ -221,7 +221,7 @@ def _check_static_part(left: Any, again: Any, right: Any) -> None:
         matched = spec.match(tree)
         assert (matched is not None) is same
         if matched is not None:
-            _same_objects(matched, other_leaves)
+            same_objects(matched, other_leaves)
         assert table.get(other_spec) == ("left" if same else None)
     stays = key == static_key(again)
     for node in jax.tree.leaves(left, is_leaf=lambda x: isinstance(x, Bag | Cell)):
