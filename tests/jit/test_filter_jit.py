@@ -19,17 +19,11 @@ from trees import Layer, add_one, array, assert_close, assert_same, double, make
 # --- decorator forms and kinds of callables
 
 
-def test_bare_decorator() -> None:
-    @filter_jit
-    def f(x: jax.Array) -> jax.Array:
-        return x + 1
-
-    assert_same(f(array(2)), array(2, start=1))
-
-
-@pytest.mark.parametrize("options", [{}, {"donate": "none", "keep_unused": True, "inline": True}])
-def test_decorator_with_arguments(options: dict[str, Any]) -> None:
-    @filter_jit(**options)
+@pytest.mark.parametrize(
+    "decorate", [filter_jit, filter_jit(), filter_jit(donate="none", keep_unused=True, inline=True)], ids=range(3)
+)
+def test_it_decorates_with_options_and_without(decorate: Any) -> None:
+    @decorate
     def f(x: jax.Array) -> jax.Array:
         return x + 1
 
