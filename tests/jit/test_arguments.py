@@ -16,7 +16,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import array, assert_same
+from trees import Unhashable, array, assert_same
 
 
 def test_position_and_keyword_share_one_trace_and_a_default_left_out_has_its_own(traces: TraceCounter) -> None:
@@ -340,10 +340,6 @@ def test_what_a_wrapper_takes_has_the_names_that_it_shows() -> None:
     g = filter_jit(WRAPPERS["first and the rest"])
     with pytest.raises(TypeError, match=r"`n\[0\]`"):
         g(1, [Unhashable()])
-
-
-class Unhashable:
-    __hash__ = None  # type: ignore[assignment]
 
 
 def test_what_a_wrapper_takes_by_name_is_in_the_order_that_it_shows(traces: TraceCounter) -> None:

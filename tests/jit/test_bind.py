@@ -22,6 +22,7 @@ import partax
 from at_once import at_once
 from partax._jax import programs
 from stored import written
+from trees import Unhashable
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["its own run", "jax's dispatch"])
@@ -441,13 +442,6 @@ def test_with_the_store(tmp_path: Any) -> None:
                 assert np.allclose(bound(jnp.ones(3))[0], [0, 1, 2])
             written()
     assert step.cache_info().traces == 0 and step.cache_info().loads == 1
-
-
-class Unhashable:
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return False
 
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

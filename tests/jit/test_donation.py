@@ -16,7 +16,7 @@ from flax import nnx
 import partax.nnx
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import array, assert_close, assert_same
+from trees import array, assert_close, assert_same, gone
 
 UNUSABLE = "Some donated buffers were not usable"
 
@@ -106,13 +106,13 @@ def counter() -> Counter:
 
 
 def test_self_of_a_method_is_an_argument() -> None:
-    for method, gone in (("__call__", True), ("keep_self", False), ("only_self", True)):
+    for method, is_gone in (("__call__", True), ("keep_self", False), ("only_self", True)):
         c, x = counter(), array(5)
         bound = getattr(c, method)
         y, after = bound(x)
         assert_same(y, array(5) - 1)
         assert_same(after, Counter(array(1000) + 1, [array(3) * 2, array(2) * 2]))
-        assert deleted(c) == [gone]
+        assert deleted(c) == [is_gone]
         assert x.is_deleted() == (method != "only_self")
 
 
@@ -267,12 +267,6 @@ TWICE = "Attempt to donate the same buffer twice"
 GONE = r"Array has been deleted with shape=float32\[3\]\."
 
 
-def gone() -> jax.Array:
-    x = array(3)
-    x.delete()
-    return x
-
-
 def refused(f: Any, *args: Any, match: str, kind: Any = None) -> Exception:
     """The error of a call that must leave all arrays that are there alone."""
     living = [x for x in jax.tree.leaves(args) if isinstance(x, jax.Array) and not x.is_deleted()]
@@ -311,7 +305,7 @@ def test_the_error_says_which_arguments_they_are() -> None:
     assert "`ema[0]`, first use: `state['w']`" in str(error)
     error = refused(filter_jit(forwards, donate="all"), [x, array(3)], x, array(3), match=TWICE)
     assert "`ema`, first use: `state[0]`" in str(error)
-    for ema, path in (({"w": gone()}, "ema['w']"), ((array(3), ("s", gone())), "ema[1][1]")):
+    for ema, path in (({"w": gone(3)}, "ema['w']"), ((array(3), ("s", gone(3))), "ema[1][1]")):
         error = refused(filter_jit(forwards), array(3), ema, array(3), match=GONE)
         assert f"`{path}`" in "".join(error.__notes__)
 
@@ -344,8 +338,8 @@ def test_a_deleted_array_that_is_returned(donate: Any, warm: bool) -> None:
     if warm:
         f(array(3), array(3), array(3))
     for _ in range(2):
-        refused(f, array(3), gone(), array(3), match=GONE)
-        refused(f, array(3), [array(3), {"x": gone()}], array(3), match=GONE)
+        refused(f, array(3), gone(3), array(3), match=GONE)
+        refused(f, array(3), [array(3), {"x": gone(3)}], array(3), match=GONE)
     key = jax.random.key(0)
     key.delete()
     with pytest.raises(RuntimeError, match="Array has been deleted"):
@@ -354,20 +348,20 @@ def test_a_deleted_array_that_is_returned(donate: Any, warm: bool) -> None:
 
 @pytest.mark.parametrize("jit", [jax.jit, eqx.filter_jit, filter_jit])
 def test_a_deleted_array_that_is_not_needed_is_no_error(jit: Any) -> None:
-    assert_same(jit(lambda x, unused: x + 1)(array(3), gone()), array(3) + 1)
-    assert_same(jit(lambda x, unused: x + unused.shape[0])(array(3), gone()), array(3) + 3)
-    assert jax.eval_shape(jit(lambda x: x), gone()).shape == (3,)
+    assert_same(jit(lambda x, unused: x + 1)(array(3), gone(3)), array(3) + 1)
+    assert_same(jit(lambda x, unused: x + unused.shape[0])(array(3), gone(3)), array(3) + 3)
+    assert jax.eval_shape(jit(lambda x: x), gone(3)).shape == (3,)
 
 
 def test_one_that_only_another_shape_returns_is_no_error() -> None:
     f = filter_jit(lambda a, b, c: (a + 1, b if a.shape[0] == 3 else 0, c), donate=("a",))
     f(array(3), array(3), array(3))
     x, c = array(4), array(3)
-    assert f(x, gone(), c)[1] == 0
+    assert f(x, gone(3), c)[1] == 0
     assert x.is_deleted()
     x = array(4)
     assert f(x, x, c)[1] == 0
-    refused(f, array(3), gone(), c, match=GONE)
+    refused(f, array(3), gone(3), c, match=GONE)
 
 
 def test_compiled_programs_refuse_too() -> None:
@@ -375,7 +369,7 @@ def test_compiled_programs_refuse_too() -> None:
     for _ in range(3):
         x = array(3)
         refused(compiled, x, x, array(3), match=USED)
-        refused(compiled, x, gone(), array(3), match=GONE)
+        refused(compiled, x, gone(3), array(3), match=GONE)
         assert_same(compiled(x, array(3), array(3))[1], array(3))
 
 
@@ -387,7 +381,7 @@ def test_inside_another_program_nothing_is_donated() -> None:
     with jax.disable_jit():
         assert_same(f(x, x, x), (array(3) + 1, array(3), array(3) * 2))
     assert not x.is_deleted()
-    deleted_one = gone()
+    deleted_one = gone(3)
     with pytest.raises(RuntimeError, match="Array has been deleted"):
         jax.jit(lambda y: f(y, deleted_one, y))(x)
 
@@ -491,8 +485,8 @@ def test_the_paths_of_arrays_that_are_gone(kind: str, calls: int) -> None:
     f, model = _MODEL_GIVEN[kind]()
     for _ in range(calls):
         f(new_model(), array(3))
-    assert note_of(f, new_model(gone()), array(3)).startswith(f"`{model}.layers[0].weight` is deleted already")
-    assert note_of(f, new_model(), gone()).startswith("`x` is deleted already")
+    assert note_of(f, new_model(gone(3)), array(3)).startswith(f"`{model}.layers[0].weight` is deleted already")
+    assert note_of(f, new_model(), gone(3)).startswith("`x` is deleted already")
     used = new_model()
     f(used, array(3))
     expected = f"`{model}.layers[0].weight` and `{model}.layers[1].weight` are deleted already"
@@ -501,7 +495,7 @@ def test_the_paths_of_arrays_that_are_gone(kind: str, calls: int) -> None:
 
 def test_the_paths_of_many_arrays_and_of_a_shared_buffer() -> None:
     f = filter_jit(lambda arrays: [x + 1 for x in arrays], donate="all")
-    assert "`arrays[3]`, `arrays[4]` and 5 more are deleted already" in note_of(f, [gone() for _ in range(10)])
+    assert "`arrays[3]`, `arrays[4]` and 5 more are deleted already" in note_of(f, [gone(3) for _ in range(10)])
     x = array(3)
     assert "`arrays[0]` and `arrays[1]` are one array" in note_of(f, [x, jax.device_put(x, x.sharding)])
 
@@ -535,7 +529,7 @@ def test_the_paths_in_nnx_objects(calls: int) -> None:
         x = array(3)
         note = note_of(f, Two(x, array(3)), x)
         assert note.startswith(f"`model.a.value` and `x` are one array, and the call donates {whole}:")
-        assert note_of(f, Two(array(3), gone()), array(3)).startswith("`model.b.value` is deleted already")
+        assert note_of(f, Two(array(3), gone(3)), array(3)).startswith("`model.b.value` is deleted already")
 
 
 # --- names that no parameter has

@@ -15,7 +15,7 @@ import partax
 from conftest import TraceCounter
 from growth import resident
 from partax import filter_jit
-from trees import Cell, Layer, add_one, array, assert_close, assert_same, make_model, over_samples
+from trees import Cell, Layer, add_one, array, assert_close, assert_same, gone, make_model, over_samples
 
 Shape = jax.ShapeDtypeStruct
 VECTOR = Shape((3,), jnp.float32)
@@ -351,15 +351,9 @@ WEAK: dict[str, Any] = {
     "weak shape": lambda: Shape((), jnp.float32, weak_type=True),
     "weak shape of ints": lambda: Shape((3,), jnp.int32, weak_type=True),
     "key": lambda: jax.random.key(0),
-    "deleted": lambda: deleted_array(),
+    "deleted": lambda: gone(3),
 }
 NUMBERS: dict[str, Any] = {"float": 1.5, "int": 2, "bool": True, "complex": 1j}
-
-
-def deleted_array() -> jax.Array:
-    x = array(3)
-    x.delete()
-    return x
 
 
 @pytest.mark.parametrize("of", WEAK)

@@ -24,7 +24,7 @@ from machine_model import WrapperModel
 from partax import filter_jit
 from random_trees import build, hashables, recipes, variants
 from reference import assert_exact, canonical
-from trees import Bag, add_one, array
+from trees import Bag, Unhashable, add_one, array
 
 EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "4"))
 STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "20"))
@@ -83,10 +83,6 @@ def _unflatten(label: Any, children: Any) -> Hooked:
 
 
 jax.tree_util.register_pytree_node(Hooked, _flatten, _unflatten)
-
-
-class Unhashable:
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Expected(Exception):

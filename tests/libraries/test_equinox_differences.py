@@ -20,12 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by i
 
 import partax.equinox
 from page_tables import DOCS, outcome, read_table, table, write_table
+from trees import Unhashable
 
 PAGE = DOCS / "coming_from" / "equinox.md"
-
-
-class Unhashable:
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Model(eqx.Module):

@@ -16,7 +16,7 @@ import pytest
 from callables_made_anew import scaled
 from conftest import TraceCounter
 from partax import _core, filter_jit
-from trees import Layer, array, assert_same
+from trees import Layer, Unhashable, array, assert_same
 
 
 def closed(held: Any) -> Any:
@@ -211,9 +211,6 @@ def test_what_cannot_be_compared_inside_a_callable_is_no_error(applied: Any, tra
 
         def __hash__(self) -> int:
             return 7
-
-    class Unhashable:
-        __hash__ = None  # type: ignore[assignment]
 
     endless: list[Any] = []
     endless.append(endless)

@@ -15,7 +15,7 @@ import pytest
 
 from partax import FlatSpec, Static, any_of, by_path, flat_partition, is_array, not_, tree
 from partax._pytree.short_text import LONGEST, one_line, short_text
-from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
+from trees import Bag, Cell, Config, Pair, array, double, gone, make_model, over_samples
 
 
 class Refuses:
@@ -53,13 +53,6 @@ class Counts:
     def __repr__(self) -> str:
         Counts.asked += 1
         return "counts"
-
-
-def gone() -> jax.Array:
-    """An array whose data nobody can read."""
-    made = array(3, 4)
-    made.delete()
-    return made
 
 
 def is_one_short_line(text: str, longest: int = LONGEST) -> bool:
@@ -131,11 +124,11 @@ def test_a_short_value_has_its_repr_and_an_array_its_type(value: Any, text: str)
 
 def test_no_array_data_is_read() -> None:
     with pytest.raises(RuntimeError):
-        repr(gone())
-    assert short_text(gone()) == "float32[3,4]"
-    assert short_text([1, {"a": gone()}]) == "[1, {'a': float32[3,4]}]"
-    assert "float32[3,4]" in short_text(functools.partial(double, gone()))
-    assert "float32[3,4]" in repr(any_of(functools.partial(isinstance, gone()), int))
+        repr(gone(3, 4))
+    assert short_text(gone(3, 4)) == "float32[3,4]"
+    assert short_text([1, {"a": gone(3, 4)}]) == "[1, {'a': float32[3,4]}]"
+    assert "float32[3,4]" in short_text(functools.partial(double, gone(3, 4)))
+    assert "float32[3,4]" in repr(any_of(functools.partial(isinstance, gone(3, 4)), int))
     jax.jit(lambda x: [repr(Static("x")), short_text(x)].clear())(1.0)
 
 
@@ -255,7 +248,7 @@ def test_static_values_are_one_line(name: str) -> None:
 
 def test_statics_that_cannot_be_hashed_are_told_by_their_type() -> None:
     """Arrays of all kinds among the static leaves: none is brought from its device for a text."""
-    spec = flat_partition({"a": gone(), "b": np.ones(3), "c": "x"}, str, rest="static")[0]
+    spec = flat_partition({"a": gone(3, 4), "b": np.ones(3), "c": "x"}, str, rest="static")[0]
     assert repr(spec) == "FlatSpec({'a': float32[3,4], 'b': float64[3], 'c': *})"
 
 
