@@ -40,3 +40,9 @@ def operation(name: str, *, quick: bool = True) -> Callable[[Callable[[], Case]]
         return make
 
     return register
+
+
+def operations(kind: str, makers: dict[str, Callable[[], Case]]) -> None:
+    """Registers the makers of several cases of one kind, each by what its name has beside that."""
+    for name, make in makers.items():
+        operation(f"{kind}: {name}")(make)

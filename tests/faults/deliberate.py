@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import deliberate_native as native
-from case import Case, operation
+from case import Case, operation, operations
 
 PAIR = ([None], [None])
 
@@ -18,39 +18,25 @@ def equals(expected: Any) -> Callable[[Any], None]:
     return check
 
 
-@operation("ok: no bug")
-def _() -> Case:
-    return Case(native.ok, equals(PAIR))
-
-
-@operation("crash: ignores null")
-def _() -> Case:
-    return Case(native.ignores_null, equals([None]))
-
-
-@operation("crash: lets a C++ exception out")
-def _() -> Case:
-    return Case(native.lets_exception_out, equals(1))
-
-
-@operation("leak: of a list")
-def _() -> Case:
-    return Case(native.leaks, equals([None]))
-
-
-@operation("leak: of a C++ object")
-def _() -> Case:
-    return Case(native.leaks_new, equals([None]))
-
-
-@operation("wrong: half of a list")
-def _() -> Case:
-    return Case(native.half_built, equals([None] * 40))
-
-
-@operation("other exception: a RuntimeError")
-def _() -> Case:
-    return Case(native.renames_error, equals(PAIR))
+operations("ok", {"no bug": lambda: Case(native.ok, equals(PAIR))})
+operations(
+    "crash",
+    {
+        "ignores null": lambda: Case(native.ignores_null, equals([None])),
+        "lets a C++ exception out": lambda: Case(native.lets_exception_out, equals(1)),
+    },
+)
+operations(
+    "leak",
+    {
+        "of a list": lambda: Case(native.leaks, equals([None])),
+        "of a C++ object": lambda: Case(native.leaks_new, equals([None])),
+    },
+)
+operations("wrong", {"half of a list": lambda: Case(native.half_built, equals([None] * 40))})
+operations("other exception", {"a RuntimeError": lambda: Case(native.renames_error, equals(PAIR))})
+operations("raises afterwards", {"a static null": lambda: Case(native.remembers_failure, equals([None] * 7))})
+operations("unraisable", {"an error that nobody gets": lambda: Case(native.cannot_raise, equals(PAIR))})
 
 
 @operation("changed: a dictionary")
@@ -63,13 +49,3 @@ def _() -> Case:
 def _() -> Case:
     argument = object()
     return Case(lambda: native.keeps_argument(argument), equals(PAIR), watched=(argument,))
-
-
-@operation("raises afterwards: a static null")
-def _() -> Case:
-    return Case(native.remembers_failure, equals([None] * 7))
-
-
-@operation("unraisable: an error that nobody gets")
-def _() -> Case:
-    return Case(native.cannot_raise, equals(PAIR))

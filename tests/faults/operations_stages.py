@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from case import Case, operation
+from case import Case, operation, operations
 from checks import all_same, equals, same, says
 
 import flax_trees
@@ -214,70 +214,29 @@ STATICS: dict[str, Callable[[], Any]] = {
 }
 
 
-def static_case(make: Callable[[], Any], function: Callable[..., Any], *, allocates: bool = True) -> Case:
-    one, other = make(), make()
-    expected = function(one, other)
-    return Case(lambda: function(one, other), equals(expected), watched=(one, other), allocates=allocates)
+def static_case(name: str, *, allocates: bool = True) -> Case:
+    one, other = STATICS[name](), STATICS[name]()
+    expected = _core.static_equal(one, other)
+    return Case(lambda: _core.static_equal(one, other), equals(expected), watched=(one, other), allocates=allocates)
 
 
-@operation("static_equal: numbers")
-def _() -> Case:
-    return static_case(STATICS["numbers"], _core.static_equal)
-
-
-@operation("static_equal: texts")
-def _() -> Case:
-    return static_case(STATICS["texts"], _core.static_equal)
-
-
-@operation("static_equal: containers")
-def _() -> Case:
-    return static_case(STATICS["containers"], _core.static_equal)
-
-
-@operation("static_equal: dataclass")
-def _() -> Case:
-    return static_case(STATICS["dataclass"], _core.static_equal)
-
-
-@operation("static_equal: named tuple")
-def _() -> Case:
-    return static_case(STATICS["named tuple"], _core.static_equal)
-
-
-@operation("static_equal: function")
-def _() -> Case:
-    return static_case(STATICS["function"], _core.static_equal)
-
-
-@operation("static_equal: functions in functions")
-def _() -> Case:
-    return static_case(STATICS["functions in functions"], _core.static_equal)
-
-
-@operation("static_equal: method")
-def _() -> Case:
-    return static_case(STATICS["method"], _core.static_equal)
-
-
-@operation("static_equal: jitted")
-def _() -> Case:
-    return static_case(STATICS["jitted"], _core.static_equal)
-
-
-@operation("static_equal: treedef")
-def _() -> Case:
-    return static_case(STATICS["treedef"], _core.static_equal, allocates=False)
-
-
-@operation("static_equal: identity")
-def _() -> Case:
-    return static_case(STATICS["identity"], _core.static_equal)
-
-
-@operation("static_equal: ordered")
-def _() -> Case:
-    return static_case(STATICS["ordered"], _core.static_equal)
+operations(
+    "static_equal",
+    {
+        "numbers": lambda: static_case("numbers"),
+        "texts": lambda: static_case("texts"),
+        "containers": lambda: static_case("containers"),
+        "dataclass": lambda: static_case("dataclass"),
+        "named tuple": lambda: static_case("named tuple"),
+        "function": lambda: static_case("function"),
+        "functions in functions": lambda: static_case("functions in functions"),
+        "method": lambda: static_case("method"),
+        "jitted": lambda: static_case("jitted"),
+        "treedef": lambda: static_case("treedef", allocates=False),
+        "identity": lambda: static_case("identity"),
+        "ordered": lambda: static_case("ordered"),
+    },
+)
 
 
 @operation("static_hash: all kinds")

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from case import Case, operation
+from case import Case, operation, operations
 from checks import equals, exactly, says
 
 import flax_trees
@@ -45,52 +45,30 @@ def hit_case(make: Callable[[], Any], *, allocates: bool = True, **options: Any)
     return Case(lambda: f(tree), check, state=state, watched=watched, allocates=allocates)
 
 
-@operation("hit: one array")
-def _() -> Case:
-    return hit_case(trees.SAMPLES["array"], callables="identity", allocates=False)
+def samples(*names: str) -> Callable[[], Any]:
+    return lambda: [trees.SAMPLES[name]() for name in names]
 
 
-@operation("hit: modules and optimizer state")
-def _() -> Case:
-    return hit_case(lambda: (trees.make_model(), trees.SAMPLES["optax_chain"]()))
-
-
-@operation("hit: dictionaries")
-def _() -> Case:
-    names = ("dict", "dict_int_keys", "ordered_dict", "defaultdict")
-    return hit_case(lambda: [trees.SAMPLES[name]() for name in names])
-
-
-@operation("hit: registered nodes")
-def _() -> Case:
-    return hit_case(lambda: [trees.SAMPLES[name]() for name in ("node_without_keys", "node_with_keys", "dataclass")])
-
-
-@operation("hit: declared classes, and dataclasses with slots")
-def _() -> Case:
-    names = ("declared", "declared_slots", "dataclass_slots", "jax_partial")
-    return hit_case(lambda: [trees.SAMPLES[name]() for name in names])
-
-
-@operation("hit: objects of Flax")
-def _() -> Case:
-    return hit_case(lambda: [trees.array(1), flax_trees.samples()])
-
-
-@operation("hit: static leaves")
-def _() -> Case:
-    return hit_case(lambda: [trees.array(1), *range(100), *trees.SAMPLES["statics"]()])
-
-
-@operation("hit: wrapped modules and partials")
-def _() -> Case:
-    names = ("module_wrapper", "module_of_module", "eqx_partial", "jax_partial_keywords", "bound_method", "eqx_vmap")
-    return hit_case(lambda: [trees.SAMPLES[name]() for name in names])
-
-
-@operation("hit: many leaves")
-def _() -> Case:
-    return hit_case(lambda: [trees.array(1) for _ in range(200)])
+operations(
+    "hit",
+    {
+        "one array": lambda: hit_case(trees.SAMPLES["array"], callables="identity", allocates=False),
+        "modules and optimizer state": lambda: hit_case(samples("module_nested", "optax_chain")),
+        "dictionaries": lambda: hit_case(samples("dict", "dict_int_keys", "ordered_dict", "defaultdict")),
+        "registered nodes": lambda: hit_case(samples("node_without_keys", "node_with_keys", "dataclass")),
+        "declared classes, and dataclasses with slots": lambda: hit_case(
+            samples("declared", "declared_slots", "dataclass_slots", "jax_partial")
+        ),
+        "objects of Flax": lambda: hit_case(lambda: [trees.array(1), flax_trees.samples()]),
+        "static leaves": lambda: hit_case(lambda: [trees.array(1), *range(100), *trees.SAMPLES["statics"]()]),
+        "wrapped modules and partials": lambda: hit_case(
+            samples(
+                "module_wrapper", "module_of_module", "eqx_partial", "jax_partial_keywords", "bound_method", "eqx_vmap"
+            )
+        ),
+        "many leaves": lambda: hit_case(lambda: [trees.array(1) for _ in range(200)]),
+    },
+)
 
 
 def bound_case(make: Callable[[], Any]) -> Case:

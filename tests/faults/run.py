@@ -33,10 +33,14 @@ def names_in(path: Path, quick: bool) -> list[str]:
     """The operations of a file, read without importing it."""
     names = []
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "operation":
+        called = getattr(node.func, "id", None) if isinstance(node, ast.Call) else None
+        if called == "operation":
             slow = any(k.arg == "quick" and not ast.literal_eval(k.value) for k in node.keywords)
             if not (quick and slow):
                 names.append(ast.literal_eval(node.args[0]))
+        elif called == "operations":
+            kind, makers = node.args
+            names += [f"{ast.literal_eval(kind)}: {ast.literal_eval(key)}" for key in makers.keys]
     return names
 
 
