@@ -173,47 +173,10 @@ def in_a_closure(held: Any) -> Any:
     return lambda x: x + held
 
 
-def in_a_default(held: Any) -> Any:
-    return lambda x, h=held: x + h
-
-
-def in_a_keyword_default(held: Any) -> Any:
-    return lambda x, *, h=held: x + h
-
-
-def in_self(held: Any) -> Any:
-    witness = Witness(held)
-    return lambda x: x + witness.weight
-
-
-def in_a_container(held: Any) -> Any:
-    container = {"a": [(held,)]}
-    return lambda x: x + container["a"][0][0]
-
-
 def in_an_attribute(held: Any) -> Any:
     fun = lambda x: x + fun.held  # type: ignore[attr-defined]
     fun.held = held  # type: ignore[attr-defined]
     return fun
-
-
-def in_a_partial(held: Any) -> Any:
-    return functools.partial(lambda h, x: x + h, held)
-
-
-def in_a_helper(held: Any) -> Any:
-    helper = in_a_closure(held)
-    return lambda x: helper(x)
-
-
-def in_a_jitted_helper(held: Any) -> Any:
-    helper = jax.jit(in_a_closure(held))
-    return lambda x: helper(x)
-
-
-def in_a_wrapped_helper(held: Any) -> Any:
-    helper = filter_jit(in_a_closure(held))
-    return lambda x: helper(x)
 
 
 def in_a_global(held: Any) -> Any:
@@ -222,8 +185,23 @@ def in_a_global(held: Any) -> Any:
     return space["fun"]
 
 
-HOLDERS = [in_a_closure, in_a_default, in_a_keyword_default, in_self, in_a_container, in_an_attribute, in_a_partial]
-HOLDERS += [in_a_helper, in_a_jitted_helper, in_a_wrapped_helper, pytest.param(in_a_global, marks=dies)]
+def calling(helper: Any) -> Any:
+    return lambda x: helper(x)
+
+
+HOLDERS: dict[str, Callable[[Any], Any]] = {
+    "closure": in_a_closure,
+    "default": lambda held: lambda x, h=held: x + h,
+    "keyword default": lambda held: lambda x, *, h=held: x + h,
+    "self": lambda held: (lambda witness: lambda x: x + witness.weight)(Witness(held)),
+    "container": lambda held: (lambda container: lambda x: x + container["a"][0][0])({"a": [(held,)]}),
+    "attribute": in_an_attribute,
+    "partial": lambda held: functools.partial(lambda h, x: x + h, held),
+    "helper": lambda held: calling(in_a_closure(held)),
+    "jitted helper": lambda held: calling(jax.jit(in_a_closure(held))),
+    "wrapped helper": lambda held: calling(filter_jit(in_a_closure(held))),
+    "global": in_a_global,
+}
 
 
 def direct(fun: Any) -> Any:
@@ -246,11 +224,11 @@ SHARED = filter_jit(lambda fun, x: fun(x))
 
 
 @pytest.mark.parametrize("use", [direct, as_an_argument, of_a_gradient, of_a_partial])
-@pytest.mark.parametrize("make", HOLDERS)
-def test_what_a_dead_function_captured_is_gone(make: Any, use: Any, collect: Collect) -> None:
+@pytest.mark.parametrize("holder", [pytest.param(it, marks=[dies] * (it == "global")) for it in HOLDERS])
+def test_what_a_dead_function_captured_is_gone(holder: str, use: Any, collect: Collect) -> None:
     held = jnp.arange(100.0)
     alive = weakref.ref(held)
-    fun = make(held)
+    fun = HOLDERS[holder](held)
     dead = weakref.ref(fun)
     use(fun)
     del fun, held
