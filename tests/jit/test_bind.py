@@ -444,56 +444,30 @@ def test_with_the_store(tmp_path: Any) -> None:
     assert step.cache_info().traces == 0 and step.cache_info().loads == 1
 
 
+STEP = partax.filter_jit(double)
+BOUND = STEP.bind(jnp.ones(3))
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "too many": (lambda: partax.filter_jit(double).bind(1, 2, 3), TypeError, "too many positional"),
-    "an unknown name": (lambda: partax.filter_jit(double).bind(weight=1), TypeError, "'weight'"),
-    "a name twice": (lambda: partax.filter_jit(double).bind(1, weights=1), TypeError, "'weights'"),
+    "too many": (lambda: STEP.bind(1, 2, 3), TypeError, "too many positional"),
+    "an unknown name": (lambda: STEP.bind(weight=1), TypeError, "'weight'"),
+    "a name twice": (lambda: STEP.bind(1, weights=1), TypeError, "'weights'"),
     "a bound name again": (
-        lambda: partax.filter_jit(double).bind(weights=jnp.ones(3))(weights=jnp.ones(3), x=1),
+        lambda: STEP.bind(weights=jnp.ones(3))(weights=jnp.ones(3), x=1),
         TypeError,
         "'weights', which is bound",
     ),
     "a bound position again": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3))(weights=jnp.ones(3), x=1),
+        lambda: BOUND(weights=jnp.ones(3), x=1),
         TypeError,
         "multiple values for argument 'weights'",
     ),
-    "too many in a call": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3))(1, 2),
-        TypeError,
-        "takes 2 positional arguments but 3",
-    ),
-    "too few in a call": (lambda: partax.filter_jit(double).bind(jnp.ones(3))(), TypeError, "'x'"),
-    "an unknown name in a call": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3))(y=1),
-        TypeError,
-        "unexpected keyword argument 'y'",
-    ),
-    "rebinding what is free": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3)).rebind(x=1),
-        TypeError,
-        "found 'x', expected .*: `weights`",
-    ),
-    "rebinding too many": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3)).rebind(1, 2),
-        TypeError,
-        "found 2 arguments, expected at most 1",
-    ),
-    "an unhashable static": (
-        lambda: partax.filter_jit(double).bind(Unhashable())(jnp.ones(3)),
-        TypeError,
-        "weights",
-    ),
-    "an unhashable free one": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3))(Unhashable()),
-        TypeError,
-        "x",
-    ),
-    "texts of NumPy": (
-        lambda: partax.filter_jit(double).bind(jnp.ones(3))(np.array(["a"])),
-        TypeError,
-        "`x`: found a NumPy array of dtype",
-    ),
+    "too many in a call": (lambda: BOUND(1, 2), TypeError, "takes 2 positional arguments but 3"),
+    "too few in a call": (lambda: BOUND(), TypeError, "'x'"),
+    "an unknown name in a call": (lambda: BOUND(y=1), TypeError, "unexpected keyword argument 'y'"),
+    "rebinding what is free": (lambda: BOUND.rebind(x=1), TypeError, "found 'x', expected .*: `weights`"),
+    "rebinding too many": (lambda: BOUND.rebind(1, 2), TypeError, "found 2 arguments, expected at most 1"),
+    "an unhashable static": (lambda: STEP.bind(Unhashable())(jnp.ones(3)), TypeError, "weights"),
+    "an unhashable free one": (lambda: BOUND(Unhashable()), TypeError, "x"),
+    "texts of NumPy": (lambda: BOUND(np.array(["a"])), TypeError, "`x`: found a NumPy array of dtype"),
     "a wrapper that is none": (
         lambda: partax._core.make_bound_function(double, (), {}),  # type: ignore[arg-type]
         TypeError,
