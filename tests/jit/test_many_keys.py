@@ -97,32 +97,6 @@ def test_keys_of_callables_are_bounded_and_the_least_recently_used_goes_first(tr
     assert traces.count == 5
 
 
-HELD: dict[str, Callable[[Any], Any]] = {
-    "closure": lambda held: lambda x: (held, x)[1],
-    "default": lambda held: lambda x, d=held: (d, x)[1],
-    "inner function": lambda held: (lambda inner: lambda x: inner(x))((lambda h: lambda x: (h, x)[1])(held)),
-    "list": lambda held: (lambda items: lambda x: (items, x)[1])([held]),
-    "tuple": lambda held: (lambda items: lambda x: (items, x)[1])((1, held)),
-}
-
-
-@pytest.mark.parametrize("kind", HELD)
-def test_keys_keep_no_function_and_nothing_that_it_holds_by_identity(kind: str, collect: Collect) -> None:
-    f = filter_jit(lambda fun, x: (fun(x), fun))
-    refs: list[weakref.ref[Any]] = []
-    for make in (lambda: array(100), Witness):
-        held = make()
-        fun = HELD[kind](held)
-        refs += [weakref.ref(held), weakref.ref(fun)]
-        for _ in range(2):
-            f(fun, array(2))
-            filter_jit(fun)(array(2))
-        del held, fun
-    collect()
-    assert [ref() for ref in refs] == [None] * 4
-    assert f.cache_info().static_keys == 0  # nobody can make them anew
-
-
 def test_keys_of_functions_that_can_be_made_anew_outlive_them(collect: Collect) -> None:
     f = filter_jit(lambda fun, x: fun(x))
     fun = adding(2)
