@@ -163,12 +163,6 @@ class Empty(eqx.Module):
     """No fields at all."""
 
 
-class Unhashable:
-    """No pytree, and cannot be static."""
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 class Wrapper(eqx.Module):
     """Equinox keeps the wrapped callable's names in the instance."""
 
@@ -206,13 +200,6 @@ def absent_layer() -> Layer:
     layer = Layer(array(2, 2), array(2))
     object.__delattr__(layer, "bias")
     return layer
-
-
-def gone(*shape: int) -> jax.Array:
-    """An array whose data nobody can read."""
-    made = array(*shape)
-    made.delete()
-    return made
 
 
 def double(x: jax.Array) -> jax.Array:

@@ -15,8 +15,9 @@ import pytest
 
 import partax
 from conftest import TraceCounter
+from odd_values import Unhashable
 from partax import filter_jit
-from trees import Unhashable, array, assert_same
+from trees import array, assert_same
 
 
 def test_position_and_keyword_share_one_trace_and_a_default_left_out_has_its_own(traces: TraceCounter) -> None:

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import partax
 from at_once import at_once
+from odd_values import Unhashable
 from partax._jax import programs
 from stored import written
-from trees import Unhashable
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["its own run", "jax's dispatch"])

@@ -15,8 +15,9 @@ from flax import nnx
 
 import partax.nnx
 from conftest import TraceCounter
+from odd_values import gone
 from partax import filter_jit
-from trees import array, assert_close, assert_same, gone
+from trees import array, assert_close, assert_same
 
 UNUSABLE = "Some donated buffers were not usable"
 

@@ -14,8 +14,9 @@ import pytest
 import partax
 from conftest import TraceCounter
 from growth import resident
+from odd_values import gone
 from partax import filter_jit
-from trees import Cell, Layer, add_one, array, assert_close, assert_same, gone, make_model, over_samples
+from trees import Cell, Layer, add_one, array, assert_close, assert_same, make_model, over_samples
 
 Shape = jax.ShapeDtypeStruct
 VECTOR = Shape((3,), jnp.float32)

@@ -21,10 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from growth import IMMORTAL, Witness
 from machine_model import WrapperModel
+from odd_values import Unhashable
 from partax import filter_jit
 from random_trees import build, hashables, recipes, variants
 from reference import assert_exact, canonical
-from trees import Bag, Unhashable, add_one, array
+from trees import Bag, add_one, array
 
 EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "4"))
 STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "20"))

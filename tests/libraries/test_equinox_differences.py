@@ -19,8 +19,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
 
 import partax.equinox
+from odd_values import Unhashable
 from page_tables import DOCS, outcome, read_table, table, write_table
-from trees import Unhashable
 
 PAGE = DOCS / "coming_from" / "equinox.md"
 

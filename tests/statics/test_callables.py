@@ -15,8 +15,9 @@ import pytest
 
 from callables_made_anew import scaled
 from conftest import TraceCounter
+from odd_values import Unhashable
 from partax import _core, filter_jit
-from trees import Layer, Unhashable, array, assert_same
+from trees import Layer, array, assert_same
 
 
 def closed(held: Any) -> Any:

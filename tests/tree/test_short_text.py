@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from odd_values import gone
 from partax import FlatSpec, Static, any_of, by_path, flat_partition, is_array, not_, tree
 from partax._pytree.short_text import LONGEST, one_line, short_text
-from trees import Bag, Cell, Config, Pair, array, double, gone, make_model, over_samples
+from trees import Bag, Cell, Config, Pair, array, double, make_model, over_samples
 
 
 class Refuses:
