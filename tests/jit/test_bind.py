@@ -8,7 +8,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -170,6 +170,34 @@ def test_what_is_bound_counts_as_it_was() -> None:
     weights["w"] = jnp.full(3, 5.0)
     assert bound(jnp.ones(3))[0] == 1
     assert bound(jnp.ones((2, 3)))[0, 0] == 1, "also in a call that traces"
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+HOLDERS: dict[str, Callable[[Any], Any]] = {
+    "alone": lambda it: it,
+    "in a list": lambda it: [it],
+    "deep in containers": lambda it: {"a": ([it], jnp.zeros(3))},
+    "in a named tuple": lambda it: Pair(jnp.zeros(3), it),
+    "in a module": lambda it: Linear(jnp.zeros(3), it),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_numpy_arrays_count_as_they_were(holder: str, by_name: bool) -> None:
+    array = np.ones((2, 3), "f4")
+    step = partax.filter_jit(lambda tree, x: sum(it * x for it in jax.tree.leaves(tree)))
+    tree = HOLDERS[holder](array[0])  # a view, which changes with its base
+    bound = step.bind(tree=tree) if by_name else step.bind(tree)
+    again = bound.rebind(tree=HOLDERS[holder](array[1]))
+    for value in (2, 3, 4):
+        for x in (jnp.ones(3), jnp.ones((value, 3))):
+            assert bound(x=x).ravel()[0] == 1 and again(x=x).ravel()[0] == 1
+        array[:] = value
 
 
 @dataclasses.dataclass

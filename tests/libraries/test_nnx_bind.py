@@ -45,6 +45,24 @@ def counting(model: Model, x: jax.Array) -> jax.Array:
 X = jnp.ones((2, 4))
 
 
+def test_arrays_and_containers_beside_the_objects_count_as_they_were() -> None:
+    array, tree = np.ones(4, "f4"), {"a": [np.ones(4, "f4")], "b": (np.ones(4, "f4"), None)}
+
+    @partax.nnx.jit
+    def scaled(model: Model, array: Any, tree: Any, x: jax.Array) -> Any:
+        model.calls[...] += 1
+        return [it * x for it in (array, *jax.tree.leaves(tree))], model.calls[...]
+
+    model = Model()
+    bound = scaled.bind(model, array, tree)
+    for count in range(1, 5):
+        found, calls = bound(jnp.ones((count % 2 + 1, 4)))
+        assert [float(it[0, 0]) for it in found] == [1] * 3 and int(calls) == int(model.calls[...]) == count
+        array[:] = tree["a"][0][:] = tree["b"][0][:] = 5  # type: ignore[index]
+    tree["c"] = jnp.ones(4)  # type: ignore[assignment]
+    assert len(bound(jnp.ones((3, 4)))[0]) == 3
+
+
 def close(found: Any, right: Any) -> bool:
     return bool(np.allclose(found, right, rtol=1e-5, atol=1e-6))
 

@@ -5,6 +5,8 @@ import inspect
 import operator
 from typing import Any, NoReturn
 
+import numpy as np
+
 from partax import _core
 from partax._core import BoundFunction, JitFunction
 from partax._families.describe import is_frozen
@@ -48,21 +50,29 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
 
 
 def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
-    if wrapper._options.graph is None:
-        args, kwargs = tuple(map(_as_now, args)), {name: _as_now(value) for name, value in kwargs.items()}
+    changes_objects = wrapper._options.graph is not None
+    args = tuple(_as_now(it, changes_objects) for it in args)
+    kwargs = {name: _as_now(it, changes_objects) for name, it in kwargs.items()}
     return _core.make_bound_function(wrapper, args, kwargs)
 
 
-def _as_now(value: Any) -> Any:
-    """A tree with containers and objects of its own where these may be changed; what cannot be is the very same."""
+def _as_now(value: Any, changes_objects: bool) -> Any:
+    """A tree with containers, objects and arrays of its own where these may be changed; else the very same.
+
+    Args:
+      value: the tree.
+      changes_objects: whether the function does so, which then count as they are.
+    """
+    if isinstance(value, np.ndarray):
+        return value.copy()
     if type(value) is dict:
-        return {key: _as_now(child) for key, child in value.items()}
+        return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
-        return [_as_now(child) for child in value]
-    level = flatten_one_level(value)
+        return [_as_now(child, changes_objects) for child in value]
+    level = None if changes_objects and type(value) is not tuple else flatten_one_level(value)
     if level is None:
         return value
-    children = list(map(_as_now, level[0]))
+    children = [_as_now(child, changes_objects) for child in level[0]]
     is_same = all(map(operator.is_, children, level[0]))
     if is_same and (value is None or is_frozen(type(value))):
         return value
