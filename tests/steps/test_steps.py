@@ -248,7 +248,8 @@ def test_numbers_of_a_carry_settle() -> None:
     def step(state: Any, x: Any) -> Any:
         return {"step": state["step"] + 1, "total": state["total"] + x.sum()}, x
 
-    found = list(partax.steps(partax.filter_jit(step), 3)({"step": 0, "total": 0.0}, over=[np.ones(2, "f4")] * 6))
+    run = partax.steps(partax.filter_jit(step), 3, carry="state")
+    found = list(run({"step": 0, "total": 0.0}, over=[np.ones(2, "f4")] * 6))
     assert [int(it[0]["step"]) for it in found] == [3, 6] and float(found[-1][0]["total"]) == 12
 
 

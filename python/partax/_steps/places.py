@@ -9,7 +9,7 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.array_text import array_text
-from partax._transforms.tree_differences import Flat, first_difference
+from partax._transforms.tree_differences import Difference, Flat, first_difference
 
 Place = int | str | tuple[int | str, ...]
 """Where a part is in a result: a position, a key or a field, or several of these one below the other."""
@@ -39,8 +39,10 @@ Skeleton = Carried | Rest | Node
 
 
 class Shape(NamedTuple):
+    """A tree without the values of its arrays, whose types stand by their paths."""
+
     flat: Flat
-    avals: list[Any]
+    avals: dict[str, Any]
     is_array: bool
 
 
@@ -65,6 +67,8 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Skeleton:
             known = ", ".join(f"`{it}`" for it in values)
             raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {known}")
     arguments = {name: shape_of(values[name], name) for name in (values if asked is None else asked)}
+    if asked is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
+        arguments = {name: argument for name, argument in arguments.items() if argument.avals}
     parts: list[tuple[tuple[Any, ...], Any]] = []
     if isinstance(carry, Mapping):
         found = {_path(place): name for name, place in carry.items()}
@@ -145,53 +149,60 @@ def shape_of(tree: Any, root: str) -> Shape:
     leaves, spec = _core.flatten(jax.tree.map(stand_in, tree), root)
     arrays = [structs.get(id(leaf), leaf) for leaf in leaves]
     types = [it if isinstance(it, jax.ShapeDtypeStruct) else jax.typeof(it) for it in arrays]
-    avals = [(it.shape, it.dtype) for it in types]
-    return Shape(Flat(spec, types), avals, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
+    by_path = dict(zip((it.removeprefix(root) for it in spec.dynamic_paths()), types, strict=True))
+    return Shape(Flat(spec, types), by_path, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
 
 
 def _is_key(shape: Shape) -> bool:
-    return shape.is_array and all(jnp.issubdtype(dtype, jax.dtypes.prng_key) for _, dtype in shape.avals)
+    return shape.is_array and all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in shape.avals.values())
 
 
-def _match(argument: Shape, part: Shape, name: str) -> bool:
-    """Whether a part of a result may be an argument of the next step: a Python number may be an array there."""
-    if not part.avals:
-        return False
+def _structure_difference(argument: Shape, part: Shape, name: str) -> Difference | None:
+    """Where a part of a result cannot be the argument of the next step: a Python number may be a scalar there."""
     if argument.flat.spec == part.flat.spec:
-        return argument.avals == part.avals
-    return first_difference(argument.flat, part.flat, name, numbers_settle=True) is None
+        return None
+    difference = first_difference(argument.flat, part.flat, name, numbers_settle=True)
+    for path, after in part.avals.items() if difference is None else ():
+        if path not in argument.avals and after.shape != ():
+            return Difference(name + path, "a number", array_text(after))
+    return difference
+
+
+def _type_difference(argument: Shape, part: Shape, name: str) -> Difference | None:
+    for path, before in argument.avals.items():
+        after = part.avals.get(path, before)
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            return Difference(name + path, array_text(before), array_text(after))
+    return None
 
 
 def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> None:
-    difference = first_difference(argument.flat, part.flat, name, numbers_settle=True)
+    difference = _structure_difference(argument, part, name) or _type_difference(argument, part, name)
     if difference is not None:
         raise TypeError(
             f"`{difference.path}`: {difference.first} before a step, {difference.second} after it, in "
-            f"`{_text(path)}`; what is carried has to keep its structure"
+            f"`{_text(path)}`; what is carried has to keep its structure, dtypes and shapes"
         )
-    if argument.flat.spec != part.flat.spec:
-        return  # numbers become arrays
-    paths = argument.flat.spec.dynamic_paths()
-    for i, (before, after) in enumerate(zip(argument.avals, part.avals, strict=True)):
-        if before != after:
-            texts = [array_text(shape.flat.arrays[i]) for shape in (argument, part)]
-            raise TypeError(
-                f"`{name}{paths[i].removeprefix(name)}`: {texts[0]} before a step, {texts[1]} after it, in "
-                f"`{_text(path)}`; what is carried has to keep its dtypes and shapes"
-            )
 
 
 def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool, parts: list[Any]) -> None:
     """Adds the largest parts of a result that may be an argument, with the names of those."""
     shape = shape_of(value, "result")
-    names = [name for name, argument in arguments.items() if _match(argument, shape, name)]
-    children = parts_of(value)
+    alike = {
+        name: argument
+        for name, argument in arguments.items()
+        # Numbers that settle are no sign without an array beside them, unless the user has said so.
+        if not argument.avals.keys().isdisjoint(shape.avals) or (named and not argument.avals)
+        if _structure_difference(argument, shape, name) is None
+    }
+    names = [name for name, argument in alike.items() if _type_difference(argument, shape, name) is None]
     if names:
         parts.append((path, names))
         return
-    for name, argument in arguments.items():
-        if argument.flat.spec == shape.flat.spec and shape.avals and not shape.is_array:
+    for name, argument in alike.items():
+        if not shape.is_array:
             _check(argument, shape, name, path)
+    children = parts_of(value)
     for key, child in (children or {}).items():
         _collect(child, (*path, key), arguments, named, parts)
 

@@ -48,8 +48,9 @@ def steps(
     chunk before it runs. If taking one raises, what has been taken is run and handed out first.
 
     What a step returns in the structure in which an argument went in is carried: it is that argument of the next step.
-    All other arguments stay what they are. The objects of Flax that `partax.nnx.jit` changes in place are changed once
-    a chunk. Types settle as in `filter_scan`.
+    All other arguments stay what they are, and so do Python numbers that no array is beside, unless `carry` names them.
+    The objects of Flax that `partax.nnx.jit` changes in place are changed once a chunk. Types settle as in
+    `filter_scan`.
 
     Args:
       step: what `filter_jit` or `partax.nnx.jit` returned; its options, such as `donate`, are those of the chunk.

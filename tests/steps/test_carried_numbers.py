@@ -1,0 +1,95 @@
+"""Guards the promise that a Python number is carried with the arrays beside it, or where `carry` says so, and else
+stays what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+
+ONE = np.ones(2, "f4")
+
+
+class Config(NamedTuple):
+    rate: Any
+    by: Any = None
+
+
+FIXED: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    # The argument, what the step takes of it, and what it returns beside its state, which has that structure.
+    "a float": (3.0, lambda it: it, lambda x: x.sum()),
+    "an int": (3, lambda it: it, lambda x: x.sum().astype(int)),
+    "a bool": (True, lambda it: 3 if it else 0, lambda x: x.sum() > 100),
+    "a vector beside it": (3.0, lambda it: it, lambda x: x * 2),
+    "a number beside it": (3.0, lambda it: it, lambda _: 4.0),
+    "in a dictionary": ({"rate": 3.0}, lambda it: it["rate"], lambda x: {"rate": x.sum()}),
+    "in a named tuple": (Config(3), lambda it: it.rate, lambda x: Config(x.sum())),
+    "two, one of which is an array then": ([3.0, 1], lambda it: it[0], lambda x: [x.sum(), 1]),
+    "deep": ({"a": [Config(3.0)]}, lambda it: it["a"][0].rate, lambda x: {"a": [Config(x.sum())]}),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("count", [2, 4, 5])
+def test_numbers_alone_stay(name: str, by_name: bool, count: int) -> None:
+    fixed, rate_of, beside = FIXED[name]
+
+    def step(state: Any, fixed: Any, x: Any) -> Any:
+        assert type(rate_of(fixed)) in (int, float)
+        return {"w": state["w"] + rate_of(fixed) * x}, beside(x)
+
+    run, first = partax.steps(partax.filter_jit(step), 2), {"w": jnp.zeros(2)}
+    over = [ONE] * count
+    chunks = list(run(first, fixed=fixed, over=over) if by_name else run(first, fixed, over=over))
+    assert chunks[-1][0]["w"].tolist() == [3 * count] * 2
+
+
+def test_numbers_beside_an_array_settle() -> None:
+    def step(state: Any, x: Any) -> Any:
+        return Config(state.rate + 1, {"w": state.by["w"] + x}), state.rate
+
+    run = partax.steps(partax.filter_jit(step), 2)
+    states, counts = zip(*run(Config(0, {"w": jnp.zeros(2)}), over=[ONE] * 5), strict=True)
+    assert [it.tolist() for it in counts] == [[0, 1], [2, 3], [4]]
+    assert int(states[-1].rate) == 5 and states[-1].by["w"].tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("carry", ["count", {"count": 1}])
+def test_numbers_alone_are_carried_where_that_is_said(carry: Any) -> None:
+    def step(state: Any, count: Any, x: Any) -> Any:
+        return {"w": state["w"] + x}, count + 1
+
+    both = ("state", "count") if carry == "count" else {"state": 0, **carry}
+    chunks = list(partax.steps(partax.filter_jit(step), 2, carry=both)({"w": ONE}, 0, over=[ONE] * 5))
+    assert [int(count) for _, count in chunks] == [2, 4, 5]
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "a vector": (lambda s, x: {"n": x, "w": s["w"]}, ValueError, "found nothing in the result"),
+    "another dtype beside it": (
+        lambda s, x: {"n": x.sum(), "w": s["w"].astype("bfloat16")},
+        TypeError,
+        r"`s\['w'\]`: float32\[2\] before a step, bfloat16\[2\] after it",
+    ),
+    "another shape beside it": (
+        lambda s, x: {"n": s["n"] + 1, "w": x.sum()},
+        TypeError,
+        r"`s\['w'\]`: float32\[2\] before a step, float32\[\] after it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_stand_for_a_number_is_named(name: str) -> None:
+    step, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        list(partax.steps(partax.filter_jit(step), 2)({"n": 0, "w": jnp.zeros(2)}, over=[ONE] * 2))
+    if error is ValueError:
+        with pytest.raises(TypeError, match=r"`s\['n'\]`: a number before a step, float32\[2\] after it"):
+            list(partax.steps(partax.filter_jit(step), 2, carry={"s": ()})({"n": 0, "w": ONE}, over=[ONE] * 2))
