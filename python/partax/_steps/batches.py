@@ -1,7 +1,7 @@
-"""Batches: taken from an iterator, and stacked, on the host where they are there."""
+"""Batches: taken from an iterator by value, and stacked, on the host where they are there."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,23 @@ from partax import _core
 from partax._pytree.array_text import array_text
 from partax._transforms.loops import Results
 from partax._transforms.tree_differences import Flat, first_difference
+
+
+class Taken(NamedTuple):
+    """Batches as they were when they were taken: for each leaf the values in one buffer, or jax's arrays."""
+
+    size: int
+    spec: _core.TreeSpec
+    columns: list[Any]
+
+    def one(self, i: int) -> dict[str, Any]:
+        """One of them, as arguments by name."""
+        return self.spec.rebuild([it[i] if isinstance(it, list) else it[i, ...] for it in self.columns])
+
+    def stacked(self) -> dict[str, Any]:
+        """All as one tree whose arrays have one axis more."""
+        on_device = iter(_stacked([tuple(it) for it in self.columns if isinstance(it, list)]))
+        return self.spec.rebuild([next(on_device) if isinstance(it, list) else it for it in self.columns])
 
 
 class Batches:
@@ -25,36 +42,33 @@ class Batches:
         self._iterator: Iterator[Any] = iter(batches)
         self._size = size
         self._names = names
-        self._spec: _core.TreeSpec | None = None
-        self._first: list[Any] = []
+        self._first: Flat | None = None
         self._taken = 0
 
-    def take(self) -> list[dict[str, Any]]:
-        """The next batches, each as arguments by name; fewer at the end, or before an error."""
-        taken: list[dict[str, Any]] = []
-        self._rows: list[list[Any]] = []
-        while len(taken) < self._size and self.error is None:
+    def take(self) -> Taken | None:
+        """The next batches; fewer at the end, or before an error, and None where there are none."""
+        columns: list[Any] = []
+        count = 0
+        while count < self._size and self.error is None:
             try:
-                batch = self._named(next(self._iterator))
-                self._rows.append(self._leaves(batch))
-                taken.append(batch)
+                leaves = self._leaves(self._named(next(self._iterator)))
+                columns = columns or list(map(self._column, leaves))
+                # At once: the iterator may put the next batch into the same arrays.
+                for column, leaf in zip(columns, leaves, strict=True):
+                    if isinstance(column, list):
+                        column.append(leaf if isinstance(leaf, jax.Array) else np.array(leaf))
+                    else:
+                        column[count] = leaf
+                count += 1
                 self._taken += 1
             except StopIteration:
                 break
             except BaseException as error:
                 self.error = error
-        return taken
+        return None if not count or self._first is None else Taken(count, self._first.spec, columns)
 
-    def stacked(self) -> dict[str, Any]:
-        """Those that were taken last, as one tree whose arrays have one axis more."""
-        assert self._spec is not None
-        columns = list(zip(*self._rows, strict=True))
-        on_device = [i for i, column in enumerate(columns) if isinstance(column[0], jax.Array)]
-        stacked: list[Any] = [None if isinstance(it[0], jax.Array) else np.stack(it) for it in columns]
-        for i, array in zip(on_device, _stacked([columns[i] for i in on_device]), strict=True):
-            stacked[i] = array
-        self._rows = []
-        return self._spec.rebuild(stacked)
+    def _column(self, leaf: Any) -> Any:
+        return [] if isinstance(leaf, jax.Array) else np.empty((self._size, *np.shape(leaf)), leaf.dtype)
 
     def _named(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
@@ -70,19 +84,20 @@ class Batches:
         return dict(zip(self._names, batch, strict=True))
 
     def _leaves(self, batch: dict[str, Any]) -> list[Any]:
-        if self._spec is None:
-            self._first, self._spec = _core.flatten(batch, "batch")
-            return self._first
-        leaves = self._spec.match(batch)
+        if self._first is None:
+            leaves, spec = _core.flatten(batch, "batch")
+            self._first = Flat(spec, [jax.ShapeDtypeStruct(np.shape(it), it.dtype) for it in leaves])
+            return leaves
+        leaves = self._first.spec.match(batch)
         if leaves is None:
             leaves, spec = _core.flatten(batch, "batch")
-            found = first_difference(Flat(self._spec, self._first), Flat(spec, leaves), "batch")
+            found = first_difference(self._first, Flat(spec, leaves), "batch")
             told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
             expected = "" if found is None else f", expected {found.first}, as in batch 0"
             raise TypeError(f"batch {self._taken}: {told}{expected}; batches are to differ in their arrays alone")
-        for i, (leaf, first) in enumerate(zip(leaves, self._first, strict=True)):
-            if np.shape(leaf) != np.shape(first) or leaf.dtype != first.dtype:
-                path = self._spec.dynamic_paths()[i]
+        for i, (leaf, first) in enumerate(zip(leaves, self._first.arrays, strict=True)):
+            if np.shape(leaf) != first.shape or leaf.dtype != first.dtype:
+                path = self._first.spec.dynamic_paths()[i]
                 raise ValueError(
                     f"batch {self._taken}: `{path}`: found {array_text(leaf)}, expected {array_text(first)}, as in "
                     f"batch 0; leave a smaller one out, or give it to the step itself"

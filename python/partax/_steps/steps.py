@@ -16,7 +16,7 @@ from partax._pytree.call_site import call_site
 from partax._report.explain import explaining, report_line
 from partax._report.report import StepsReport
 from partax._steps import places
-from partax._steps.batches import Batches, stacked_results
+from partax._steps.batches import Batches, Taken, stacked_results
 from partax._steps.chunk import call, function_of_values, unnamed, with_parameters
 from partax._steps.places import Place, Skeleton
 
@@ -45,7 +45,8 @@ def steps(
     Called with the arguments of a step but for the batch, and with the batches as `over`, it gives an iterator: of each
     chunk of steps the result that the last one has, in which what is not carried is stacked along a new leading axis.
     What does not fill a chunk at the end is run step by step. The batches of a chunk are taken and stacked while the
-    chunk before it runs. If taking one raises, what has been taken is run and handed out first.
+    chunk before it runs, and count as they were when they were taken. If taking one raises, what has been taken is run
+    and handed out first.
 
     What a step returns in the structure in which an argument went in is carried: it is that argument of the next step.
     All other arguments stay what they are, and so do Python numbers that no array is beside, unless `carry` names them.
@@ -221,17 +222,17 @@ class Run:
         size = self._steps._size
         batches = Batches(self._over, size, self._batch)
         taken = batches.take()
-        if taken:
-            self._skeleton, self._objects = self._steps.find(self._values, taken[0])
+        if taken is not None:
+            self._skeleton, self._objects = self._steps.find(self._values, taken.one(0))
         timing = _Timing(self._steps._step, size) if explaining() and size > 1 else None
-        while len(taken) == size:
+        while taken is not None and taken.size == size:
             if timing is not None and timing.single is None:
                 result = self._one_by_one(taken, timing)
             else:
-                result = self._together(batches.stacked(), timing)
+                result = self._together(taken.stacked(), timing)
             taken = batches.take()  # beside the chunk
             yield result
-        if taken:
+        if taken is not None:
             yield self._one_by_one(taken)
         if batches.error is not None:
             raise batches.error
@@ -244,14 +245,14 @@ class Run:
             self._values |= places.taken_apart(self._skeleton, result)[0]
         return result
 
-    def _one_by_one(self, batches: list[dict[str, Any]], timing: "_Timing | None" = None) -> Any:
+    def _one_by_one(self, taken: Taken, timing: "_Timing | None" = None) -> Any:
         step = self._steps._step
         rest: list[list[Any]] = []
         begin = 0.0
-        for batch in batches:
+        for i in range(taken.size):
             # It has been traced, so that the call itself, which compiles it, would warn of what it donates in vain.
             with donation_warnings.silenced(step._options.silences_warnings and not rest):
-                result = call(step, {**self._values, **batch}, self._steps.unnamed)
+                result = call(step, {**self._values, **taken.one(i)}, self._steps.unnamed)
             if timing is not None and not rest:
                 _wait_for(result)
                 begin = time.perf_counter()  # of all but the first, which may be compiled
@@ -260,7 +261,7 @@ class Run:
             rest.append(others)
         if timing is not None:
             _wait_for((self._values, rest))
-            timing.single = (time.perf_counter() - begin) / (len(batches) - 1)
+            timing.single = (time.perf_counter() - begin) / (taken.size - 1)
         stacked = stacked_results(rest)
         return stacked[0] if self._skeleton is None else places.put_together(self._skeleton, self._values, stacked)
 
