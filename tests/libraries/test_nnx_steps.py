@@ -86,3 +86,19 @@ def test_a_step_that_changes_more_than_values_is_refused() -> None:
     with pytest.raises(TypeError, match="changes more of `model` than the values of Variables"):
         list(run(model, over=[it[0] for it in batches(4)]))
     assert not hasattr(model, "depth")
+
+
+def test_what_the_step_holds_is_seen_beside_the_objects() -> None:
+    held = [1.0]
+
+    def step(net: nnx.Linear, x: Any) -> Any:
+        net.kernel[...] = jnp.full_like(net.kernel[...], held[0])
+        return x.sum()
+
+    net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+    run = partax.steps(partax.nnx.jit(step), 2)
+    for value in (1.0, 2.0, 1.0):
+        held[0] = value
+        for _ in run(net, over=[np.ones(2, "f4")] * 3):
+            assert (net.kernel[...] == held[0]).all()
+            held[0] += 1

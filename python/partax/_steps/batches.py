@@ -20,14 +20,15 @@ class Taken(NamedTuple):
     spec: _core.TreeSpec
     columns: list[Any]
 
-    def one(self, i: int) -> dict[str, Any]:
-        """One of them, as arguments by name."""
-        return self.spec.rebuild([it[i] if isinstance(it, list) else it[i, ...] for it in self.columns])
+    def first(self) -> dict[str, Any]:
+        """The first of them, as arguments by name."""
+        return self.spec.rebuild([it[0] if isinstance(it, list) else it[0, ...] for it in self.columns])
 
-    def stacked(self) -> dict[str, Any]:
-        """All as one tree whose arrays have one axis more."""
-        on_device = iter(_stacked([tuple(it) for it in self.columns if isinstance(it, list)]))
-        return self.spec.rebuild([next(on_device) if isinstance(it, list) else it for it in self.columns])
+    def stacked(self, part: slice) -> dict[str, Any]:
+        """Some of them as one tree whose arrays have one axis more."""
+        columns = [it[part] for it in self.columns]
+        on_device = iter(_stacked([tuple(it) for it in columns if isinstance(it, list)]))
+        return self.spec.rebuild([next(on_device) if isinstance(it, list) else it for it in columns])
 
 
 class Batches:
@@ -110,12 +111,17 @@ def _stacked(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
     return [jnp.stack(column) for column in columns]
 
 
-def stacked_results(results: list[list[Any]]) -> list[Any]:
-    """The results of several steps as one: arrays stacked, all else as it is in each.
+@jax.jit
+def _joined(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
+    return [jnp.concatenate(column) for column in columns]
+
+
+def joined_results(results: list[list[Any]]) -> list[Any]:
+    """The results of several chunks as one: arrays one behind the other, all else as it is in each.
 
     Raises:
       TypeError: what is no array differs.
     """
-    stacked = Results("result")
-    rows = [stacked.arrays(result) for result in results]
-    return stacked.rebuilt(_stacked([tuple(map(jnp.asarray, column)) for column in zip(*rows, strict=True)]))
+    joined = Results("result")
+    rows = [joined.arrays(result) for result in results]
+    return joined.rebuilt(_joined(list(zip(*rows, strict=True))))

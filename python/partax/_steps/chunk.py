@@ -1,55 +1,88 @@
-"""The function of a chunk: a loop of steps, with parameters of the step's own names."""
+"""The function of a chunk: a loop of steps, which is called as the step is."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from partax._steps import places
 from partax._steps.places import Skeleton
 from partax._transforms.loops import scan
 
-Body = Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], list[Any]]]
-"""From what is carried and the other arguments of a step, by name, to what is carried and the rest of the result."""
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def unnamed(fun: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters of a function that take an argument by its position alone."""
-    return tuple(it.name for it in inspect.signature(fun).parameters.values() if it.kind is it.POSITIONAL_ONLY)
+class Layout(NamedTuple):
+    """Which arguments a step is called with by position, and which by name, in its own order: options mean that too."""
+
+    by_position: tuple[str, ...]
+    by_name: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fun: Callable[..., Any], names: Iterable[str]) -> "Layout":
+        """That of a call with these arguments."""
+        given = set(names)
+        parameters = [it for it in inspect.signature(fun).parameters.values() if it.kind not in VARIABLE]
+        positional = [it.name for it in parameters if it.kind is not it.KEYWORD_ONLY]
+        by_position = tuple(itertools.takewhile(given.__contains__, positional))
+        known = [it.name for it in parameters]
+        in_order = [*(it for it in known if it in given), *sorted(given.difference(known))]  # as a wrapper has them
+        return cls(by_position, tuple(in_order[len(by_position) :]))
+
+    def arguments(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Values by name as the arguments of a call."""
+        return tuple(values[it] for it in self.by_position), {it: values[it] for it in self.by_name}
+
+    def call(self, fun: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+        """Calls a function with these values."""
+        args, kwargs = self.arguments(values)
+        return fun(*args, **kwargs)
 
 
-def call(fun: Callable[..., Any], values: Mapping[str, Any], by_position: tuple[str, ...]) -> Any:
-    """Calls a function with its arguments by name, but for those that are `unnamed`."""
-    given = [values[it] for it in by_position if it in values]
-    return fun(*given, **{it: values[it] for it in values if it not in by_position})
+def function_of_chunk(
+    fun: Callable[..., Any],
+    layout: Layout,
+    skeleton: Skeleton,
+    objects: tuple[str, ...],
+    batch: tuple[str, ...],
+    size: int,
+    unroll: int,
+) -> Callable[..., Any]:
+    """A chunk of a function: of the first step's arguments, and of stacked batches.
 
-
-def with_parameters(fun: Callable[[dict[str, Any]], Any], named: Callable[..., Any], names: tuple[str, ...]) -> Any:
-    """A function with these parameters, by position, that calls `fun` with them by name; else like `named`.
-
-    The options of a wrapper, such as `donate`, mean parameters by their names and their order.
+    Args:
+      fun: the step, which the chunk holds in a cell: a wrapper sees there that it has changed.
+      layout: of a call of it, and so of the chunk.
+      skeleton: of its result.
+      objects: the names of the arguments that it may change in place.
+      batch: the names of those that a batch gives.
+      size, unroll: as of `steps`.
     """
-    space: dict[str, Any] = {"__run__": fun, "__name__": getattr(named, "__module__", __name__)}
-    given = ", ".join(f"{name!r}: {name}" for name in names)
-    exec(f"def chunk({', '.join(names)}):\n    return __run__({{{given}}})", space)
-    made = space["chunk"]
-    made.__name__ = made.__qualname__ = f"{getattr(named, '__name__', 'step')}_steps"
-    return made
-
-
-def function_of_values(
-    fun: Callable[..., Any], skeleton: Skeleton, batch: tuple[str, ...], size: int, unroll: int
-) -> Callable[[dict[str, Any]], Any]:
-    """A chunk of a function that returns what is carried: of the first step's arguments, and of stacked batches."""
     names = places.names_in(skeleton)
 
-    def chunk(values: dict[str, Any]) -> Any:
-        others = {name: it for name, it in values.items() if name not in names and name not in batch}
+    def chunk(*args: Any, **kwargs: Any) -> Any:
+        values = {**dict(zip(layout.by_position, args, strict=True)), **kwargs}
+        carry, batches = {name: values[name] for name in names}, {name: values[name] for name in batch}
+        held: Any = None
+        if objects:
+            from partax._steps.objects import Held
 
-        def step(carried: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-            return places.taken_apart(skeleton, call(fun, {**others, **carried, **one}, unnamed(fun)))
+            held = Held({name: values[name] for name in objects})
+            carry[objects[0]] = held.state  # in the place of them all
 
-        first, batches = {name: values[name] for name in names}, {name: values[name] for name in batch}
-        carried, rest = scan(step, first, batches, length=size, unroll=unroll)
-        return places.put_together(skeleton, carried, rest)
+        def step(carry: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+            made = held.made(carry[objects[0]]) if objects else {}
+            carried, rest = places.taken_apart(skeleton, layout.call(fun, {**values, **carry, **made, **one}))
+            return {**carried, objects[0]: held.state_of(made)} if objects else carried, rest
 
+        carry, rest = scan(step, carry, batches, length=size, unroll=unroll)
+        if objects:
+            held.update(carry[objects[0]])
+        return places.put_together(skeleton, carry, rest)
+
+    chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
+    chunk.__module__ = getattr(fun, "__module__", __name__)
+    # Options, such as `donate`, and messages mean arguments by these names.
+    shown = [inspect.Parameter(it.name, it.kind) for it in inspect.signature(fun).parameters.values()]
+    chunk.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     return chunk

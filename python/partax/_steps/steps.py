@@ -1,8 +1,10 @@
 """`steps`: a compiled function as a loop of so many of its steps in one call."""
 
+import dataclasses
 import inspect
 import math
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,16 +13,13 @@ import numpy as np
 
 from partax import _core
 from partax._core import JitFunction
-from partax._jit.donation_warnings import donation_warnings
 from partax._pytree.call_site import call_site
 from partax._report.explain import explaining, report_line
 from partax._report.report import StepsReport
 from partax._steps import places
-from partax._steps.batches import Batches, Taken, stacked_results
-from partax._steps.chunk import call, function_of_values, unnamed, with_parameters
-from partax._steps.places import Place, Skeleton
-
-_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+from partax._steps.batches import Batches, Taken, joined_results
+from partax._steps.chunk import VARIABLE, Layout, function_of_chunk
+from partax._steps.places import Place, Rest, Skeleton
 
 
 def steps(
@@ -46,7 +45,7 @@ def steps(
     chunk of steps the result that the last one has, in which what is not carried is stacked along a new leading axis.
     What does not fill a chunk at the end is run step by step. The batches of a chunk are taken and stacked while the
     chunk before it runs, and count as they were when they were taken. If taking one raises, what has been taken is run
-    and handed out first.
+    and handed out first. A change of what the step holds, and its `clear_cache`, count from the next chunk on.
 
     What a step returns in the structure in which an argument went in is carried: it is that argument of the next step.
     All other arguments stay what they are, and so do Python numbers that no array is beside, unless `carry` names them.
@@ -93,9 +92,7 @@ class Steps:
         self._size = size
         self._carry = carry
         self._unroll = unroll
-        self.unnamed = unnamed(step.__wrapped__)
-        self._made: dict[Any, JitFunction[..., Any]] = {}
-        self._known: tuple[_core.TreeSpec, list[Any], tuple[Skeleton | None, tuple[str, ...]]] | None = None
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
 
     def __repr__(self) -> str:
         return f"<partax.steps of {self._size} of {self._step!r}>"
@@ -128,73 +125,89 @@ class Steps:
         except TypeError as error:
             raise TypeError(f"{name}{signature} cannot be called so: {error}") from None
         for parameter in signature.parameters.values():
-            if parameter.kind not in _KINDS or parameter.name not in given:
+            if parameter.kind not in VARIABLE or parameter.name not in given:
                 continue
             more = given.pop(parameter.name)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TypeError(f"found {len(more)} arguments for `*{parameter.name}`, expected arguments with names")
+            for twice in more.keys() & signature.parameters.keys() - {parameter.name}:
+                raise TypeError(f"found {twice!r} by name, which {name}{signature} takes by position too")
             given.update(more)
         batch = tuple(
             it.name
             for it in signature.parameters.values()
-            if it.kind not in _KINDS and it.default is it.empty and it.name not in given
+            if it.kind not in VARIABLE and it.default is it.empty and it.name not in given
         )
         if not batch:
             raise TypeError(f"found a value for each parameter of {name}{signature}, expected one left for the batch")
-        order = [*signature.parameters, *given]
-        return {it: given[it] for it in sorted(given, key=order.index)}, batch
+        return given, batch
 
-    def find(self, values: dict[str, Any], batch: dict[str, Any]) -> tuple[Skeleton | None, tuple[str, ...]]:
-        """What is carried: of the result, if anything, and the arguments that are changed in place.
+    def plan(self, values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
+        """How steps with these arguments go together; for arguments like earlier ones it is known."""
+        layout = Layout.of(self._step.__wrapped__, (*values, *batch))
+        args, kwargs = layout.arguments({**values, **batch})
+        call = _core.PreparedCall(self._step, args, kwargs, True)
+        # It is another one where the step has changed what it holds, and after `clear_cache`.
+        target = weakref.ref(call.run(lambda target, _: target))
+        key = target, tuple(map(_type_of, call.leaves)), tuple(values), tuple(batch)
+        if key not in self._plans:
+            for gone in [it for it in self._plans if it[0]() is None]:
+                self._plans.pop(gone).clear()
+            self._plans[key] = _Plan(target, self._step, layout, *self._found(layout, values, batch))
+        return self._plans[key]
 
-        It takes a trace, which single steps have in common; for arguments like the last ones it is known.
-        """
-        arguments = values, batch
-        if self._known is not None:
-            spec, types, found = self._known
-            leaves = spec.match(arguments)
-            if leaves is not None and list(map(_type_of, leaves)) == types:
-                return found
-        leaves, spec = _core.flatten(arguments, "arguments")
-        found = self._found(values, batch)
-        self._known = spec, list(map(_type_of, leaves)), found
-        return found
-
-    def _found(self, values: dict[str, Any], batch: dict[str, Any]) -> tuple[Skeleton | None, tuple[str, ...]]:
+    def _found(self, layout: Layout, values: dict[str, Any], batch: dict[str, Any]) -> tuple[Skeleton, tuple[str, ...]]:
+        """What is carried: of the result, and the arguments that are changed in place."""
         objects: tuple[str, ...] = ()
         if self._step._options.graph is not None:
-            from partax._steps.objects import holds_objects
+            from partax._steps.objects import objects_in
 
-            objects = tuple(name for name, value in values.items() if holds_objects(value))
-        result = call(self._step.eval_shape, {**values, **batch}, self.unnamed)
+            objects = tuple(name for name, value in values.items() if objects_in(value))
+        result = layout.call(self._step.eval_shape, {**values, **batch})
         try:
-            return places.find(
-                {name: values[name] for name in values if name not in objects}, result, self._carry
-            ), objects
+            return places.find({it: values[it] for it in values if it not in objects}, result, self._carry), objects
         except ValueError:
             if not objects or self._carry is not None:
                 raise
-        return None, objects
-
-    def chunk(self, names: tuple[str, ...], skeleton: Skeleton | None, objects: tuple[str, ...], batch: Any) -> Any:
-        """The compiled function of a chunk."""
-        key = names, skeleton, objects, batch
-        if key not in self._made:
-            fun, shared = self._step.__wrapped__, (batch, self._size, self._unroll)
-            if objects:
-                from partax._steps.objects import function_of_objects
-
-                of_values = function_of_objects(fun, skeleton, objects, *shared)
-            else:
-                assert skeleton is not None
-                of_values = function_of_values(fun, skeleton, *shared)
-            made = with_parameters(of_values, fun, (*names, *batch))
-            self._made[key] = _core.make_jit_function(made, self._step._options)
-        return self._made[key]
+        return Rest(0), objects
 
 
 def _type_of(leaf: Any) -> tuple[Any, Any]:
-    return np.shape(leaf), leaf.dtype
+    return np.shape(leaf), getattr(leaf, "dtype", type(leaf))
+
+
+@dataclasses.dataclass
+class _Plan:
+    """How the steps of one program go together.
+
+    Attributes:
+      program: refers to what the step's wrapper calls; it is gone after `clear_cache`.
+      step: the wrapper.
+      layout: of a call.
+      skeleton: of a result.
+      objects: the names of the arguments that are changed in place.
+      chunks: the compiled functions, by the number of steps.
+    """
+
+    program: "weakref.ref[Any]"
+    step: JitFunction[..., Any]
+    layout: Layout
+    skeleton: Skeleton
+    objects: tuple[str, ...]
+    chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)
+
+    def chunk(self, size: int, unroll: int, batch: tuple[str, ...]) -> JitFunction[..., Any]:
+        """The compiled function of so many steps."""
+        if size not in self.chunks:
+            fun, parts = self.step.__wrapped__, (self.layout, self.skeleton, self.objects, batch)
+            made = function_of_chunk(fun, *parts, size, unroll)
+            self.chunks[size] = _core.make_jit_function(made, self.step._options)
+        return self.chunks[size]
+
+    def clear(self) -> None:
+        """As the step's cache has been cleared."""
+        for chunk in self.chunks.values():
+            chunk.clear_cache()
 
 
 class Run:
@@ -205,8 +218,7 @@ class Run:
         self._values = values
         self._batch = batch
         self._over = over
-        self._skeleton: Skeleton | None = None
-        self._objects: tuple[str, ...] = ()
+        self._plan: _Plan | None = None
         self._iterator = self._chunks()
 
     def __len__(self) -> int:
@@ -222,48 +234,43 @@ class Run:
         size = self._steps._size
         batches = Batches(self._over, size, self._batch)
         taken = batches.take()
-        if taken is not None:
-            self._skeleton, self._objects = self._steps.find(self._values, taken.one(0))
         timing = _Timing(self._steps._step, size) if explaining() and size > 1 else None
-        while taken is not None and taken.size == size:
-            if timing is not None and timing.single is None:
-                result = self._one_by_one(taken, timing)
+        while taken is not None:
+            if self._plan is None or self._plan.program() is None:
+                self._plan = self._steps.plan(self._values, taken.first())
+            if taken.size < size:
+                result = self._one_by_one(self._plan, taken)
+            elif timing is not None and timing.single is None:
+                result = self._one_by_one(self._plan, taken, timing)
             else:
-                result = self._together(taken.stacked(), timing)
+                result = self._together(self._plan, taken.stacked(slice(None)), size, timing)
             taken = batches.take()  # beside the chunk
             yield result
-        if taken is not None:
-            yield self._one_by_one(taken)
         if batches.error is not None:
             raise batches.error
 
-    def _together(self, batches: dict[str, Any], timing: "_Timing | None") -> Any:
-        values = {**self._values, **batches}
-        chunk = self._steps.chunk(tuple(self._values), self._skeleton, self._objects, self._batch)
-        result = chunk(*values.values()) if timing is None or timing.is_told else timing.of_a_chunk(chunk, values)
-        if self._skeleton is not None:
-            self._values |= places.taken_apart(self._skeleton, result)[0]
+    def _together(self, plan: _Plan, batches: dict[str, Any], size: int, timing: "_Timing | None" = None) -> Any:
+        chunk = plan.chunk(size, self._steps._unroll, self._batch)
+        args, kwargs = plan.layout.arguments({**self._values, **batches})
+        result = chunk(*args, **kwargs) if timing is None or timing.is_told else timing.of_a_chunk(chunk, args, kwargs)
+        self._values |= places.taken_apart(plan.skeleton, result)[0]
         return result
 
-    def _one_by_one(self, taken: Taken, timing: "_Timing | None" = None) -> Any:
-        step = self._steps._step
+    def _one_by_one(self, plan: _Plan, taken: Taken, timing: "_Timing | None" = None) -> Any:
+        """Chunks of one step: in them numbers settle as in the others."""
         rest: list[list[Any]] = []
+        warm = min(2, taken.size - 1)  # each of two may be compiled: the second has numbers that have settled
         begin = 0.0
         for i in range(taken.size):
-            # It has been traced, so that the call itself, which compiles it, would warn of what it donates in vain.
-            with donation_warnings.silenced(step._options.silences_warnings and not rest):
-                result = call(step, {**self._values, **taken.one(i)}, self._steps.unnamed)
-            if timing is not None and not rest:
-                _wait_for(result)
-                begin = time.perf_counter()  # of all but the first, which may be compiled
-            carried, others = ({}, [result]) if self._skeleton is None else places.taken_apart(self._skeleton, result)
-            self._values |= carried
-            rest.append(others)
+            if timing is not None and i == warm:
+                _wait_for((self._values, rest))
+                begin = time.perf_counter()
+            result = self._together(plan, taken.stacked(slice(i, i + 1)), 1)
+            rest.append(places.taken_apart(plan.skeleton, result)[1])
         if timing is not None:
             _wait_for((self._values, rest))
-            timing.single = (time.perf_counter() - begin) / (taken.size - 1)
-        stacked = stacked_results(rest)
-        return stacked[0] if self._skeleton is None else places.put_together(self._skeleton, self._values, stacked)
+            timing.single = (time.perf_counter() - begin) / (taken.size - warm)
+        return places.put_together(plan.skeleton, self._values, joined_results(rest))
 
 
 class _Timing:
@@ -275,11 +282,11 @@ class _Timing:
         self._step = step
         self._size = size
 
-    def of_a_chunk(self, chunk: JitFunction[..., Any], values: dict[str, Any]) -> Any:
+    def of_a_chunk(self, chunk: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs it, and tells."""
-        chunk.precompile(values)
+        chunk.lower(*args, **kwargs).compile()
         begin = time.perf_counter()
-        result = chunk(*values.values())
+        result = chunk(*args, **kwargs)
         _wait_for(result)
         self.is_told = True
         measured = StepsReport(self._size, (time.perf_counter() - begin) / self._size, self.single or 0.0)

@@ -1,0 +1,254 @@
+"""Guards the promise that a chunk is what calls of the step would be: called in its way, with its options, and as the
+step is now."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import partax
+
+ONE = np.ones(2, "f4")
+Set = Callable[[float], None]
+
+
+def first() -> dict[str, Any]:
+    return {"w": jnp.zeros(2)}
+
+
+# ---- What the step holds.
+
+
+def in_a_list() -> tuple[Any, Set]:
+    held = [1.0]
+    return (lambda state, x: ({"w": state["w"] * 0 + held[0]}, x)), functools.partial(held.__setitem__, 0)
+
+
+def in_a_variable() -> tuple[Any, Set]:
+    held = 1.0
+
+    def change(value: float) -> None:
+        nonlocal held
+        held = value
+
+    return (lambda state, x: ({"w": state["w"] * 0 + held}, x)), change
+
+
+def in_a_dictionary_of_lists() -> tuple[Any, Set]:
+    held = {"a": [1.0]}
+    return (lambda state, x: ({"w": state["w"] * 0 + held["a"][0]}, x)), functools.partial(held["a"].__setitem__, 0)
+
+
+def in_a_function_that_it_calls() -> tuple[Any, Set]:
+    held = [1.0]
+
+    def value() -> float:
+        return held[0]
+
+    return (lambda state, x: ({"w": state["w"] * 0 + value()}, x)), functools.partial(held.__setitem__, 0)
+
+
+def in_a_default() -> tuple[Any, Set]:
+    def step(state: Any, x: Any, value: float = 1.0) -> Any:
+        return {"w": state["w"] * 0 + value}, x
+
+    return step, lambda value: setattr(step, "__defaults__", (value,))
+
+
+def in_a_default_by_name() -> tuple[Any, Set]:
+    def step(state: Any, x: Any, *, value: Any = {"a": 1.0}) -> Any:  # noqa: B006
+        return {"w": state["w"] * 0 + value["a"]}, x
+
+    return step, lambda value: step.__kwdefaults__["value"].__setitem__("a", value)  # type: ignore[index]
+
+
+def in_a_partial() -> tuple[Any, Set]:
+    held = [1.0]
+
+    def step(held: list[float], state: Any, x: Any) -> Any:
+        return {"w": state["w"] * 0 + held[0]}, x
+
+    return functools.partial(step, held), functools.partial(held.__setitem__, 0)
+
+
+HOLDERS = (
+    *(in_a_list, in_a_variable, in_a_dictionary_of_lists, in_a_function_that_it_calls, in_a_default),
+    *(in_a_default_by_name, in_a_partial),
+)
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_change_of_what_the_step_holds_is_seen(holder: Callable[[], tuple[Any, Set]]) -> None:
+    step, change = holder()
+    run = partax.steps(partax.filter_jit(step), 2)
+    for value in (1.0, 2.0, 3.0, 2.0, 1.0):
+        change(value)
+        assert [float(it["w"][0]) for it, _ in run(first(), over=[ONE] * 5)] == [value] * 3
+    seen = []
+    for state, _ in run(first(), over=[ONE] * 7):  # also in the middle of a run
+        seen.append(float(state["w"][0]))
+        change(seen[-1] + 1)
+    assert seen == [1.0, 2.0, 3.0, 4.0]
+
+
+RATE = 1.0
+
+
+def by_a_global(state: Any, x: Any) -> Any:
+    return {"w": state["w"] * 0 + RATE}, x
+
+
+def test_clear_cache_of_the_step_is_that_of_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = partax.filter_jit(by_a_global)
+    run, again = partax.steps(step, 2), partax.steps(step, 2)
+    for value in (1.0, 2.0, 3.0):
+        monkeypatch.setitem(globals(), "RATE", value)
+        step.clear_cache()
+        for one in (run, again):
+            assert [float(it["w"][0]) for it, _ in one(first(), over=[ONE] * 5)] == [value] * 3
+        assert [float(it["w"][0]) for it, _ in run(first(), over=[np.ones(3, "f4")] * 5)] == [value] * 3
+    seen = []
+    for state, _ in run(first(), over=[ONE] * 7):
+        seen.append(float(state["w"][0]))
+        monkeypatch.setitem(globals(), "RATE", seen[-1] + 1)
+        step.clear_cache()
+    assert seen == [3.0, 4.0, 5.0, 6.0]
+
+
+def test_runs_have_their_chunks_in_common_while_nothing_changes() -> None:
+    traces: list[int] = []
+
+    def step(state: Any, x: Any) -> Any:
+        traces.append(1)
+        return {"w": state["w"] + x.sum()}, x
+
+    run = partax.steps(partax.filter_jit(step), 2)
+    for width in (2, 3, 2, 3, 2):
+        list(run(first(), over=[np.ones(width, "f4")] * 5))
+    assert len(traces) == 6  # of the step, of a chunk, and of one step of the rest, for two shapes
+
+
+def test_another_structure_of_the_result_is_found() -> None:
+    form = ["first"]
+
+    def step(state: Any, x: Any) -> Any:
+        state, forms = {"w": state["w"] + x}, {"first": 0, "last": 1, "deep": 2}
+        return ((state, x), (x, state), {"a": [x, state]})[forms[form[0]]]
+
+    run = partax.steps(partax.filter_jit(step), 2)
+    for name, state_of in (("first", lambda it: it[0]), ("deep", lambda it: it["a"][1]), ("last", lambda it: it[1])):
+        form[0] = name
+        assert [float(state_of(it)["w"][0]) for it in run(first(), over=[ONE] * 5)] == [2, 4, 5]
+
+
+# ---- How it is called.
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_names_that_are_no_identifiers(count: int) -> None:
+    def step(state: Any, x: Any, **more: Any) -> Any:
+        return {"w": state["w"] + x * more["lambda"] + more["a b"]}, more["None"]
+
+    jitted = partax.filter_jit(step, donate=("state", "lambda"))
+
+    def given() -> dict[str, Any]:
+        return {"state": first(), "lambda": jnp.ones(2), "a b": jnp.ones(2), "None": "name"}
+
+    plain, in_chunks = given(), given()
+    jitted(x=ONE, **plain)
+    [(state, name)] = partax.steps(jitted, 2)(over=[ONE] * count, **in_chunks)
+    assert state["w"].tolist() == [2 * count] * 2 and name == "name"
+    for values in (plain, in_chunks):
+        assert values["state"]["w"].is_deleted() and not values["a b"].is_deleted()
+
+
+def batch_first(x: Any, state: Any, scale: Any) -> Any:
+    return {"w": state["w"] + x * scale}, scale * 1
+
+
+def by_name_alone(*, x: Any, state: Any, scale: Any) -> Any:
+    return batch_first(x, state, scale)
+
+
+def in_the_middle(state: Any, /, x: Any, scale: Any, *, unused: int = 1) -> Any:
+    return batch_first(x, state, scale)
+
+
+def by_any_name(x: Any, state: Any, **more: Any) -> Any:
+    return batch_first(x, state, more["scale"])
+
+
+@pytest.mark.parametrize("step", [batch_first, by_name_alone, in_the_middle, by_any_name])
+@pytest.mark.parametrize(
+    "donate", ["none", "all", "all-except-first", ("state",), ("scale",), ("x", "scale"), ("more",)]
+)
+@pytest.mark.parametrize("size", [1, 2])
+def test_options_mean_the_arguments_of_the_step(step: Any, donate: Any, size: int) -> None:
+    if donate == ("more",) and step is not by_any_name:
+        return
+    jitted, gone = partax.filter_jit(step, donate=donate), []
+
+    def plain(*args: Any, **kwargs: Any) -> None:
+        jitted(*args, x=ONE, **kwargs)
+
+    def in_a_chunk(*args: Any, **kwargs: Any) -> None:
+        list(partax.steps(jitted, size, carry="state")(*args, over=[ONE] * size, **kwargs))
+
+    for call in (plain, in_a_chunk):
+        state, scale = first(), jnp.ones(2)
+        if step is in_the_middle:
+            call(state, scale=scale)
+        else:
+            call(scale=scale, state=state)
+        # What is stacked has another size: no buffer can be taken for it.
+        gone.append((state["w"].is_deleted(), scale.is_deleted() and size == 1))
+    assert gone[0] == gone[1]
+
+
+def test_the_names_of_keywords_come_in_one_order() -> None:
+    def step(state: Any, x: Any, *, last: Any = None, **more: Any) -> Any:
+        return {"w": state["w"] + x}, list(more)
+
+    jitted = partax.filter_jit(step)
+    for more in ({"b": 1, "a": 2, "lambda": 3}, {"a": 2, "lambda": 3, "last": 1, "b": 1}):
+        right = jitted(first(), ONE, **more)[1]
+        assert [names for _, names in partax.steps(jitted, 2)(first(), over=[ONE] * 3, **more)] == [right] * 2
+
+
+def test_a_name_that_is_one_by_position_too() -> None:
+    step = partax.filter_jit(lambda state, x, /, **more: ({"w": state["w"] + x}, more["x"]))
+    with pytest.raises(TypeError, match="'x'"):
+        partax.steps(step, 2)(first(), x=3, over=[ONE] * 2)
+
+
+# ---- The rest at the end.
+
+
+def counting(state: Any, x: Any) -> Any:
+    return {"n": state["n"] + 1, "w": state["w"] + x, "mean": state["mean"] * 0.5 + x.mean()}, state["n"]
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+@pytest.mark.parametrize("explained", [False, True])
+def test_numbers_settle_in_the_rest_as_in_chunks(count: int, explained: bool) -> None:
+    run = partax.steps(partax.filter_jit(counting), 4)
+    with partax.explain() if explained else pytest.MonkeyPatch.context():
+        chunks = list(run({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * count))
+    assert [it for _, numbers in chunks for it in numbers.tolist()] == list(range(count))
+    assert int(chunks[-1][0]["n"]) == count and float(chunks[-1][0]["mean"]) == pytest.approx(2 - 2 * 0.5**count)
+
+
+def test_an_error_after_a_few_batches_loses_nothing_that_counts() -> None:
+    def some() -> Iterator[Any]:
+        yield from [ONE] * 3
+        raise OSError("the disk is gone")
+
+    chunks = partax.steps(partax.filter_jit(counting), 4)({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=some())
+    assert next(chunks)[1].tolist() == [0, 1, 2]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(chunks)
