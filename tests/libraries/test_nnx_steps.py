@@ -88,6 +88,53 @@ def test_a_step_that_changes_more_than_values_is_refused() -> None:
     assert not hasattr(model, "depth")
 
 
+def written(net: nnx.Linear, batch: Any) -> Any:
+    for variable in jax.tree.leaves(batch, is_leaf=lambda it: isinstance(it, nnx.Variable)):
+        if isinstance(variable, nnx.Variable):
+            variable[...] = variable[...] * 0 + 9
+    net.kernel[...] += 1
+    return net.kernel[...].sum()
+
+
+class Plain(nnx.Object):
+    def __init__(self) -> None:
+        self.value = nnx.Param(jnp.ones(2))
+
+
+IN_A_BATCH: dict[str, tuple[Any, str]] = {
+    "a Variable": (lambda: nnx.Variable(jnp.ones(2)), r"`batch\['batch'\]`"),
+    "in a tuple": (lambda: (np.ones(2), nnx.Param(jnp.ones(2))), r"`batch\['batch'\]\[1\]`"),
+    "in a dictionary": (lambda: {"a": [nnx.Param(jnp.ones(2))]}, r"`batch\['batch'\]\['a'\]\[0\]`"),
+    "a module": (lambda: [nnx.Linear(2, 1, rngs=nnx.Rngs(0))], r"`batch\['batch'\]\[0\]`"),
+    "no pytree": (Plain, r"`batch\['batch'\]`"),
+    "a stream": (lambda: {"rngs": nnx.Rngs(0)}, r"`batch\['batch'\]\['rngs'\]`"),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_BATCH)
+@pytest.mark.parametrize("count", [1, 3])
+def test_objects_in_a_batch_are_refused(name: str, count: int) -> None:
+    made, message = IN_A_BATCH[name]
+    net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+    before = np.asarray(net.kernel[...])
+    with pytest.raises(
+        TypeError, match=f"{message}: found an object of Flax in a batch, where what a step changes in it would be lost"
+    ):
+        list(partax.steps(partax.nnx.jit(written), 2)(net, over=[made() for _ in range(count)]))
+    assert (net.kernel[...] == before).all()
+
+
+def test_the_state_of_objects_is_a_batch() -> None:
+    def step(net: nnx.Linear, state: Any) -> Any:
+        net.kernel[...] += jnp.concatenate([it.ravel() for it in jax.tree.leaves(state)]).sum()
+        return net.kernel[...].sum()
+
+    net, others = nnx.Linear(2, 1, rngs=nnx.Rngs(0)), [nnx.Linear(2, 1, rngs=nnx.Rngs(i)) for i in range(5)]
+    right = np.asarray(net.kernel[...]) + sum(float(it.sum()) for other in others for it in states((other, None)))
+    list(partax.steps(partax.nnx.jit(step), 2)(net, over=[nnx.to_pure_dict(nnx.state(it)) for it in others]))
+    assert np.allclose(net.kernel[...], right, rtol=1e-4)
+
+
 def test_what_the_step_holds_is_seen_beside_the_objects() -> None:
     held = [1.0]
 

@@ -16,6 +16,16 @@ def objects_in(value: Any) -> list[tuple[Any, ...]]:
     return sorted((path for path, it in nnx.iter_graph(value) if is_object(it)), key=len)
 
 
+def refuse_objects(batch: dict[str, Any]) -> None:
+    """Raises a TypeError for a batch that holds such: the steps of a chunk see copies of these."""
+    for path in objects_in(batch):
+        where = "batch" + "".join(f"[{key!r}]" for key in path)
+        raise TypeError(
+            f"`{where}`: found an object of Flax in a batch, where what a step changes in it would be lost, expected "
+            "arrays; give its state, or pass it to the call"
+        )
+
+
 class Held:
     """The objects of a call.
 

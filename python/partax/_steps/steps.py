@@ -65,7 +65,7 @@ def steps(
     Raises:
       TypeError: `step` is no compiled function. When called: a step takes more arguments than the call and a batch
         give; what is to be carried comes back with another structure, dtype or shape; batches differ in more than the
-        values of their arrays. The message has the path.
+        values of their arrays, or hold objects of Flax. The message has the path.
       ValueError: `size` is not positive. When called: nothing is carried, or it could be one or the other.
     """
     if not isinstance(step, JitFunction):
@@ -160,8 +160,9 @@ class Steps:
         """What is carried: of the result, and the arguments that are changed in place."""
         objects: tuple[str, ...] = ()
         if self._step._options.graph is not None:
-            from partax._steps.objects import objects_in
+            from partax._steps.objects import objects_in, refuse_objects
 
+            refuse_objects(batch)
             objects = tuple(name for name, value in values.items() if objects_in(value))
         result = layout.call(self._step.eval_shape, {**values, **batch})
         try:
