@@ -3,7 +3,9 @@ step is now."""
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -252,3 +254,17 @@ def test_an_error_after_a_few_batches_loses_nothing_that_counts() -> None:
     assert next(chunks)[1].tolist() == [0, 1, 2]
     with pytest.raises(OSError, match="the disk is gone"):
         next(chunks)
+
+
+# ---- Copies.
+
+
+@pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("has_run", [False, True])
+def test_what_has_run_is_copied(copied: Callable[[Any], Any], has_run: bool) -> None:
+    run = partax.steps(partax.filter_jit(counting), 3, carry={"state": 0}, unroll=2)
+    for one in (run, run) if has_run else ():
+        list(one({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * 4))
+    again = copied(run)
+    found = [n.tolist() for _, n in again({"n": 0, "w": jnp.zeros(2), "mean": 0.0}, over=[ONE] * 4)]
+    assert repr(again) == repr(run) and found == [[0, 1, 2], [3]]

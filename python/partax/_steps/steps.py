@@ -94,6 +94,9 @@ class Steps:
         self._unroll = unroll
         self._plans: dict[tuple[Any, ...], _Plan] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Steps, (self._step, self._size, self._carry, self._unroll)
+
     def __repr__(self) -> str:
         return f"<partax.steps of {self._size} of {self._step!r}>"
 
