@@ -20,6 +20,7 @@ import partax
 from at_once import at_once
 from partax.__main__ import main
 from partax._store.folder import Folder
+from partax._store.switch import store_as_told
 from stored import written
 
 pytestmark = pytest.mark.compiled_anew
@@ -112,6 +113,34 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
         partax.store(tmp_path)
     with pytest.raises(ValueError, match="max_bytes=0"):
         partax.store(tmp_path, max_bytes=0)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_relative_folder_stays_the_same_when_the_process_goes_elsewhere(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b" / "programs").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a")
+    with partax.store(os.path.join("..", "a", "programs")) as switch:
+        step = partax.filter_jit(lambda x: x * 2, store="programs" if own else None)
+        for loads in (0, 1, 1):
+            step.clear_cache()
+            step(jnp.ones(3))
+            written()
+            assert step.cache_info().loads == loads
+            monkeypatch.chdir(tmp_path / "b")
+        assert str(tmp_path) in repr(switch)
+    assert [it.parent.parent.name for it in tmp_path.glob("*/programs/*.partax")] == ["a"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems keep a folder that a process is in")
+def test_a_relative_folder_in_one_that_is_gone_costs_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.warns(RuntimeWarning, match="nothing is stored: "):
+        store_as_told({"PARTAX_STORE": "programs"})
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:

@@ -39,12 +39,12 @@ class Folder:
     """A folder of programs.
 
     Attributes:
-      path: of the folder.
+      path: of the folder, absolute.
       max_bytes: how much may be in it; what was not used for longest goes first.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
-        self.path = Path(path).expanduser()
+        self.path = Path(path).expanduser().absolute()  # the same one wherever the process goes
         self.max_bytes = max_bytes
         self._told: set[str] = set()
         self._lock = threading.Lock()

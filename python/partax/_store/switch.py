@@ -109,4 +109,4 @@ def store_as_told(environment: Any = os.environ) -> None:
         try:
             store(path)
         except OSError as error:
-            Folder(path, _MOST).tell(f"nothing is stored: {error}")
+            Folder(os.sep, _MOST).tell(f"nothing is stored: {error}")  # the process may be in a folder that is gone
