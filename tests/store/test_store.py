@@ -204,6 +204,35 @@ def test_objects_of_the_call_are_in_a_loaded_result(tmp_path: Path) -> None:
         assert new.act is act and same.weight is model.weight and tags == ("a", 3, None)
 
 
+SET = "def __setstate__(self, it): object.__setattr__(self, 'w', it['w']); object.__setattr__(self, 'k', {})"
+HOOKS = {
+    "leaves out": "def __getstate__(self): return {'w': self.w, 'k': 1}",
+    "leaves out a field": "def __getstate__(self): return {'w': self.w}",
+    "writes another type": "def __getstate__(self): return {'w': self.w, 'k': 7.0}",
+    "reads another": SET.format("1"),
+    "reads another type": SET.format("float(it['k'])"),
+    "reads none": "def __setstate__(self, it): pass",
+    "is made anew": "def __reduce_ex__(self, protocol): return N, (self.w,)",
+}
+AS_IT_IS = {
+    "writes all": "def __getstate__(self): return {'w': self.w, 'k': self.k}",
+    "reads all": SET.format("it['k']"),
+    "is made by all": "def __reduce_ex__(self, protocol): return N, (self.w, self.k)",
+}
+
+
+@pytest.mark.parametrize("hook", [*HOOKS, *AS_IT_IS])
+@pytest.mark.parametrize("held", ["N(x * 2, 7)", "[{'a': N(x * 2, 7)}, x]"])
+def test_a_result_that_its_class_does_not_write_whole_is_not_stored(held: str, hook: str, tmp_path: Path) -> None:
+    source = (
+        "import equinox as eqx\nclass N(eqx.Module):\n  w: object\n  k: int = eqx.field(static=True, default=1)\n"
+        f"  {(HOOKS | AS_IT_IS)[hook]}\ndef f(x): return {held}\nmake = lambda: f"
+    )
+    for traces in (1, int(hook in HOOKS)):
+        found = run(source, tmp_path, tmp_path / "store")
+        assert found.traces == traces and repr(found.value) == repr(found.right)
+
+
 def test_several_shapes_and_donation(tmp_path: Path) -> None:
     step = partax.filter_jit(lambda x, y: (x + y, y), donate=("x",))
     for traces in (2, 0):
