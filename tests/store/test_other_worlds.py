@@ -75,6 +75,7 @@ class World:
             f"{folder}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}\nText.\n"
         )
         self.write(f"{folder}/direct_url.json", origin)
+        self.write(f"{folder}/RECORD", f"{name}.py,sha256=1,28\n{name}-1.dist-info/METADATA,sha256=1,9\n")
 
     def run(self) -> tuple[int, str]:
         """How often a process traces, and what it says of it."""
@@ -128,6 +129,21 @@ TRACED: dict[str, Kind] = {
     "the version of what it stands on": Kind(lambda w: w.installed("support", "4.1"), "the version of a library"),
     "a library that becomes editable": Kind(
         lambda w: w.installed("library", "1.0", '{"dir_info": {"editable": true}}'), "installed in place"
+    ),
+    "another commit of a library of one version": Kind(
+        lambda w: w.installed("library", "1.0", '{"vcs_info": {"vcs": "git", "commit_id": "b"}}'),
+        "the version of a library",
+    ),
+    "a file of a library of one version": Kind(
+        lambda w: w.write("site-packages/library-1.dist-info/RECORD", "library.py,sha256=2,28\n"),
+        "the version of a library",
+    ),
+    "a copy of a library that is found first": Kind(
+        lambda w: w.write("first/library.py", "def twice(x):\n    return x * 3\n"), "another is imported"
+    ),
+    "a copy of what a library stands on": Kind(
+        lambda w: [w.write("first/support.py", ""), w.edit("user/train.py", "import sys", "import sys, support")],
+        "another is imported",
     ),
     "a library of no version": Kind(
         lambda w: shutil.rmtree(w.root / "site-packages/library-1.dist-info"), "whose version nobody knows"
@@ -187,6 +203,10 @@ LOADED: dict[str, Callable[[World], object]] = {
     "another value in a module": lambda w: w.edit("modules/settings.py", "OTHER = 3", "OTHER = 4"),
     "another function in a module": lambda w: w.edit("modules/settings.py", "OTHER", "def g(): return 1\nOTHER"),
     "an unrelated module": lambda w: w.write("modules/unrelated.py", "X = 1"),
+    "another installer of a library": lambda w: w.write(
+        "site-packages/library-1.dist-info/RECORD",
+        "library-1.dist-info/INSTALLER,,\n../../bin/tool,sha256=3,1\n__pycache__/library.pyc,,\nlibrary.py,sha256=1,28\n",
+    ),
     "an unrelated library": lambda w: w.installed("unrelated", "3.0"),
     "an unrelated variable": variable("TERM", "dumb"),
     "a variable of the user": variable("TRAIN_RATE", "3"),
