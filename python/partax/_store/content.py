@@ -1,5 +1,6 @@
 """What guards look at, by content: a digest that another process finds again where a trace could not be another."""
 
+import dataclasses
 import hashlib
 import pickle
 import struct
@@ -13,14 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from partax import _core
 from partax._guards import walk as checks
 from partax._guards.constants import PLAIN
 from partax._guards.guards import read
 from partax._guards.installed import is_installed
 from partax._guards.type_traits import facts
+from partax._store.class_content import (
+    NoContentError,
+    class_content,
+    registered_by_users,
+    registered_fields,
+    registrations,
+)
 from partax._store.versions import UnversionedError, versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
+# What dataclasses write for a default that is not there.
+_SENTINELS = {id(it): name for name in ("MISSING",) if (it := vars(dataclasses).get(name))}
 
 
 def placement_content(value: Any) -> Any:
@@ -53,10 +64,6 @@ class Content(NamedTuple):
     place: Callable[[int], "types.CodeType | str"] = str
 
 
-class _NoContentError(Exception):
-    """Ends the reading at what only this process has."""
-
-
 def content_of(roots: tuple[Any, ...]) -> Content:
     """The content of all that the code of some values can read.
 
@@ -66,25 +73,24 @@ def content_of(roots: tuple[Any, ...]) -> Content:
     Returns:
       The content. Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
     """
-    walk = read(roots)
+    registered = registered_by_users()
+    walk = read((*roots, *registered.values()))
     if walk.unproven or walk.of_same_objects:
         return Content("", walk.unproven or walk.of_same_objects)
     reader = _Reader()
-    others = [name for name, _ in walk.of_libraries]
 
     def place(at: int) -> types.CodeType | str:
         if at < len(walk.checks):
             return reader.codes.get(at) or walk.place(at)
-        at -= len(walk.checks)
-        return others[at] if at < len(others) else "the version of a library"
+        return reader.names[at - len(walk.checks)]
 
     try:
         for check, value in zip(walk.checks, walk.values, strict=True):
             reader.add(check, value)
         for name, value in walk.of_libraries:
             reader.add_attribute(name, value)
-        reader.add_versions()
-    except _NoContentError as error:
+        reader.add_rest(tuple(registered))
+    except NoContentError as error:
         return Content("", f"{place(len(reader.digests)) or 'a value'}: {error}")
 
     return Content(hashlib.sha256(b"".join(reader.digests)).hexdigest(), "", tuple(reader.digests), place)
@@ -96,21 +102,26 @@ class _Reader:
     def __init__(self) -> None:
         self.digests: list[bytes] = []
         self.codes: dict[int, types.CodeType] = {}
+        self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
+        self._counted = -1  # the check that has how much was registered with abstract classes in this process
 
     def add(self, check: checks.Check, value: Any) -> None:
         expected, known, parts, argument, count = check
         token: Any = ()
-        if expected == checks.MET:
+        if type(argument) is tuple and argument and argument[-1] is _core.num_registrations:
+            self._counted = len(self.digests) + 2
+            token = (self._named(value), registrations(value)) if expected == checks.OBJECT else ()
+        elif expected == checks.MET:
             token = known
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
             token = _code(value)
-        elif expected == checks.EQUAL:
+        elif expected == checks.EQUAL and len(self.digests) != self._counted:
             token = self._constant(value)
         elif expected == checks.OBJECT:
-            token = self._object(value)
+            token = self._object(value, count > 0)
         elif expected == checks.ADDRESS:
             token = self._address(value)
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
@@ -118,15 +129,21 @@ class _Reader:
 
     def add_attribute(self, name: str, value: Any) -> None:
         """Adds what others may have set on something of a library."""
+        self.names.append(name)
         self._hash(("attribute", name, self._constant(value)))
 
-    def add_versions(self) -> None:
-        """Adds the versions of each library that something was of, and of what it stands on."""
+    def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:
+        """Adds what is of no single value: the names of classes that users have registered, whose functions are among
+        the checks; the version of each library that something was of, and of what it stands on.
+        """
+        self.names.append("how a library's class is registered with jax")
+        self._hash(registered)
         for library in sorted(self._libraries):
+            self.names.append("the version of a library")
             try:
                 self._hash((library, versions(library)))
             except UnversionedError as error:
-                raise _NoContentError(f"something of {error}") from error
+                raise NoContentError(f"something of {error}") from error
 
     def _hash(self, token: Any) -> None:
         self.digests.append(hashlib.blake2b(repr(token).encode("utf-8", "surrogatepass"), digest_size=16).digest())
@@ -137,9 +154,9 @@ class _Reader:
         module = getattr(owner or value, "__module__", None)
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         if not isinstance(module, str) or not isinstance(name, str):
-            raise _NoContentError(f"a `{type(value).__name__}` without a name of its own")
+            raise NoContentError(f"a `{type(value).__name__}` without a name of its own")
         self._library(module)
-        return type(value).__qualname__, module, name
+        return type(value).__qualname__, module, name, registered_fields(value) if isinstance(value, type) else ()
 
     def _library(self, module: str) -> None:
         root = module.partition(".")[0]
@@ -161,6 +178,8 @@ class _Reader:
             return value.dtype.str, value.tobytes()
         if cls is object:
             return "object"
+        if id(value) in _SENTINELS:
+            return _SENTINELS[id(value)]
         if callable(value) or isinstance(value, type):
             return self._named(value)
         if facts(cls).constant and is_installed(cls.__module__):
@@ -171,8 +190,8 @@ class _Reader:
             try:
                 return cls.__qualname__, pickle.dumps(value, protocol=4)
             except Exception as error:
-                raise _NoContentError(f"a `{cls.__name__}`, which cannot be written to a file") from error
-        raise _NoContentError(f"a `{cls.__name__}`")
+                raise NoContentError(f"a `{cls.__name__}`, which cannot be written to a file") from error
+        raise NoContentError(f"a `{cls.__name__}`")
 
     def _node(self, data: tuple[type, Any] | None) -> Any:
         if data is None:  # of a leaf
@@ -180,28 +199,28 @@ class _Reader:
         cls, aux = data
         return self._named(cls), self._constant(tuple(aux) if type(aux) is list else aux)
 
-    def _object(self, value: Any) -> Any:
+    def _object(self, value: Any, is_opened: bool) -> Any:
         if isinstance(value, types.ModuleType):
             self._library(value.__name__)
             return "module", value.__name__
         if isinstance(value, type):
-            if not is_installed(value.__module__):
-                return "class", value.__module__, value.__qualname__  # its content comes next
+            if is_opened and not is_installed(value.__module__):  # its entries come next
+                return "class", value.__module__, value.__qualname__, class_content(value, self._constant)
             return self._named(value)
         if isinstance(value, jax.Array):
             return self._array(value)
         if facts(type(value)).enum:
-            return "member", value.name
+            return "member", value._name_
         if value is jax.sharding.PartitionSpec.UNCONSTRAINED:
             return "unconstrained"
-        raise _NoContentError(f"a `{type(value).__name__}`, which is known by identity")
+        raise NoContentError(f"a `{type(value).__name__}`, which is known by identity")
 
     def _array(self, value: jax.Array) -> Any:
         self._bytes += value.nbytes
         if self._bytes > _LARGEST:
-            raise _NoContentError(f"more than {_LARGEST >> 20} MiB of captured arrays")
+            raise NoContentError(f"more than {_LARGEST >> 20} MiB of captured arrays")
         if isinstance(value, Tracer) or len(value.devices()) != 1 or value.is_deleted():
-            raise _NoContentError("an array that is traced, deleted or on several devices")
+            raise NoContentError("an array that is traced, deleted or on several devices")
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             data, kind = jax.random.key_data(value), str(jax.random.key_impl(value))
         else:

@@ -1,0 +1,136 @@
+"""What a class tells by its content in another process: in its own, where it is the same object, none of it counts."""
+
+import abc
+import dataclasses
+import enum
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from partax._families.equinox import module_class
+from partax._guards.entries import is_about_class
+from partax._guards.installed import is_installed
+from partax._guards.user_objects import asked_once, entries_of, mro_of, read, unwrapped
+from partax._jax.nodes import is_registered_dataclass, registered_functions, registered_nodes
+
+_Constant = Callable[[Any], Any]
+_OF_FIELD = ("init", "repr", "hash", "compare", "kw_only")
+
+
+class NoContentError(Exception):
+    """Ends the reading at what only this process has."""
+
+
+def class_content(cls: type, constant: _Constant) -> Any:
+    """What nothing else that is looked at of a user's class depends on: its fields, subclasses and members.
+
+    Args:
+      cls: the class.
+      constant: gives the content of a constant.
+
+    Returns:
+      Plain values.
+
+    Raises:
+      NoContentError: some of it another process could not find again.
+    """
+    return _fields(cls, constant), registrations(cls), _members(cls, constant)
+
+
+def _fields(cls: type, constant: _Constant) -> Any:
+    """Those of a dataclass in their order, by which Equinox registers its modules too."""
+    fields = entries_of(cls).get("__dataclass_fields__")
+    if type(fields) is not dict:
+        return ()
+    is_plain = is_about_class("__dataclass_fields__", fields)  # else the guards look at what is in the metadata
+    found: list[Any] = []
+    for name, field in fields.items():
+        has_default = [getattr(field, it) is not dataclasses.MISSING for it in ("default", "default_factory")]
+        metadata = [(constant(key), constant(value)) for key, value in field.metadata.items()] if is_plain else ()
+        kind = field._field_type.name  # a field, or for the class or `__init__` alone
+        found.append(
+            (constant(name), kind, *has_default, *(constant(getattr(field, it)) for it in _OF_FIELD), metadata)
+        )
+    return found, repr(cls.__dict__.get("__dataclass_params__"))
+
+
+def registrations(cls: type) -> Any:
+    """The names of all classes that an abstract class, or one below it, was told to take for its subclasses."""
+    if not isinstance(cls, abc.ABCMeta):
+        return ()
+    found, waiting, seen = set[tuple[str, str]](), [cls], set[int]()
+    while waiting:
+        known = waiting.pop()
+        if id(known) in seen or not isinstance(known, abc.ABCMeta):
+            continue
+        seen.add(id(known))
+        if known is not cls and "__subclasshook__" in entries_of(known) and not is_installed(known.__module__):
+            raise NoContentError(f"`{known.__qualname__}`, which decides by itself what its subclasses are")
+        registered = [it for ref in vars(abc)["_get_dump"](known)[0] if (it := ref()) is not None]
+        found |= set(map(_name, registered))
+        waiting += registered + type.__subclasses__(known)
+    return sorted(found)
+
+
+def _name(cls: type) -> tuple[str, str]:
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = read(found, part)
+    if found is not cls and not is_installed(cls.__module__):
+        raise NoContentError(f"`{cls.__qualname__}`, a registered class that is not found by its name")
+    return cls.__module__, cls.__qualname__
+
+
+def _members(cls: type, constant: _Constant) -> Any:
+    """What an enumeration finds its members by, which may have been set by hand."""
+    if not isinstance(cls, enum.EnumType):
+        return ()
+    by_name, by_value = cls._member_map_, cls._value2member_map_
+    own = {id(it): name for name, it in by_name.items() if name == it._name_}
+
+    def value_of(value: Any, member: Any) -> Any:
+        return "its own" if member._value_ is value else constant(value)
+
+    found: list[Any] = [cls._member_names_, [(name, own.get(id(it))) for name, it in by_name.items()]]
+    for value, member in by_value.items():
+        if id(member) in own:
+            found.append((own[id(member)], value_of(value, member)))
+        elif not issubclass(cls, enum.Flag) or member._value_ is not value:  # flags make some when they are combined
+            raise NoContentError("a member of an enumeration that it has not by name")
+    return found
+
+
+def registered_by_users() -> dict[tuple[str, str], Any]:
+    """The functions by which jax takes apart objects of Python's or a library's classes, where they are the user's.
+
+    Any function of a library may make such an object, so code need not name its class.
+    """
+    classes = [cls for cls in [*(registered_nodes() or {})] if _is_registered_by_user(cls)]
+    found = {(cls.__module__, cls.__qualname__): registered_functions(cls) for cls in classes}
+    return dict(sorted(found.items()))
+
+
+@asked_once
+def _is_registered_by_user(cls: type) -> bool:
+    module = cls.__module__
+    is_library = is_installed(module) or is_installed(module.partition(".")[0])  # some modules of C have no file
+    functions = registered_functions(cls) if is_library and module_class() not in mro_of(cls) else None
+    return not all(map(_is_of_library, functions or ()))
+
+
+def _is_of_library(function: Any) -> bool:
+    inner = unwrapped(function)
+    if type(inner) is not types.FunctionType:
+        return isinstance(inner, (type, types.BuiltinFunctionType, operator.methodcaller))
+    held = [unwrapped(read(cell, "cell_contents")) for cell in inner.__closure__ or ()]  # jax's own may call another's
+    functions = [it for it in (inner, *held) if type(it) is types.FunctionType]
+    return all(is_installed(it.__globals__.get("__name__")) for it in functions)
+
+
+def registered_fields(cls: type) -> Any:
+    """The names that `jax.tree_util.register_dataclass` was given for a library's class."""
+    entry = (registered_nodes() or {}).get(cls) if is_registered_dataclass(cls) else None
+    held = [read(cell, "cell_contents") for cell in read(read(entry, "to_iter"), "__closure__") or ()]
+    return [it for it in held if type(it) is tuple]

@@ -1,0 +1,162 @@
+"""Guards the promise that what a process knows by identity, or need not look at, counts by its content in the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from user_modules import process
+
+pytestmark = pytest.mark.compiled_anew
+
+TOP = (
+    "import abc, collections.abc, dataclasses, enum, typing, types, warnings\n"
+    "import jax, jax.numpy as jnp, equinox as eqx, numpy as np, ml_dtypes\n"
+    "warnings.filterwarnings('ignore', '.*init=False')\n"
+)
+LEAVES = "def f(x):\n  for leaf in jax.tree.leaves(M(x, 2.0)): x = x * 2 + leaf\n  return x\n"
+PAIR = "class M(eqx.Module):\n  a: object\n  b: object = "
+OWN = "  def __init__(self): self.a = 2.0; self.b = 3.0\n"
+FIRST = OWN + "def f(x): return x * jax.tree.leaves(M())[0]\n"
+OF_ABC = "def f(x): return x * (2 if issubclass(P, S) else 3)\n"
+NODE = "lambda n: ((n.a, n.b), None), lambda _, c: types.SimpleNamespace(a=c[0], b=c[1]))\n"
+
+# As in test_never_stale.py: a module, and what is replaced in it by what before the next process.
+CHANGES: dict[str, tuple[str, str, str]] = {
+    # Fields of classes.
+    "a static field": (PAIR + "eqx.field(static=True)\n" + LEAVES, "eqx.field(static=True)", "eqx.field()"),
+    "order of fields": (
+        "class M(eqx.Module):\n  a: object = eqx.field(init=False)\n  b: object = eqx.field(init=False)\n" + FIRST,
+        "  a: object = eqx.field(init=False)\n  b: object = eqx.field(init=False)",
+        "  b: object = eqx.field(init=False)\n  a: object = eqx.field(init=False)",
+    ),
+    "order of fields of a base": (
+        "class B(eqx.Module):\n  a: object = eqx.field(init=False)\n  b: object = eqx.field(init=False)\n"
+        "class M(B):\n" + FIRST,
+        "  a: object = eqx.field(init=False)\n  b: object = eqx.field(init=False)",
+        "  b: object = eqx.field(init=False)\n  a: object = eqx.field(init=False)",
+    ),
+    "metadata of a field": (
+        "class M(eqx.Module):\n  a: object\n  b: object = dataclasses.field(metadata={'static': True})\n" + LEAVES,
+        "'static': True",
+        "'static': False",
+    ),
+    "a field that is no parameter": (
+        "@dataclasses.dataclass(frozen=True, init=False, match_args=False, repr=False, eq=False)\n"
+        "class M:\n  a: int = dataclasses.field(init=True)\n  b: int\n"
+        "  def __init__(self, b, a=1): object.__setattr__(self, 'a', a); object.__setattr__(self, 'b', b)\n"
+        "def f(x): return x * dataclasses.replace(M(2, 3), b=5).a\n",
+        "init=True",
+        "init=False",
+    ),
+    # Enumerations.
+    "a value that is set by hand": (
+        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._value2member_map_[5] = E.A\ndef f(x): return x * E(5).value\n",
+        "= E.A",
+        "= E.B",
+    ),
+    "a value that finds another member": (
+        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._value2member_map_[1] = E.A\ndef f(x): return x * E(1).value\n",
+        "= E.A",
+        "= E.B",
+    ),
+    "a name that finds another member": (
+        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._member_map_['C'] = E.A\ndef f(x): return x * E['C'].value\n",
+        "= E.A",
+        "= E.B",
+    ),
+    "order of members": (
+        "class E(enum.Enum):\n  A = 1\n  B = 2\nE._member_names_[:] = ['A', 'B']\n"
+        "def f(x): return x * [it.value for it in E][0]\n",
+        "['A', 'B']",
+        "['B', 'A']",
+    ),
+    # Subclasses that were registered.
+    "a registered class": (
+        "class S(abc.ABC): pass\nclass P: pass\nclass Q: pass\nS.register(P)\n" + OF_ABC,
+        "register(P)",
+        "register(Q)",
+    ),
+    "a class registered below": (
+        "class S(abc.ABC): pass\nclass T(S): pass\nclass P: pass\nclass Q: pass\nT.register(P)\n" + OF_ABC,
+        "register(P)",
+        "register(Q)",
+    ),
+    "a class registered with a registered one": (
+        "class S(abc.ABC): pass\nclass T(abc.ABC): pass\nclass P: pass\nclass Q: pass\n"
+        "S.register(T)\nT.register(P)\n" + OF_ABC,
+        "T.register(P)",
+        "T.register(Q)",
+    ),
+    "a class registered with one of Python's": (
+        "class P: pass\nclass Q: pass\ncollections.abc.Sequence.register(P)\n"
+        "def f(x): return x * (2 if issubclass(P, collections.abc.Sequence) else 3)\n",
+        "register(P)",
+        "register(Q)",
+    ),
+}
+
+# Each for itself, since jax knows one of them in a process.
+REGISTERED: dict[str, tuple[str, str, str]] = {
+    "namespace": (
+        "jax.tree_util.register_pytree_node(types.SimpleNamespace, " + NODE + "def f(x): return x * "
+        "jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]\n",
+        "((n.a, n.b), None)",
+        "((n.b, n.a), None)",
+    ),
+    "an object whose class nothing names": (
+        "jax.tree_util.register_pytree_node(jax.tree_util.DictKey, lambda _: ((2.0, 3.0), None), lambda _, c: None)\n"
+        "def f(x): return x * jax.tree.leaves(jax.tree_util.tree_flatten_with_path({'a': 1})[0][0][0][0])[0]\n",
+        "(2.0, 3.0)",
+        "(3.0, 2.0)",
+    ),
+    "a slice": (
+        "jax.tree_util.register_pytree_node(slice, lambda s: ((s.start, s.stop), None), lambda _, c: slice(*c))\n"
+        "def f(x): return x * jax.tree.leaves(slice(2, 3))[0]\n",
+        "((s.start, s.stop), None)",
+        "((s.stop, s.start), None)",
+    ),
+    "a dataclass": (
+        "import flax.typing\njax.tree_util.register_dataclass(flax.typing.SizeBytes, ['size', 'bytes'], [])\n"
+        "def f(x): return x * jax.tree.leaves(flax.typing.SizeBytes(2, 3))[0]\n",
+        "['size', 'bytes']",
+        "['bytes', 'size']",
+    ),
+    "a helper of the function": (
+        "def parts(n): return n.a, n.b\n"
+        "jax.tree_util.register_pytree_node(types.SimpleNamespace, lambda n: (parts(n), None), lambda _, c: None)\n"
+        "def f(x): return x * jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]\n",
+        "return n.a, n.b",
+        "return n.b, n.a",
+    ),
+    "functions with keys": (
+        "jax.tree_util.register_pytree_with_keys(types.SimpleNamespace, "
+        "lambda n: (((jax.tree_util.GetAttrKey('a'), n.a),), None), lambda _, c: None)\n"
+        "def f(x): return x * jax.tree.leaves(types.SimpleNamespace(a=2.0, b=3.0))[0]\n",
+        "n.a),)",
+        "n.b),)",
+    ),
+}
+
+
+def assert_traced_for_their_changes(changes: dict[str, tuple[str, str, str]], folder: Path) -> None:
+    assert all(source.count(old) >= 1 for source, old, _ in changes.values())
+    sources = {name: TOP + source + "make = lambda: f\n" for name, (source, _, _) in changes.items()}
+    first, again = (process(sources, folder, PYTHONHASHSEED="1") for _ in range(2))
+    changed = {name: source.replace(*changes[name][1:], 1) for name, source in sources.items()}
+    found = process(changed, folder, PYTHONHASHSEED="1")
+    assert [name for name, it in first.items() if it.traces != 1] == []
+    assert [name for name, it in again.items() if it.traces != 0] == [], "what has not changed is loaded"
+    assert {name: it for name, it in (first | again | found).items() if not it.is_right} == {}
+    assert [name for name, it in found.items() if it.value == first[name].value] == [], "else nothing has changed"
+
+
+def test_what_has_changed_is_traced(tmp_path: Path) -> None:
+    assert_traced_for_their_changes(CHANGES, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i > 1)) for i, it in enumerate(REGISTERED)]
+)
+def test_what_is_registered_for_a_class_of_a_library_counts(name: str, tmp_path: Path) -> None:
+    assert_traced_for_their_changes({name: REGISTERED[name]}, tmp_path)
