@@ -19,6 +19,8 @@ PAIR = "class M(eqx.Module):\n  a: object\n  b: object = "
 OWN = "  def __init__(self): self.a = 2.0; self.b = 3.0\n"
 FIRST = OWN + "def f(x): return x * jax.tree.leaves(M())[0]\n"
 OF_ABC = "def f(x): return x * (2 if issubclass(P, S) else 3)\n"
+ON = "A = jax.device_put(jnp.ones(4), jax.sharding.{})\n"
+ONE = "NamedSharding(jax.make_mesh((1,), ('a',), devices=jax.devices()[:1]), jax.P('a'))"
 NODE = "lambda n: ((n.a, n.b), None), lambda _, c: types.SimpleNamespace(a=c[0], b=c[1]))\n"
 
 # As in test_never_stale.py: a module, and what is replaced in it by what before the next process.
@@ -93,6 +95,48 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "def f(x): return x * (2 if issubclass(P, collections.abc.Sequence) else 3)\n",
         "register(P)",
         "register(Q)",
+    ),
+    # Where a captured array lies.
+    "device of an array": (
+        ON.format("SingleDeviceSharding(jax.devices()[1])") + "def f(x): return x * (2 + [*A.devices()][0].id)\n",
+        "[1]",
+        "[2]",
+    ),
+    "memory of an array": (
+        ON.format("SingleDeviceSharding(jax.devices()[0], memory_kind='device')")
+        + "def f(x): return x * len(A.sharding.memory_kind)\n",
+        "'device'",
+        "'pinned_host'",
+    ),
+    "axes of an array": (ON.format(ONE) + "def f(x): return x * (1 + len(A.sharding.spec))\n", "P('a')", "P()"),
+    "mesh of an array": (ON.format(ONE) + "def f(x): return x * (2 + [*A.devices()][0].id)\n", "[:1]", "[1:2]"),
+    "kind of a sharding": (
+        ON.format(ONE) + "def f(x): return x * (2 if isinstance(A.sharding, jax.sharding.NamedSharding) else 3)\n",
+        ONE,
+        "SingleDeviceSharding(jax.devices()[0])",
+    ),
+    # Numbers.
+    "int4": ("K = ml_dtypes.int4(-1)\ndef f(x): return x * int(K)\n", "int4(-1)", "uint4(15)"),
+    "int2": ("K = ml_dtypes.int2(-1)\ndef f(x): return x * int(K)\n", "int2(-1)", "uint2(3)"),
+    "float8": (
+        "K = np.uint8(0x3c).view(ml_dtypes.float8_e4m3fn)\ndef f(x): return x * float(K)\n",
+        "e4m3fn",
+        "e4m3b11fnuz",
+    ),
+    "float8 in a tuple": (
+        "K = (1, np.uint8(0x3c).view(ml_dtypes.float8_e4m3))\ndef f(x): return x * float(K[1])\n",
+        "e4m3)",
+        "e4m3fnuz)",
+    ),
+    "sign of a NaN": (
+        "def f(x): return x * 0 + jnp.copysign(1.0, 1e999 - 1e999)\n",
+        "1e999 - 1e999",
+        "-(1e999 - 1e999)",
+    ),
+    "sign of a NaN in a tuple": (
+        "def f(x): return x * 0 + jnp.copysign(1.0, (1, 1e999 - 1e999)[1])\n",
+        "1e999 - 1e999",
+        "-(1e999 - 1e999)",
     ),
 }
 

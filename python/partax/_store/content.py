@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import pickle
-import struct
 import sys
 import types
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from partax._store.class_content import (
     registered_fields,
     registrations,
 )
+from partax._store.code_content import code_content, number_content
 from partax._store.versions import UnversionedError, versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
@@ -46,6 +46,13 @@ def placement_content(value: Any) -> Any:
     if isinstance(value, jax.sharding.NamedSharding) and isinstance(value.mesh, jax.sharding.Mesh):
         return "sharding", placement_content(value.mesh), repr(value.spec), value.memory_kind
     return None
+
+
+def layout_content(array: Any) -> str:
+    """How the numbers of an array lie in memory; empty where it is row by row."""
+    layout = getattr(getattr(array, "format", None), "layout", None)
+    is_usual = layout is None or (layout.major_to_minor == tuple(range(array.ndim)) and not layout.tiling)
+    return "" if is_usual else str(layout)
 
 
 class Content(NamedTuple):
@@ -117,7 +124,7 @@ class _Reader:
             token = known
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
-            token = _code(value)
+            token = code_content(value)
         elif expected == checks.EQUAL and len(self.digests) != self._counted:
             token = self._constant(value)
         elif expected == checks.OBJECT:
@@ -166,8 +173,7 @@ class _Reader:
     def _constant(self, value: Any) -> Any:
         cls = type(value)
         if cls is float or cls is complex:
-            number = complex(value)
-            return cls.__name__, struct.pack("dd", number.real, number.imag).hex()
+            return number_content(value)
         if id(cls) in PLAIN:
             return cls.__name__, value
         if cls is tuple:
@@ -175,7 +181,7 @@ class _Reader:
         if isinstance(value, jax.tree_util.PyTreeDef):
             return "treedef", self._node(value.node_data()), *map(self._constant, value.children())
         if isinstance(value, np.generic):
-            return value.dtype.str, value.tobytes()
+            return value.dtype.name, value.dtype.str, value.tobytes()  # those of ml_dtypes have `<V1` in common
         if cls is object:
             return "object"
         if id(value) in _SENTINELS:
@@ -226,8 +232,10 @@ class _Reader:
         else:
             data, kind = value, value.dtype.name
         bits = hashlib.sha256(np.ascontiguousarray(np.asarray(data)).tobytes()).hexdigest()
-        committed = getattr(value, "committed", None)
-        return "array", kind, value.shape, bool(getattr(value, "weak_type", False)), committed, bits
+        lies = placement_content(value.sharding), layout_content(data), getattr(value, "committed", None)
+        if lies[0] is None:
+            raise NoContentError(f"an array that lies by a `{type(value.sharding).__name__}`")
+        return "array", kind, value.shape, bool(getattr(value, "weak_type", False)), lies, bits
 
     def _address(self, value: Any) -> Any:
         """The globals of a library's function, or of one that a library has written into a class; or an attribute of a
@@ -239,22 +247,3 @@ class _Reader:
                 self._library(str(name))
             return "globals", name
         return self._named(value)
-
-
-def _code(code: types.CodeType) -> Any:
-    """All of a code object that its result depends on; not where it stands."""
-    return (
-        *(code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
-        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
-        tuple(map(_code_constant, code.co_consts)),
-    )
-
-
-def _code_constant(value: Any) -> Any:
-    if isinstance(value, types.CodeType):
-        return _code(value)
-    if isinstance(value, frozenset):  # in an order of this process
-        return "frozenset", sorted(map(repr, map(_code_constant, value)))
-    if isinstance(value, tuple):
-        return tuple(map(_code_constant, value))
-    return type(value).__name__, repr(value)

@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
-from partax._store.content import placement_content
+from partax._store.content import layout_content, placement_content
 
 
 class UnstoredError(Exception):
@@ -46,7 +46,7 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
             if leaf.is_deleted():
                 raise UnstoredError("an array is deleted")
             kind = (leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False), leaf.committed)
-            found.append((*kind, _layout(leaf), _sharding(leaf.sharding, devices)))
+            found.append((*kind, layout_content(leaf), _sharding(leaf.sharding, devices)))
         elif isinstance(leaf, jax.ShapeDtypeStruct):
             found.append(_abstract(leaf, devices))
         elif isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex)):
@@ -61,14 +61,7 @@ def _abstract(leaf: jax.ShapeDtypeStruct, devices: dict[Any, None]) -> Any:
     """What an array of which it tells has: on the usual device and not committed to it, where it says no other."""
     where = leaf.sharding or SingleDeviceSharding(_usual_device())
     kind = (leaf.shape, str(leaf.dtype), leaf.weak_type, leaf.sharding is not None)
-    return *kind, _layout(leaf), _sharding(where, devices)
-
-
-def _layout(leaf: Any) -> str:
-    """How the numbers of an array lie in memory; empty where it is row by row."""
-    layout = getattr(getattr(leaf, "format", None), "layout", None)
-    is_usual = layout is None or (layout.major_to_minor == tuple(range(leaf.ndim)) and not layout.tiling)
-    return "" if is_usual else str(layout)
+    return *kind, layout_content(leaf), _sharding(where, devices)
 
 
 def _usual_device() -> Any:
