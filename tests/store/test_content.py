@@ -22,6 +22,8 @@ OF_ABC = "def f(x): return x * (2 if issubclass(P, S) else 3)\n"
 ON = "A = jax.device_put(jnp.ones(4), jax.sharding.{})\n"
 ONE = "NamedSharding(jax.make_mesh((1,), ('a',), devices=jax.devices()[:1]), jax.P('a'))"
 NODE = "lambda n: ((n.a, n.b), None), lambda _, c: types.SimpleNamespace(a=c[0], b=c[1]))\n"
+IN_ITS_ORDER = "  for t in k: x = x * 2 + len(t)\n  return x\n"
+IN_A_LOOP = "def f(x):\n  for k in {}: x = x * 2 + k\n  return x\n"
 
 # As in test_never_stale.py: a module, and what is replaced in it by what before the next process.
 CHANGES: dict[str, tuple[str, str, str]] = {
@@ -138,6 +140,14 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "1e999 - 1e999",
         "-(1e999 - 1e999)",
     ),
+    # Sets.
+    "order of a constant set": (IN_A_LOOP.format("{0, 8}"), "{0, 8}", "{8, 0}"),
+    "order of a constant set of floats": (IN_A_LOOP.format("{0.0, 8.0}"), "{0.0, 8.0}", "{8.0, 0.0}"),
+    "order of a constant set that is also asked": (
+        "def f(x):\n  for k in {0, 8}: x = x * 2 + k * (k in {0, 8})\n  return x\n",
+        "{0, 8}: x",
+        "{8, 0}: x",
+    ),
 }
 
 # Each for itself, since jax knows one of them in a process.
@@ -204,3 +214,36 @@ def test_what_has_changed_is_traced(tmp_path: Path) -> None:
 )
 def test_what_is_registered_for_a_class_of_a_library_counts(name: str, tmp_path: Path) -> None:
     assert_traced_for_their_changes({name: REGISTERED[name]}, tmp_path)
+
+
+SEEDED = {
+    "a constant set": IN_A_LOOP.format("{'a', 'bb', 'ccc', 'dddd'}").replace("+ k", "+ len(k)"),
+    "a set that is made of constants": "def f(x):\n  k = {'a', 'bb', 'ccc', 'dddd'}\n" + IN_ITS_ORDER,
+    "a set of another object": "def f(x):\n  k = set(['a', 'bb', 'ccc', 'dddd'])\n" + IN_ITS_ORDER,
+    "a set in a comprehension": "def f(x):\n  k = {c * n for n, c in enumerate('abcd')}\n" + IN_ITS_ORDER,
+    "keys as a set": "D = dict(a=1, bb=1, ccc=1, dddd=1)\ndef f(x):\n  k = D.keys() & D.keys()\n" + IN_ITS_ORDER,
+    "a global set": "K = {'a', 'bb', 'ccc', 'dddd'}\ndef f(x):\n  k = K\n" + IN_ITS_ORDER,
+    "a global set of tuples": "K = {('a', 1), ('bb',), ('c', 2, 3)}\ndef f(x):\n  k = K\n" + IN_ITS_ORDER,
+    "a frozen set in a list": "K = [frozenset(['a', 'bb', 'ccc', 'dddd'])]\ndef f(x):\n  k = K[0]\n" + IN_ITS_ORDER,
+    "a set in a helper": "def g():\n  return [*{'a', 'bb', 'ccc', 'dddd'}]\ndef f(x):\n  k = g()\n" + IN_ITS_ORDER,
+    "a hash": "def f(x): return x * ('a'.__hash__() % 1000)\n",
+}
+UNSEEDED = {
+    "a constant set that is asked": "def f(x): return x * (2 if 'a' in {'a', 'bb', 'ccc'} else 3)\n",
+    "a set that is asked": "def f(x): return x * (2 if 'a' in {'a', str(x.ndim)} else 3)\n",
+    "a set of numbers": "K = {1, 2.5, (3, 4)}\ndef f(x): return x * len(K)\n",
+    "a constant set of numbers": IN_A_LOOP.format("{0, 8}"),
+    "keys in a loop": "D = dict(a=1, bb=2)\ndef f(x):\n  for k in D.keys(): x = x - D[k]\n  return x\n",
+}
+
+
+def test_the_seed_of_hashes_counts_where_it_orders_a_set(tmp_path: Path) -> None:
+    sources = {name: TOP + source + "make = lambda: f\n" for name, source in (SEEDED | UNSEEDED).items()}
+    first, again = (process(sources, tmp_path, PYTHONHASHSEED="1") for _ in range(2))
+    assert {name: it for name, it in again.items() if it.traces or it.value != first[name].value} == {}
+    found = {seed: process(sources, tmp_path, PYTHONHASHSEED=seed) for seed in ("2", "3")}
+    for told in found.values():
+        assert all(it.is_right for it in told.values())
+        assert {name for name, it in told.items() if it.traces} == {*SEEDED}
+    alike = [name for name in SEEDED if len({it[name].value for it in (first, *found.values())}) == 1]
+    assert alike == [], "else the seed would change nothing"

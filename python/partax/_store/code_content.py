@@ -1,8 +1,13 @@
-"""What the result of a code object depends on, and not where it stands."""
+"""What the result of a code object depends on, and not where it stands; whether the seed of hashes is among it."""
 
+import dis
 import struct
 import types
 from typing import Any
+
+_IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "NOT_TAKEN"}
+_OF_SETS = {"&", "|", "^", "-"}
+_BUILD_SET = dis.opmap["BUILD_SET"]
 
 
 def number_content(value: "float | complex") -> tuple[str, str]:
@@ -13,10 +18,14 @@ def number_content(value: "float | complex") -> tuple[str, str]:
 
 def code_content(code: types.CodeType) -> Any:
     """All of a code object that its result depends on; not where it stands."""
+    constants = [
+        ("frozenset", sorted(map(repr, map(_constant, it)))) if _only_asked(code, it) else _constant(it)
+        for it in code.co_consts
+    ]
     return (
         *(code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable),
-        tuple(map(_constant, code.co_consts)),
+        constants,
     )
 
 
@@ -28,8 +37,50 @@ def _constant(value: Any) -> Any:
         return number_content(value)
     if cls is slice:
         return "slice", *map(_constant, (value.start, value.stop, value.step))
-    if cls is tuple:
+    if cls is tuple or cls is frozenset:  # in the order in which it is read
         return cls.__name__, *map(_constant, value)
-    if cls is frozenset:  # in an order of this process
-        return cls.__name__, sorted(map(repr, map(_constant, value)))
     return cls.__name__, repr(value)
+
+
+def sees_seed(code: types.CodeType) -> bool:
+    """Whether a code object, or one inside of it, may read sets in an order that the seed of hashes decides."""
+    held = [it for it in code.co_consts if isinstance(it, types.CodeType)]
+    return _makes_sets(code) or any(map(sees_seed, held))
+
+
+def is_seeded(value: Any) -> bool:
+    """Whether a set holds more than numbers, whose hashes are the same in each process."""
+    return any(is_seeded(it) if type(it) is tuple else type(it) not in (int, float, complex, bool) for it in value)
+
+
+def _makes_sets(code: types.CodeType) -> bool:
+    constants = [it for it in code.co_consts if type(it) is frozenset and is_seeded(it)]
+    if any(not _only_asked(code, it) for it in constants) or "__hash__" in code.co_names:
+        return True
+    if _BUILD_SET in code.co_code[::2]:
+        steps = _steps(code)
+        if any(step.opname == "BUILD_SET" and not _is_asked(steps, i) for i, step in enumerate(steps)):
+            return True
+    return "keys" in code.co_names and _combines_keys(_steps(code))
+
+
+def _combines_keys(steps: list[dis.Instruction]) -> bool:
+    """Whether keys of a dictionary may become a set: they are more than looped over, and there are its operators."""
+    is_held = any(step.argval == "keys" and steps[i + 2].opname != "GET_ITER" for i, step in enumerate(steps[:-2]))
+    return is_held and any(it.opname == "BINARY_OP" and it.argrepr.rstrip("=") in _OF_SETS for it in steps)
+
+
+def _only_asked(code: types.CodeType, constant: Any) -> bool:
+    """Whether code asks of a constant set only what is in it, as in `x in {1, 2}`."""
+    if type(constant) is not frozenset:
+        return False
+    steps = _steps(code)
+    return all(_is_asked(steps, i) for i, step in enumerate(steps) if step.argval is constant)
+
+
+def _is_asked(steps: list[dis.Instruction], at: int) -> bool:
+    return [step.opname for step in steps[at + 1 : at + 2]] == ["CONTAINS_OP"]
+
+
+def _steps(code: types.CodeType) -> list[dis.Instruction]:
+    return [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
