@@ -22,6 +22,7 @@ OF_ABC = "def f(x): return x * (2 if issubclass(P, S) else 3)\n"
 ON = "A = jax.device_put(jnp.ones(4), jax.sharding.{})\n"
 ONE = "NamedSharding(jax.make_mesh((1,), ('a',), devices=jax.devices()[:1]), jax.P('a'))"
 NODE = "lambda n: ((n.a, n.b), None), lambda _, c: types.SimpleNamespace(a=c[0], b=c[1]))\n"
+NAMED_TUPLE = "class T(typing.NamedTuple):\n  a: object\n  b: object\n"
 IN_ITS_ORDER = "  for t in k: x = x * 2 + len(t)\n  return x\n"
 IN_A_LOOP = "def f(x):\n  for k in {}: x = x * 2 + k\n  return x\n"
 
@@ -140,6 +141,27 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "1e999 - 1e999",
         "-(1e999 - 1e999)",
     ),
+    # What common code has.
+    "order in a named tuple": (
+        NAMED_TUPLE + "def f(x): return x * jax.tree.leaves(T(a=2.0, b=3.0))[0]\n",
+        "  a: object\n  b: object",
+        "  b: object\n  a: object",
+    ),
+    "item of a named tuple": (
+        NAMED_TUPLE + "def f(x): return x * T(2.0, 3.0).a\nT.a = T.a\n",
+        "T.a = T.a",
+        "T.a = T.b",
+    ),
+    "names in a mesh": (
+        "M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x): return x * len(M.axis_names[0])\n",
+        "'a'",
+        "'aa'",
+    ),
+    "what makes a default": (
+        "class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: 2.0)\ndef f(x): return x * M().w\n",
+        "2.0",
+        "3.0",
+    ),
     # Sets.
     "order of a constant set": (IN_A_LOOP.format("{0, 8}"), "{0, 8}", "{8, 0}"),
     "order of a constant set of floats": (IN_A_LOOP.format("{0.0, 8.0}"), "{0.0, 8.0}", "{8.0, 0.0}"),
@@ -247,3 +269,33 @@ def test_the_seed_of_hashes_counts_where_it_orders_a_set(tmp_path: Path) -> None
         assert {name for name, it in told.items() if it.traces} == {*SEEDED}
     alike = [name for name in SEEDED if len({it[name].value for it in (first, *found.values())}) == 1]
     assert alike == [], "else the seed would change nothing"
+
+
+LOADED = {
+    "a named tuple as an argument": NAMED_TUPLE + "ARGUMENTS = (T(jnp.ones(3), 2),)\ndef f(t): return t.a * t.b\n",
+    "a named tuple that is made": NAMED_TUPLE + "def f(x): return T(x, 2).a\n",
+    "a named tuple of collections": "T = collections.namedtuple('T', 'a b')\ndef f(x): return T(x, 2).a\n",
+    "a named tuple with a default": NAMED_TUPLE.replace("b: object", "b: int = 2") + "def f(x): return T(x).b * x\n",
+    "flags": "class F(enum.Flag):\n  A = 1\n  B = 2\n  C = 3\nF.C ^ F.A\ndef f(x): return x * len(F) * F.C.value\n",
+    "an abstract class": (
+        "class S(abc.ABC): pass\nclass P: pass\nS.register(P)\ndef f(x): return x * (2 if issubclass(P, S) else 3)\n"
+    ),
+    "a mesh": "M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x): return x * M.size\n",
+    "a mesh as a default": (
+        "M = jax.make_mesh((1,), ('a',), devices=jax.devices()[:1])\ndef f(x, m=M): return x * len(m.axis_names[0])\n"
+    ),
+    "a default that is made anew": (
+        "@dataclasses.dataclass(frozen=True)\nclass M:\n  w: list = dataclasses.field(default_factory=lambda: [2.0])\n"
+        "def f(x): return x * M().w[0]\n"
+    ),
+    "a default of a module that is made anew": (
+        "class M(eqx.Module):\n  w: object = eqx.field(default_factory=lambda: 2.0)\ndef f(x): return x * M().w\n"
+    ),
+}
+
+
+def test_what_is_common_is_stored(tmp_path: Path) -> None:
+    sources = {name: TOP + source + "make = lambda: f\n" for name, source in LOADED.items()}
+    first, again = (process(sources, tmp_path) for _ in range(2))
+    assert {name: it for name, it in again.items() if it.traces or it.value != first[name].value} == {}
+    assert all(it.is_right for it in (*first.values(), *again.values()))

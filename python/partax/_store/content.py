@@ -30,8 +30,9 @@ from partax._store.code_content import code_content, is_seeded, number_content, 
 from partax._store.versions import UnversionedError, versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
-# What dataclasses write for a default that is not there.
-_SENTINELS = {id(it): name for name in ("MISSING",) if (it := vars(dataclasses).get(name))}
+_GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
+# What dataclasses write for a default that is not there, and for one that is made anew.
+_SENTINELS = {id(it): name for name in ("MISSING", "_HAS_DEFAULT_FACTORY") if (it := vars(dataclasses).get(name))}
 
 
 def placement_content(value: Any) -> Any:
@@ -168,6 +169,8 @@ class _Reader:
     def _named(self, value: Any) -> Any:
         """What is known by the module that defines it, and its name there."""
         owner = getattr(value, "__objclass__", None)  # of a descriptor
+        if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, type):
+            owner = value.__self__  # as of `tuple.__new__`
         module = getattr(owner or value, "__module__", None)
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         if not isinstance(module, str) or not isinstance(name, str):
@@ -196,13 +199,13 @@ class _Reader:
             return "object"
         if id(value) in _SENTINELS:
             return _SENTINELS[id(value)]
+        placed = placement_content(value)  # meshes can be called too
+        if placed is not None:
+            return placed
         if callable(value) or isinstance(value, type):
             return self._named(value)
         if facts(cls).constant and is_installed(cls.__module__):
             self._library(cls.__module__)
-            placed = placement_content(value)
-            if placed is not None:
-                return placed
             try:
                 return cls.__qualname__, pickle.dumps(value, protocol=4)
             except Exception as error:
@@ -256,4 +259,6 @@ class _Reader:
             if is_installed(name):
                 self._library(str(name))
             return "globals", name
+        if type(value) is _GETTER:
+            return "item", value.__reduce__()[1][0]
         return self._named(value)
