@@ -125,7 +125,7 @@ _recursive_repr _replace FrozenInstanceError InitVar KW_ONLY MISSING dataclass f
     "jax._src.named_sharding": "*",
     "jax._src.api": """
 eval_shape fwd_and_bwd grad hessian jacfwd jacobian jacrev jit jvp linear_transpose linearize make_jaxpr named_call
-named_scope value_and_grad vjp vmap device_put
+named_scope value_and_grad vjp vmap device_put Inline
 """,
     "jax._src.pjit": "reshard with_sharding_constraint",
     "jax._src.ad_checkpoint": """

@@ -32,6 +32,7 @@ def _method_called(caller: Any) -> tuple[Any, ...]:
 
 # Attributes that are of the function inside of a wrapper, where they are looked at, or are asked for anyway.
 _OF_WRAPPERS = {
+    *functools.WRAPPER_ASSIGNMENTS,
     *("__wrapped__", "__annotations__", "__annotate__", "__type_params__", "_fun", "_jit_info", "_options"),
     *("gen", "func", "args", "kwds", "lock"),
 }
@@ -39,7 +40,10 @@ _OF_WRAPPERS = {
 
 def set_on(it: Any) -> tuple[Any, ...]:
     """The attributes that somebody has set on an object."""
-    return tuple(item for item in it.__dict__.items() if item[0] not in _OF_WRAPPERS)
+    attributes = it.__dict__
+    if attributes.keys() <= _OF_WRAPPERS:
+        return ()
+    return tuple(item for item in attributes.items() if item[0] not in _OF_WRAPPERS)
 
 
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {

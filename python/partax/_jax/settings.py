@@ -18,7 +18,7 @@ _PARTS = """
 cache log pgle traceback timeout visible distributed collectives dump export mock cross_host mosaic pallas guard
 optimization pjrt recoverability preemption pprint proxy serialization source_url metadata magma fitting effort memory
 share_binary jax2tf tracer_leaks captured_constants disallow_mesh cusparse_lowering remat_pass async_dispatch
-sort_devices num_cpu_devices backend_target xla_backend
+sort_devices num_cpu_devices backend_target xla_backend mtls leaked
 """
 # Of what a trace depends on, as jax says: its jit does not look at these.
 _NOT_OF_JIT = {"jax_high_dynamic_range_gumbel", "jax_mutable_array_checks"}
