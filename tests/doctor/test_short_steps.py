@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import nnx
 
 import partax
 from partax._doctor import short_steps
@@ -30,10 +32,22 @@ def found(function: Any, *args: Any, measure: bool = True) -> list[Finding]:
     return [it for it in findings if it.kind == "dispatch" and "looped_seconds" in it.figures]
 
 
-@pytest.mark.parametrize("jit", [partax.filter_jit, jax.jit, lambda f: f])
-def test_a_short_step_is_told(jit: Any) -> None:
+@pytest.mark.parametrize(
+    ("jit", "begin", "as_advised"),
+    [
+        (partax.filter_jit, "Run 32 steps", partax.filter_jit),
+        (partax.nnx.jit, "Run 32 steps", partax.nnx.jit),
+        (jax.jit, "Compile it by `partax.filter_jit`, and run", partax.filter_jit),
+        (eqx.filter_jit, "Compile it by `partax.filter_jit`, and run", partax.filter_jit),
+        (nnx.jit, "Compile it by `partax.nnx.jit`, and run", partax.nnx.jit),
+        (lambda f: f, "Compile it by `partax.filter_jit`, and run", partax.filter_jit),
+    ],
+    ids=["partax", "nnx of partax", "jax", "Equinox", "nnx", "none"],
+)
+def test_a_short_step_is_told(jit: Any, begin: str, as_advised: Any) -> None:
     [finding] = found(jit(train_step), STATE, jnp.ones(4))
-    assert finding.advice.endswith("`partax.steps(train_step, 32)`.")
+    assert finding.advice.startswith(begin) and finding.advice.endswith("`partax.steps(train_step, 32)`.")
+    partax.steps(as_advised(train_step), 32)  # which refuses what partax has not compiled
     assert 0 < finding.figures["looped_seconds"] < finding.figures["step_seconds"] < 1
     assert finding.where.startswith("test_short_steps.py:")
 

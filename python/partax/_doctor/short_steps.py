@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
-from partax._doctor.definition import argument_name, definition
+from partax._core import JitFunction
+from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.equations import type_of
 from partax._doctor.examined import Examined, Leaf
 from partax._doctor.figure_text import seconds_text
@@ -54,8 +55,16 @@ def find(examined: Examined) -> Iterator[Finding]:
             f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} "
             f"in a call (tried on zeros): a loop of single steps waits for the host{often}."
         ),
-        advice=f"Run {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
+        advice=f"{_compiled(examined)} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
     )
+
+
+def _compiled(examined: Examined) -> str:
+    """How the advice begins: `partax.steps` takes what partax has compiled, and a script's calls are of such alone."""
+    if examined.calls or isinstance(examined.wrapper, JitFunction):
+        return "Run"
+    jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"
+    return f"Compile it by `{jit}`, and run"
 
 
 def _may_be_run(examined: Examined) -> bool:
