@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+import pytest
 from examining import Call, floats
 from flax import nnx
 
@@ -81,4 +82,22 @@ def scan_step() -> Call:
     return step, (jnp.zeros((4, 4)), floats(20, 4))
 
 
-STEPS: list[Callable[[], Call]] = [equinox_step, nnx_step, dict_step, scan_step]
+def diffrax_solve() -> Call:
+    """The stages of the solver are the library's to repeat."""
+    diffrax = pytest.importorskip("diffrax")
+
+    @eqx.filter_jit
+    def solve(start: Any, rates: Any) -> Any:
+        def field(t: Any, y: Any, args: Any) -> Any:
+            return jnp.stack([args[0] * y[0] - y[0] * y[1], y[0] * y[1] - args[1] * y[1]])
+
+        save, control = diffrax.SaveAt(ts=jnp.linspace(0, 10, 50)), diffrax.PIDController(1e-4, 1e-4)
+        term, solver = diffrax.ODETerm(field), diffrax.Tsit5()
+        return diffrax.diffeqsolve(
+            term, solver, 0, 10, 0.1, start, args=rates, saveat=save, stepsize_controller=control
+        ).ys
+
+    return solve, (jnp.ones(2), jnp.ones(2))
+
+
+STEPS: list[Callable[[], Call]] = [equinox_step, nnx_step, dict_step, scan_step, diffrax_solve]

@@ -237,7 +237,7 @@ def _line_of(stacks: list[tuple[Line, ...]]) -> Line | None:
     """The user's line that repeats: the innermost one in a loop that all equations of a turn come from.
 
     Where they come from several lines of one function, the first of those; and without a loop in the source, the
-    innermost of all.
+    innermost of all. None of what a library alone repeats, such as a solver's stages: its user can mend nothing.
     """
     if not stacks:
         return None
@@ -252,7 +252,7 @@ def _line_of(stacks: list[tuple[Line, ...]]) -> Line | None:
     in_loop = next((line for line in candidates if is_in_loop(line)), None)
     if in_loop is not None:
         return in_loop
-    return candidates[0] if candidates else (stacks[0][common - 1] if common else None)
+    return candidates[0] if candidates else None
 
 
 def _finding(examined: Examined, group: _Group) -> Finding | None:
