@@ -41,7 +41,7 @@ def test_a_loop_is_found_with_its_line_and_its_figures() -> None:
     assert finding.figures == {"repetitions": 50, "equations_each": 4, "equations": 200, "share": 1.0}
     assert (finding.file, finding.line) == (__file__, marked(loop))
     assert finding.source.endswith("# here")
-    assert finding.severity == "high"
+    assert finding.severity == "low"
     assert "`partax.fold`" in finding.advice and "`jax.lax.scan`" in finding.advice
 
 
@@ -57,6 +57,28 @@ def test_what_compiles_in_a_moment_is_not_reported(turns: int, is_found: bool) -
         return x
 
     assert bool(found(long_turns, W, X)) is (turns > 7)
+
+
+@pytest.mark.parametrize(
+    ("turns", "severity"), [(74, "low"), (75, "medium"), (249, "medium"), (250, "high")]
+)  # of four equations
+def test_the_severity_is_by_the_number_of_equations(turns: int, severity: str) -> None:
+    assert [it.severity for it in found(loop_of(turns), W, X)] == [severity]
+
+
+@pytest.mark.parametrize("layers", [8, 10, 12])
+def test_a_few_small_layers_are_of_low_severity(layers: int) -> None:
+    def loss(ws: Any, x: Any) -> Any:
+        for w, b in ws:
+            x = jax.nn.relu(x @ w + b)
+        return jnp.mean(x**2)
+
+    def step(ws: Any, x: Any) -> Any:
+        return jax.tree.map(lambda p, slope: p - 0.1 * slope, ws, jax.grad(loss)(ws, x))
+
+    ws = [(W, jnp.ones(8))] * layers
+    assert {it.severity for function in (loss, step) for it in found(function, ws, X)} <= {"low"}
+    assert layers == 8 or found(step, ws, X)
 
 
 def test_a_small_share_of_a_program_is_not_reported() -> None:
