@@ -100,4 +100,16 @@ def diffrax_solve() -> Call:
     return solve, (jnp.ones(2), jnp.ones(2))
 
 
-STEPS: list[Callable[[], Call]] = [equinox_step, nnx_step, dict_step, scan_step, diffrax_solve]
+def conjugate_gradients() -> Call:
+    """The gradient through a solve, which holds the operator nine times and compiles it four times."""
+
+    def apply(u: Any) -> Any:
+        return 4.1 * u - jnp.roll(u, 1, 0) - jnp.roll(u, -1, 0) - jnp.roll(u, 1, 1) - jnp.roll(u, -1, 1)
+
+    def total(b: Any) -> Any:
+        return jnp.sum(jax.scipy.sparse.linalg.cg(apply, b, tol=1e-5, maxiter=200)[0] ** 2)
+
+    return jax.jit(jax.grad(total)), (floats(16, 16),)
+
+
+STEPS: list[Callable[[], Call]] = [equinox_step, nnx_step, dict_step, scan_step, diffrax_solve, conjugate_gradients]

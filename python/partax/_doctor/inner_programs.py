@@ -102,6 +102,22 @@ def around(equations: Equations, index: int) -> Iterator[int]:
         yield index
 
 
+def not_compiled(equations: Equations) -> set[int]:
+    """The indices of what only the derivatives of linear solves need: of each, the solve alone is compiled."""
+    solves = equations.named("custom_linear_solve")
+    is_left_out: dict[int, Iterator[bool]] = {}  # of each solve, for what stands directly in it
+    for i in solves:
+        solve = getattr(equations.eqns[i].params.get("jaxprs"), "solve", None)
+        held = held_programs(equations.eqns[i])
+        is_left_out[i] = iter([solve is not None and item is not solve for _, item, jaxpr in held for _ in jaxpr.eqns])
+    found: set[int] = set()
+    for at in range(solves[0], len(equations)) if solves else ():
+        parent = equations.parents[at]
+        if parent in found or (parent in is_left_out and next(is_left_out[parent])):
+            found.add(at)
+    return found
+
+
 def user_line(equations: Equations, index: int) -> Line:
     """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
     return nearest_line(equations.eqns[at] for at in (index, *around(equations, index)))

@@ -14,6 +14,7 @@ import numpy as np
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
+from partax._doctor.inner_programs import not_compiled
 from partax._doctor.lines import Line, is_users, stack_of
 from partax._doctor.measured import measured_seconds
 from partax._doctor.source_loops import is_in_loop
@@ -115,6 +116,7 @@ def repeats_of(equations: Equations) -> list[Repeat]:
     """All sub-programs that are there several times, none within another, the largest first."""
     tokens = equations.tokens
     free = np.ones(len(tokens), dtype=bool)
+    free[list(not_compiled(equations))] = False
     found = list(_loops(tokens, free, True))
     if np.count_nonzero(free) >= _FEWEST_EQUATIONS:
         found += _loops(_loose_tokens(equations, tokens), free, False)

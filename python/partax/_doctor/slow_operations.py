@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from partax._doctor.equations import Equations, inner_jaxprs
+from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import around, bind_known, by_line, calls_of, through_calls, user_line
+from partax._doctor.inner_programs import bind_known, by_line, calls_of, not_compiled, through_calls, user_line
 from partax._doctor.slow_table import SLOW_OPERATIONS, SlowOperation
 
 # A branch of one operation on a scalar takes 23 ms: 32 take 0.7 s, 64 take 1.5 s, 256 take 6 s, 1024 take 102 s. One of
@@ -19,8 +19,6 @@ _FEWEST_BRANCHES = 48
 _MANY_BRANCHES = 256
 _BRANCH_SECONDS = 0.023
 _BRANCHES_THREAD = "https://github.com/jax-ml/jax/issues/4453"
-
-_SOLVE = 2  # of the inner programs of `custom_linear_solve`: matvec, vecmat, solve, transpose_solve
 
 
 @dataclasses.dataclass(slots=True)
@@ -50,23 +48,11 @@ def _found(examined: Examined, row: SlowOperation, found: list[int]) -> Iterator
         for chain in _chains(examined.equations, row, found):
             yield _finding(examined, row, chain)
         return
-    skipped = _transposed(examined.equations, found)
-    compiled = [i for i in found if id(examined.equations.eqns[i]) not in skipped]
+    skipped = not_compiled(examined.equations)
+    compiled = [i for i in found if i not in skipped]
     for at_line in by_line(examined.equations, compiled).values():
         if len(at_line) >= row.fewest:
             yield _finding(examined, row, at_line)
-
-
-def _transposed(equations: Equations, found: list[int]) -> set[int]:
-    """The equations of linear solves that only their gradients need, and that are not compiled here."""
-    solves = {i for at in found for i in around(equations, at) if equations.names[i] == "custom_linear_solve"}
-    return {
-        id(inner)
-        for i in solves
-        for at, jaxpr in enumerate(inner_jaxprs(equations.eqns[i]))
-        if at != _SOLVE
-        for inner in Equations(jaxpr).eqns
-    }
 
 
 def _chains(equations: Equations, row: SlowOperation, found: list[int]) -> Iterator[list[int]]:
