@@ -208,20 +208,27 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
 
 
 @pytest.mark.parametrize(
-    ("name", "traces", "reason"),
+    ("name", "traces", "severity", "reason"),
     [
-        ("by_shape", 3, "x: float32[2,2] -> float32[3,3]; x: float32[3,3] -> float32[4,4]"),
-        ("by_number", 3, "2 with arrays of the types of an earlier one"),
-        ("by_rate", 3, 'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))'),
-        ("becomes_strong", 2, "y: weak float32 -> float32"),
+        ("by_shape", 3, "low", "x: float32[2,2] -> float32[3,3]; x: float32[3,3] -> float32[4,4]"),
+        ("by_number", 3, "medium", "2 with arrays of the types of an earlier one"),
+        (
+            "by_rate",
+            3,
+            "medium",
+            'rate: static float 2.0 -> 3.0 (2 traces so far: pass jnp.asarray(rate), or trace=("rate",))',
+        ),
+        ("becomes_strong", 2, "medium", "y: weak float32 -> float32"),
     ],
 )
 def test_a_function_that_was_traced_again_is_a_finding(
-    again: tuple[dict[str, Any], str, str], name: str, traces: int, reason: str
+    again: tuple[dict[str, Any], str, str], name: str, traces: int, severity: str, reason: str
 ) -> None:
     found, text, _ = again
     (finding,) = [it for it in found[name]["findings"] if it["kind"] == "retrace"]
     assert finding["figures"]["traces"] == traces and finding["figures"]["again_seconds"] > 0
+    assert finding["severity"] == severity
+    assert ("such as powers of two" in finding["advice"]) is (severity == "low")
     assert reason in finding["message"] and finding["message"] in text
     assert Path(finding["file"]).name == "script.py" and finding["source"].startswith("@")
 

@@ -19,6 +19,8 @@ _MANY = 10
 _LEAST_SECONDS = 0.1  # that all but the first of them took
 _LATEST = 3
 
+_Types = list[tuple[str, Any]]  # of the arrays that a program takes, each with its path
+
 
 def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
     """A diagnosis, of one finding, for each of partax's functions that was traced again and again."""
@@ -29,8 +31,8 @@ def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
         if line is None or not is_users(line) or history.nested:
             continue
         reasons = [f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in again[-_LATEST:]]
-        retyped = len(history.records) == 2 and _retyped(*map(_avals, history.records))
-        _add(found, history.name, line, history.count, sum(map(_seconds, again)), reasons, retyped)
+        types = [_types(it) for it in history.records if not it.failed]
+        _add(found, history.name, line, history.count, sum(map(_seconds, again)), reasons, types)
     return found
 
 
@@ -48,9 +50,8 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
             again = f"{times - len(several)} with arrays of the types of an earlier one"
             reasons.append(f"{again}: by another static argument, or made anew")
         seconds = sum(it.seconds for it in several)
-        retyped = len(several) == 2 and several[0].paths == several[1].paths
-        retyped = retyped and _retyped(*(it.jaxpr.in_avals for it in several))
-        _add(found, name, line, times, seconds - seconds / times, reasons[-_LATEST:], retyped)
+        types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
+        _add(found, name, line, times, seconds - seconds / times, reasons[-_LATEST:], types)
     return found
 
 
@@ -61,12 +62,16 @@ def _add(
     count: int,
     seconds: float,
     reasons: Sequence[str],
-    retyped: bool,
+    types: Sequence[_Types],
 ) -> None:
     """Adds what is told of a function, if it is worth a word."""
+    pairs = list(itertools.pairwise(types))
+    retyped = len(pairs) == 1 and _retyped(*pairs[0])
     if (count < _FEWEST and not retyped) or seconds < _LEAST_SECONDS:
         return
-    severity: Severity = "high" if count >= _MANY else "medium"
+    # A few buckets of lengths, widths that are swept, or a last batch, in two modes, are as they should be.
+    resized = count == len(types) and all(_resized(*pair) for pair in pairs)
+    severity: Severity = "high" if count >= _MANY else "low" if resized else "medium"
     finding = finding_at(
         line,
         "retrace",
@@ -74,8 +79,11 @@ def _add(
         {"traces": count, "again_seconds": seconds},
         f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; the "
         f"latest: {'; '.join(reasons)}.",
-        "Pass arrays of the same types each time, and static values that stay; make the function once, outside of the "
-        "loop that calls it.",
+        "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in "
+        "length to a few sizes, such as powers of two, and drop or pad the last batch."
+        if resized
+        else "Pass arrays of the same types each time, and static values that stay; make the function once, outside of "
+        "the loop that calls it.",
     )
     found.append(Diagnosis(name, line.place, (finding,), {"traces": count}))
 
@@ -84,17 +92,28 @@ def _seconds(record: Record) -> float:
     return sum(record.seconds.values())
 
 
-def _avals(record: Record) -> list[Any]:
-    return [part.aval for part in record.snapshot.parts if part.key[0] == "array"]
+def _types(record: Record) -> _Types:
+    return [(path, part.aval) for path, part in record.snapshot.pairs() if part.key[0] == "array"]
 
 
-def _retyped(before: Sequence[Any], after: Sequence[Any]) -> bool:
+def _retyped(before: _Types, after: _Types) -> bool:
     """Whether arrays of the same shapes are of other dtypes or no longer weak: nobody wants such a second program."""
+    return _shapes(before) == _shapes(after) and _kinds(before) != _kinds(after)
 
-    def shapes(avals: Sequence[Any]) -> list[Any]:
-        return [getattr(aval, "shape", None) for aval in avals]
 
-    return shapes(before) == shapes(after) and list(map(str, before)) != list(map(str, after))
+def _resized(before: _Types, after: _Types) -> bool:
+    """Whether the arguments have another structure, or arrays in them other shapes and nothing else."""
+    if [path for path, _ in before] != [path for path, _ in after]:
+        return True
+    return _shapes(before) != _shapes(after) and _kinds(before) == _kinds(after)
+
+
+def _shapes(types: _Types) -> list[Any]:
+    return [(path, getattr(aval, "shape", None)) for path, aval in types]
+
+
+def _kinds(types: _Types) -> list[Any]:
+    return [(getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))) for _, aval in types]
 
 
 def _difference(before: Program, after: Program) -> str:
