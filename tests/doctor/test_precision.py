@@ -165,6 +165,39 @@ def test_a_loss_a_norm_and_a_softmax_in_float32_are_meant_so() -> None:
     assert found(all_wide, half(4, 8), half(8, 8), x64=False) == []
 
 
+def rotated(x: Any) -> Any:
+    """A rotation by position, by angles that are made in float32."""
+    angles = jnp.arange(4.0)[:, None] / 10000 ** (jnp.arange(0, 8, 2) / 8)
+    first, second = x[..., ::2], x[..., 1::2]
+    turned = [first * jnp.cos(angles) - second * jnp.sin(angles), second * jnp.cos(angles) + first * jnp.sin(angles)]
+    return jnp.concatenate(turned, -1)
+
+
+def rescaled(x: Any) -> Any:
+    return jnp.exp(jnp.tanh(x * SINGLES)) + SINGLES
+
+
+def in_a_scan(widen: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: jax.lax.scan(lambda carry, _: (carry, widen(carry)), x, None, length=3)[1]
+
+
+@pytest.mark.parametrize("widen", [rotated, rescaled, jax.jit(rescaled)])
+def test_what_is_cast_back_before_it_is_used_is_meant_so(widen: Any) -> None:
+    def cast_back(x: Any, w: Any) -> Any:
+        return widen(x).astype(x.dtype) @ w
+
+    def used(x: Any, w: Any) -> Any:
+        return (widen(x) @ w).astype(x.dtype)
+
+    x, w = half(4, 8), half(8, 8)
+    assert found(cast_back, x, w, x64=False) == []
+    assert found(jax.grad(lambda x, w: cast_back(x, w).sum()), x, w, x64=False) == []
+    assert found(used, x, w, x64=False)
+    assert found(widen, x, x64=False)
+    assert found(in_a_scan(widen), x, x64=False)
+    assert found(in_a_scan(lambda x: widen(x).astype(x.dtype)), x, x64=False) == []
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("x64", [False, True])
 def test_training_in_one_type_is_healthy(dtype: str, x64: bool) -> None:

@@ -1,7 +1,8 @@
 """Finds where a program begins to compute in a wider type than that of its arguments, by line.
 
 That is where an array of the arguments' type is combined with something wider that does not come from them: a NumPy
-array, a strongly typed scalar, numbers that jax made in its default type.
+array, a strongly typed scalar, numbers that jax made in its default type. In half precision it is told only where such
+a value is multiplied as a matrix or given back: a rotation or a norm that is cast back is meant so.
 """
 
 import dataclasses
@@ -14,7 +15,8 @@ from jax.extend.core import Literal
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import bind_known, through_calls, user_line
+from partax._doctor.fusion import INLINED
+from partax._doctor.inner_programs import InnerProgram, bind_known, through_calls, user_line
 from partax._doctor.lines import Line
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
@@ -28,6 +30,7 @@ _HIGH_SHARE = 0.5  # from which a type that the user has named is told too, as `
 
 _WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4, "complex64": 4, "float64": 8, "complex128": 8}
 _HALF, _DOUBLE = 2, 8
+_PRODUCTS = {"dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated"}
 _NAMES_A_TYPE = {"astype", "convert_element_type", "asarray", "array"}  # functions of `jax.numpy` and `jax.lax`
 
 
@@ -40,12 +43,33 @@ class _Widened:
       narrow: the text of the type that came in.
       wide: that of the type that came out.
       because: what it is combined with; empty where the user has named the type.
+      is_used: whether a product of matrices, or the result, has come of it before it was cast back.
     """
 
     index: int
     narrow: str
     wide: str
     because: str
+    is_used: bool = False
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Origin:
+    """Where a wide value has come from: what became wider for it, and the values that it was made of."""
+
+    found: list[_Widened]
+    before: list["_Origin"]
+    is_used: bool = False
+
+    def use(self) -> None:
+        waiting = [self]
+        while waiting:
+            origin = waiting.pop()
+            if not origin.is_used:
+                origin.is_used = True
+                waiting += origin.before
+                for it in origin.found:
+                    it.is_used = True
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -58,14 +82,14 @@ def find(examined: Examined) -> Iterator[Finding]:
     dtypes = {getattr(var.aval, "dtype", None) for i in examined.equations.first_of_tokens for var in eqns[i].outvars}
     if all(_WIDTHS.get(getattr(dtype, "name", ""), 0) <= own for dtype in dtypes):
         return
-    reader = _Reader(examined.equations, own)
+    reader = _Reader(examined.equations, own, examined.jaxpr.jaxpr.outvars)
     reader.read()
     share = reader.wide / max(reader.arrays, 1)
     if share < (_SMALLEST_SHARE_OF_HALF if own == _HALF else _SMALLEST_SHARE):
         return
     lines: dict[Line, list[_Widened]] = {}
     for it in reader.found:
-        if it.because or (share >= _HIGH_SHARE and own != _HALF):
+        if (it.because and it.is_used) if own == _HALF else (it.because or share >= _HIGH_SHARE):
             line = user_line(examined.equations, it.index)
             lines.setdefault(line, []).append(it)
     for line, found in lines.items():
@@ -90,18 +114,21 @@ class _Reader:
       arrays: how many give arrays of floats.
     """
 
-    def __init__(self, equations: Equations, own: int) -> None:
+    def __init__(self, equations: Equations, own: int, results: Sequence[Any]) -> None:
         self.found: list[_Widened] = []
         self.wide = self.arrays = 0
         self._equations = equations
         self._own = own
         self._derived: set[Any] = set()  # wide values that come from arrays of the arguments' type
         self._converted: dict[Any, int] = {}  # those of them that were just converted, by the equation that did it
+        self._origins: dict[Any, _Origin] = {}  # of wide values, as far as something became wider for them
+        self._results = {var for var in results if type(var) is not Literal}  # and those of the bodies of loops
         self._widths: dict[Any, int] = {}
 
     def read(self) -> None:
         equations, own = self._equations, self._own
         for i, eqn, programs in through_calls(equations, range(len(equations)), self._bind):
+            self._follow(eqn, programs)
             if programs or not eqn.outvars:
                 continue
             width = self._width_of(eqn.outvars[0].aval)
@@ -127,8 +154,17 @@ class _Reader:
         is_derived = bool(narrow) or any(var in self._derived for var in operands)
         (self._derived.add if is_derived else self._derived.discard)(result)
         self._converted.pop(result, None)
-        if not is_derived:
-            return
+        known = len(self.found)
+        if is_derived:
+            self._note(index, eqn, operands, narrow)
+        before = [self._origins[var] for var in operands if var in self._origins]
+        self._origins.pop(result, None)
+        if before or len(self.found) > known:
+            self._set_origin(result, _Origin(self.found[known:], before))
+
+    def _note(self, index: int, eqn: Any, operands: Sequence[Any], narrow: Sequence[Any]) -> None:
+        """What becomes wider by an equation."""
+        result = eqn.outvars[0]
         if eqn.primitive.name == "convert_element_type":
             if narrow and _names_a_type(eqn):
                 self.found.append(_Widened(index, array_text(narrow[0].aval), array_text(result.aval), ""))
@@ -149,6 +185,27 @@ class _Reader:
                 text = array_text(var.aval)
                 self.found.append(_Widened(index, text, array_text(result.aval), _text(others[0].aval)))
 
+    def _follow(self, eqn: Any, programs: Sequence[InnerProgram]) -> None:
+        """What an equation does with wide values as a whole: a product, and a loop, whose results are its body's."""
+        is_inlined = eqn.primitive.name in INLINED and len(programs) == 1
+        if eqn.primitive.name in _PRODUCTS or (programs and not is_inlined):
+            self._use(eqn.invars)
+        for it in programs:
+            for at, var in enumerate(it.jaxpr.outvars):
+                if type(var) is not Literal:
+                    is_result = not is_inlined or eqn.outvars[at] in self._results
+                    (self._results.add if is_result else self._results.discard)(var)
+
+    def _set_origin(self, var: Any, origin: _Origin) -> None:
+        self._origins[var] = origin
+        if var in self._results:
+            origin.use()
+
+    def _use(self, variables: Sequence[Any]) -> None:
+        for var in variables:
+            if type(var) is not Literal and var in self._origins:
+                self._origins[var].use()
+
     def _bind(self, variables: Sequence[Any], given: Sequence[Any]) -> None:
         """What is not known of a wide value is taken to come from the arguments, so that nothing is said of it."""
         for var, it in zip(variables, given, strict=True):
@@ -157,6 +214,9 @@ class _Reader:
             is_derived = it is None or (type(it) is not Literal and it in self._derived)
             (self._derived.add if is_derived else self._derived.discard)(var)
             bind_known(self._converted, [var], [it])
+            bind_known(self._origins, [var], [it])
+            if var in self._origins:
+                self._set_origin(var, self._origins[var])
 
 
 def _text(aval: Any) -> str:
