@@ -96,13 +96,44 @@ def printed(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("program", "severity", "words"),
     [
-        (lambda x: jax.lax.while_loop(lambda it: it[0] < 9, printed, x), "medium", "in each step of a while loop"),
+        (lambda x: jax.lax.while_loop(lambda it: it[0] < 9, printed, x), "medium", "once in each step of a while loop"),
         (lambda x: jax.lax.cond(x[0] > 0, printed, lambda it: it, x), "low", "at most once"),
     ],
 )
 def test_what_is_called_an_unknown_number_of_times_says_so(program: Any, severity: str, words: str) -> None:
     (finding,) = found(program, X)
     assert finding.severity == severity and words in finding.message
+
+
+def test_of_a_while_loop_the_seconds_are_of_one_step() -> None:
+    def loop(x: Any) -> Any:
+        return jax.lax.while_loop(lambda it: it[0] < 9, lambda it: printed(printed(it)), x)
+
+    (finding,) = found(loop, X)
+    assert "2 times in each step of a while loop, about 300 us for each step" in finding.message
+    assert "and 240 us for each run because" in finding.message
+
+
+def scanned(x: Any, xs: Any) -> Any:
+    return jax.lax.scan(lambda carry, x: (printed(carry), x), x, xs, length=3)[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "in_carry"),
+    [
+        (lambda x: jax.lax.while_loop(lambda it: it[0] < 9, printed, x), True),
+        (lambda x: jax.lax.fori_loop(0, 9, lambda i, it: printed(it), x), True),
+        (lambda x: jax.lax.fori_loop(0, 9, lambda i, it: scanned(it, x), x), False),
+        (lambda x: jax.lax.scan(lambda carry, _: (carry, printed(carry)), x, None, length=3)[1], False),
+        (lambda x: scanned(x, x), False),
+        (lambda x: jax.lax.scan(lambda carry, x: (printed(carry), None), x, x)[0], False),
+    ],
+)
+def test_the_advice_is_for_the_kind_of_loop(program: Any, in_carry: bool) -> None:
+    (finding,) = found(program, X)
+    assert (".at[i].set" in finding.advice) is in_carry
+    assert ("return what it needs as an output of the loop" in finding.advice) is not in_carry
+    assert finding.advice.endswith("print all of it after the loop, once")
 
 
 def test_a_check_of_a_library_is_not_reported() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from partax._doctor.equations import bytes_of
+from partax._doctor.equations import LOOPS, bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
@@ -68,29 +68,50 @@ def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Fi
         severity = "high"
     often = f"{times:,} times" if times > 1 else "once"
     often = f"at most {often}" if "cond" in inside else often
-    often = "in each step of a while loop" if "while" in inside else f"{often} in each run of the program"
     what = f"ordered {_CALLBACKS[name]}" if is_ordered else _CALLBACKS[name]
-    message = f"{what} calls Python {often}, about {seconds_text(seconds)}"
+    if "while" in inside:  # nobody knows how many turns it takes
+        turn = seconds_text(times * _CALL_SECONDS)
+        message = f"{what} calls Python {often} in each step of a while loop, about {turn} for each step"
+        slow_path = f", and {seconds_text(slower)} for each run"
+    else:
+        message = f"{what} calls Python {often} in each run of the program, about {seconds_text(seconds)}"
+        slow_path = f", of which {seconds_text(slower)}"
     if eqn.effects:
-        message += f", of which {seconds_text(slower)} because jax does not take its C++ path for programs with effects"
+        message += f"{slow_path} because jax does not take its C++ path for programs with effects"
     figures: Figures = {
         "times": times,
         "call_seconds": round(times * _CALL_SECONDS, 6),
         "slow_path_seconds": slower,
     }
-    return finding_at(line, "host", severity, figures, message, _advice(name, inside, bool(eqn.outvars)))
+    return finding_at(line, "host", severity, figures, message, _advice(examined, name, found[0]))
 
 
-def _advice(name: str, inside: set[str], has_results: bool) -> str:
+def _advice(examined: Examined, name: str, index: int) -> str:
+    equations = examined.equations
+    loop = next((i for i in around(equations, index) if equations.names[i] in LOOPS), None)
+    has_results = bool(equations.eqns[index].outvars)
     is_debug = name.startswith("debug")
-    if inside & {"scan", "while"} and has_results:
+    if loop is not None and has_results:
         return "write it with `jax.numpy`, so that no step waits for Python, or have one call of it take many steps"
-    if inside & {"scan", "while"}:
-        what = "print" if is_debug else "call Python with"
-        return f"return what it needs as an output of the loop and {what} all of it after the loop, once"
+    if loop is not None:
+        afterwards = f"{'print' if is_debug else 'call Python with'} all of it after the loop, once"
+        if _has_outputs(equations.eqns[loop]):
+            return f"return what it needs as an output of the loop and {afterwards}"
+        return (
+            "write what it needs into a buffer in the carry, by `.at[i].set(...)`, or make the loop a `jax.lax.scan` "
+            f"that returns it from each step, and {afterwards}"
+        )
     if is_debug:
         return "take it out when you have seen what it shows, or return the value and print it outside of the program"
     return "write it with `jax.numpy`, so that the device need not wait for Python, or call it before or after"
+
+
+def _has_outputs(loop: Any) -> bool:
+    """Whether it is a scan of arrays, or one that stacks its outputs: a `fori_loop` is a scan that does neither."""
+    if loop.primitive.name != "scan":
+        return False
+    parts = scan_parts(loop)
+    return parts.xs > 0 or len(loop.outvars) > parts.carries
 
 
 def _is_elsewhere(target: Any) -> bool:
