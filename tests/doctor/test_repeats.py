@@ -288,6 +288,20 @@ def cheap(turns: int) -> Callable[..., Any]:
     return loop
 
 
+@pytest.mark.parametrize("inner", [1, 7, 20, 22, 40, 70, 150, 300])
+def test_a_cheap_loop_within_a_costly_one_does_not_hide_it(inner: int) -> None:
+    def layers(ws: Any, x: Any) -> Any:
+        for w in ws:  # here
+            x = jnp.tanh(x @ w)
+            for _ in range(inner):
+                x = x * 0.9 + jnp.sin(x)
+        return x
+
+    (finding,) = found(layers, [W] * 30, X)
+    assert finding.figures["repetitions"] in (29, 30)
+    assert finding.figures["equations_each"] == 2 + 3 * inner
+
+
 @pytest.mark.parametrize(("turns", "severities"), [(99, []), (130, ["info"]), (200, ["info"]), (250, ["high"])])
 def test_a_loop_that_costs_little_so_far_is_told(turns: int, severities: list[str]) -> None:
     findings = found(cheap(turns), X)

@@ -6,8 +6,9 @@ and again.
 """
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 import numpy as np
 
@@ -117,9 +118,12 @@ def repeats_of(equations: Equations) -> list[Repeat]:
     tokens = equations.tokens
     free = np.ones(len(tokens), dtype=bool)
     free[list(not_compiled(equations))] = False
-    found = list(_loops(tokens, free, True))
+    is_worth_it, is_told = functools.partial(_is_worth_it, equations), _is_told
+    # A cheap loop within the turns of a costly one must not hide it, and is told only if there is no such.
+    found = [*_loops(tokens, free, True, is_worth_it), *_loops(tokens, free, True, is_told)]
     if np.count_nonzero(free) >= _FEWEST_EQUATIONS:
-        found += _loops(_loose_tokens(equations, tokens), free, False)
+        loose = _loose_tokens(equations, tokens)
+        found += [*_loops(loose, free, False, is_worth_it), *_loops(loose, free, False, is_told)]
         found += _scattered(tokens, free)
     return sorted(found, key=lambda repeat: -repeat.equations)
 
@@ -146,16 +150,21 @@ def _hashes(tokens: np.ndarray, length: int) -> np.ndarray:
     return hashed
 
 
-def _loops(tokens: np.ndarray, free: np.ndarray, same_shapes: bool) -> Iterator[Repeat]:
-    """Runs in which each token is that of one period before; takes them from `free`."""
+def _loops(
+    tokens: np.ndarray, free: np.ndarray, same_shapes: bool, is_wanted: Callable[[Repeat], bool]
+) -> Iterator[Repeat]:
+    """Runs in which each token is that of one period before; takes those that are wanted from `free`."""
     for period in _periods(tokens):
         same = (tokens[period:] == tokens[:-period]) & free[period:] & free[:-period]
         edges = np.flatnonzero(np.diff(np.concatenate(([0], same.view(np.int8), [0]))))
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             turns = (end - begin) // period + 1
-            if turns >= _FEWEST_TURNS and turns * period >= _FEWEST_EQUATIONS:
+            if turns < _FEWEST_TURNS or turns * period < _FEWEST_EQUATIONS:
+                continue
+            repeat = Repeat(tuple(range(begin, begin + turns * period, period)), period, True, same_shapes)
+            if is_wanted(repeat):
                 free[begin : begin + turns * period] = False
-                yield Repeat(tuple(range(begin, begin + turns * period, period)), period, True, same_shapes)
+                yield repeat
 
 
 def _periods(tokens: np.ndarray) -> list[int]:
@@ -167,6 +176,8 @@ def _periods(tokens: np.ndarray) -> list[int]:
         gaps = np.diff(order)[np.diff(contexts[order]) == 0]
         lengths, counts = np.unique(gaps, return_counts=True)
         is_enough = (counts * (_FEWEST_TURNS / (_FEWEST_TURNS - 1)) >= lengths * _FEWEST_TURNS * 0.5) & (counts >= 8)
+        # Within turns that are loops themselves most come again sooner: those around one token are enough.
+        is_enough |= counts >= (_FEWEST_TURNS - 1) * length
         for gap, count in zip(lengths[is_enough].tolist(), counts[is_enough].tolist(), strict=True):
             found[gap] = max(found.get(gap, 0), count)
     return sorted(found, key=lambda gap: (-found[gap], gap))[:_MOST_PERIODS]
