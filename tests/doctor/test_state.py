@@ -103,6 +103,38 @@ def test_each_kind_of_state_is_found(name: str, jit: Any) -> None:
     assert finding.advice.startswith("Begin with")
 
 
+def averaged(params: Any, average: Any, x: Any) -> Any:
+    params = {"w": params["w"] - x, "b": params["b"]}
+    new_average = params if average is None else jax.tree.map(lambda a, p: 0.9 * a + 0.1 * p, average, params)
+    return params, new_average
+
+
+def with_momentum(w: Any, momentum: Any, x: Any) -> Any:
+    momentum = x if momentum is None else 0.9 * momentum + x
+    return w - momentum, momentum
+
+
+@pytest.mark.parametrize("jit", [partax.filter_jit, eqx.filter_jit, jax.jit], ids=["partax", "Equinox", "jax"])
+def test_an_argument_that_begins_as_none_is_found(jit: Any) -> None:
+    (finding,) = found(jit(averaged), {"w": W, "b": W}, None, X)
+    assert (finding.kind, finding.severity, finding.path) == ("retrace", "medium", "average")
+    assert "goes in as None and comes back as float32[3] and 1 more (in `result[1]`)" in finding.message
+    assert "for `average`" in finding.advice
+    (finding,) = found(jit(with_momentum), W, None, X)
+    assert finding.path == "momentum"
+    assert found(jit(averaged), {"w": W, "b": W}, {"w": W, "b": W}, X) == []
+    assert found(jit(with_momentum), W, W, X) == []
+
+
+def masked(x: Any, mask: Any) -> Any:
+    weights = jnp.ones(3) if mask is None else mask
+    return x * weights, weights
+
+
+def test_none_that_other_results_take_the_place_of_is_silent() -> None:
+    assert found(jax.jit(masked), X, None) == []
+
+
 @pytest.mark.parametrize("name", FOUND)
 def test_what_is_found_does_trace_again(name: str) -> None:
     function, state, go_on, (_, _, _, severity) = FOUND[name]

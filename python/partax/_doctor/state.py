@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+
 from partax._doctor.definition import definition, wrapper_kind
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
+from partax._doctor.returned import returned_names
+from partax._pytree.array_text import array_text
 from partax._steps.places import Shape, parts_of, shape_of
 from partax._transforms.tree_differences import Difference, numbers_that_differ
 
@@ -14,6 +18,7 @@ _DEEPEST = 2  # containers in which a part of an argument is looked for
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `retrace`."""
+    yield from _from_none(examined)
     if wrapper_kind(examined.wrapper) == "jax":  # which traces numbers
         return
     arguments = [it for name, value in examined.bound_arguments.items() for it in _parts(value, name)]
@@ -30,6 +35,21 @@ def find(examined: Examined) -> Iterator[Finding]:
                 taken.add(path)
                 yield _finding(examined, differences, name, path)
                 break
+
+
+def _from_none(examined: Examined) -> Iterator[Finding]:
+    """Arguments that are None and come back by their name as something else, such as an average that begins so."""
+    result = examined.out_info
+    missing = [name for name, value in examined.bound_arguments.items() if value is None]
+    names = returned_names(examined.function) if missing and type(result) is tuple else ()
+    if not names or len(names) != len(result):
+        return
+    for at, name in enumerate(names):
+        arrays = [it for it in jax.tree.leaves(result[at]) if isinstance(it, jax.ShapeDtypeStruct)]
+        if name in missing and arrays:
+            more = f" and {len(arrays) - 1} more" if len(arrays) > 1 else ""
+            difference = Difference(name, "None", array_text(arrays[0]) + more)
+            yield _finding(examined, [difference], name, f"result[{at}]")
 
 
 def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
