@@ -232,7 +232,7 @@ def test_what_has_changed_is_traced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i > 1)) for i, it in enumerate(REGISTERED)]
+    "name", [pytest.param(it, marks=[pytest.mark.nightly] * (i > 0)) for i, it in enumerate(REGISTERED)]
 )
 def test_what_is_registered_for_a_class_of_a_library_counts(name: str, tmp_path: Path) -> None:
     assert_traced_for_their_changes({name: REGISTERED[name]}, tmp_path)
@@ -259,6 +259,7 @@ UNSEEDED = {
 }
 
 
+@pytest.mark.nightly
 def test_the_seed_of_hashes_counts_where_it_orders_a_set(tmp_path: Path) -> None:
     sources = {name: TOP + source + "make = lambda: f\n" for name, source in (SEEDED | UNSEEDED).items()}
     first, again = (process(sources, tmp_path, PYTHONHASHSEED="1") for _ in range(2))
