@@ -33,7 +33,7 @@ def _method_called(caller: Any) -> tuple[Any, ...]:
 # Attributes that are of the function inside of a wrapper, where they are looked at, or are asked for anyway.
 _OF_WRAPPERS = {
     *functools.WRAPPER_ASSIGNMENTS,
-    *("__wrapped__", "__annotations__", "__annotate__", "__type_params__", "_fun", "_jit_info", "_options"),
+    *("__wrapped__", "__annotations__", "_fun", "_jit_info", "_options"),  # Python 3.14 copies them by another name
     *("gen", "func", "args", "kwds", "lock"),
 }
 
