@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from partax._doctor import (
+    branches,
     checkpoint,
     constants,
     dispatch,
@@ -19,6 +20,7 @@ from partax._doctor import (
     slow_operations,
     state,
     unused,
+    waste,
 )
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import bytes_of
@@ -43,6 +45,8 @@ _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
     scalars.find,
     dispatch.find,
     short_steps.find,
+    waste.find,
+    branches.find,
 )
 
 _FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake

@@ -10,7 +10,7 @@ from partax._pytree.short_text import angled
 
 Kind = Literal[
     "repeat", "constant", "retrace", "memory", "donation", "unused", "checkpoint", "precision", "host", "slow-op",
-    "switch", "scalar", "dispatch",
+    "switch", "scalar", "waste", "dispatch",
 ]  # fmt: skip
 Severity = Literal["high", "medium", "low", "info"]
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -49,6 +49,7 @@ _NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
 
 
 _USERS = 2
+_BRANCHES = "control_flow/conditionals.py"
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -131,6 +132,12 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(reversed(found))
 
 
+def comes_from_branches(equation: Any) -> bool:
+    """Whether `jax.lax.cond` or `switch` made an equation itself, and not a function that it calls."""
+    codes = frames_of(equation)[0]
+    return any(code.co_name in ("cond", "switch") and code.co_filename.endswith(_BRANCHES) for code in codes)
+
+
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
     """The first line of the user's function that a library's wrapper in a file calls; None if it calls none."""
     library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
@@ -144,6 +151,12 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
             users = _of_code(code).rank == _USERS
             return Line(code.co_filename, code.co_firstlineno, code.co_qualname) if users else None
     return None
+
+
+def is_of_jax(jaxpr: Any) -> bool:
+    """Whether a program is one of jax's own functions."""
+    _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
+    return _rank(place.rpartition(":")[0]) == 0 if place else False
 
 
 def is_users(line: Line) -> bool:

@@ -1,0 +1,81 @@
+"""Finds branches under `jax.vmap`: all of them are computed for each element, and one result of them is taken."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from partax._doctor.equations import bytes_of, inner_jaxprs
+from partax._doctor.examined import Examined
+from partax._doctor.finding import Finding, finding_at
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.lines import Line, comes_from_branches, is_users, stack_of
+
+# Elementwise work of branches, such as a reset of an environment, is fused; 1e8 multiplications take some milliseconds.
+_MUCH_WORK = 1e8
+_TURNS = 100  # of a while loop, which nobody knows
+_CUBIC = {"cholesky", "lu", "qr", "eigh", "eig", "svd", "triangular_solve", "geqrf", "householder_product"}
+
+
+def find(examined: Examined) -> Iterator[Finding]:
+    """Findings of the kind `waste`: one for each `cond` or `switch`."""
+    for program in flat_programs(examined).all:
+        for line, branches in _selected(program).items():
+            work = [sum(_work(program.eqns[i]) for i in branch) for branch in branches]
+            if sum(work) >= _MUCH_WORK:
+                yield finding_at(
+                    line,
+                    "waste",
+                    "medium",
+                    {"branches": len(branches), "multiplications": sum(work), "share": round(max(work) / sum(work), 3)},
+                    f"`jax.vmap` computes all {len(branches)} branches for each element, about {sum(work):,.0f} "
+                    "multiplications, and takes one result of them.",
+                    "Decide once for all elements, outside of `jax.vmap`, or go through them by `jax.lax.map`, which "
+                    "computes one branch of each; where the branches differ in numbers alone, index these.",
+                )
+
+
+def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
+    """For the user's line of each `cond` that `vmap` has made selects of, the equations of each branch."""
+    makers = {number: i for i, made in enumerate(program.writes) for number in made}
+    is_select: dict[int, bool] = {}
+    begins: dict[Line, int] = {}
+    found: dict[Line, list[set[int]]] = {}
+    for i, eqn in enumerate(program.eqns):
+        if eqn.primitive.name != "select_n" or not comes_from_branches(eqn):
+            continue
+        stack = stack_of(eqn)
+        if not stack or not is_users(stack[-1]):
+            continue
+        is_select[i] = True
+        begin = begins.setdefault(stack[-1], i)
+        cases = program.reads[i][1:]
+        if any(program.eqns[makers[it]].primitive.name == "stop_gradient" for it in cases if it in makers):
+            continue  # what goes into a branch
+        branches = found.setdefault(stack[-1], [set() for _ in cases])
+        for branch, number in zip(branches, cases, strict=False):
+            left = [number]
+            while left:
+                at = makers.get(left.pop(), LITERAL)
+                if at >= begin and at not in branch and at not in is_select:
+                    branch.add(at)
+                    left += program.reads[at]
+    return found
+
+
+def _work(eqn: Any) -> float:
+    """The multiplications of an operation that is not elementwise, or of a loop; about."""
+    name = eqn.primitive.name
+    size = math.prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
+    if name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        return size * math.prod(eqn.invars[0].aval.shape[it] for it in contracted)
+    if name == "conv_general_dilated":
+        kernel = eqn.invars[1].aval.shape
+        return size * math.prod(kernel) / max(kernel[eqn.params["dimension_numbers"].rhs_spec[0]], 1)
+    if name in _CUBIC:
+        return math.prod(eqn.invars[0].aval.shape) * eqn.invars[0].aval.shape[-1]
+    turns = int(eqn.params["length"]) if name == "scan" else _TURNS if name == "while" else 1
+    inner = sum(_work(it) for body in inner_jaxprs(eqn) for it in body.eqns)
+    if turns > 1:
+        inner += sum(bytes_of(it.outvars[0].aval) / 4 for body in inner_jaxprs(eqn) for it in body.eqns if it.outvars)
+    return turns * inner
