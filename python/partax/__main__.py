@@ -133,12 +133,17 @@ def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str |
     _history.keep_all()
     watch = Watch()
     namespace: dict[str, Any] = {}
+    raised = True
     try:
         namespace = _run(script, arguments, is_module)
+        raised = False
+    except SystemExit:
+        raised = False
+        raise
     finally:
         watch.end()
         found = diagnoses(watch, namespace)
-        print_programs(watch, found, sys.stderr)
+        print_programs(watch, found, sys.stderr, raised)
         write_diagnoses(found, json_file, html_file)
         namespace.clear()
 

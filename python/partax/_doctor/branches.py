@@ -8,7 +8,7 @@ from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
-from partax._doctor.lines import Line, comes_from_branches, is_users, stack_of
+from partax._doctor.lines import Line, comes_from, is_users, stack_of
 
 # Elementwise work of branches, such as a reset of an environment, is fused; 1e8 multiplications take some milliseconds.
 _MUCH_WORK = 1e8
@@ -41,7 +41,7 @@ def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
     begins: dict[Line, int] = {}
     found: dict[Line, list[set[int]]] = {}
     for i, eqn in enumerate(program.eqns):
-        if eqn.primitive.name != "select_n" or not comes_from_branches(eqn):
+        if eqn.primitive.name != "select_n" or not comes_from(eqn, "control_flow/conditionals.py", "cond", "switch"):
             continue
         stack = stack_of(eqn)
         if not stack or not is_users(stack[-1]):

@@ -11,6 +11,7 @@ from partax._doctor.lines import Line, function_called_by, is_users
 from partax._report.function_reports import program_of
 from partax._report.record import Record
 
+LOOPS_BY_THEMSELVES = ("scan", "while", "cond")  # each is a program where nothing around it is compiled
 _ASKED = 20  # equations of a library's program for the user's function around them
 
 
@@ -25,7 +26,7 @@ class Program:
       paths: the path of each input.
       times: how often it was lowered.
       lower_seconds, compile_seconds, trace_seconds: what that took, in all.
-      known: the function's first line, where partax knows it.
+      known: the function's first line, where partax knows it; that of a loop outside of any function that is compiled.
     """
 
     name: str

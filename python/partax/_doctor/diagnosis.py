@@ -104,7 +104,7 @@ class Diagnosis:
     def _head(self) -> str:
         count = len(self.findings)
         head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
-        head += f"{self.figures.get('equations', 0)} equations, "
+        head += f"{self.figures['equations']} equations, " if "equations" in self.figures else ""
         return head + ("nothing found" if count == 0 else f"{count} finding{'s' if count > 1 else ''}")
 
     def __repr__(self) -> str:

@@ -94,6 +94,13 @@ class Equations:
                 self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
 
+    def inside(self, index: int) -> range:
+        """The indices of the equations inside of one."""
+        end = index + 1
+        while end < len(self) and self.depths[end] > self.depths[index]:
+            end += 1
+        return range(index + 1, end)
+
     def outermost(self, start: int, length: int) -> list[int]:
         """The indices of the equations from one on, so many, that are not inside of others of these."""
         depth = min(self.depths[start : start + length])

@@ -3,6 +3,7 @@
 import bisect
 import functools
 import linecache
+import sys
 import sysconfig
 import types
 from collections.abc import Iterable, Sequence
@@ -49,7 +50,6 @@ _NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
 
 
 _USERS = 2
-_BRANCHES = "control_flow/conditionals.py"
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -132,10 +132,19 @@ def stack_of(equation: Any) -> tuple[Line, ...]:
     return tuple(reversed(found))
 
 
-def comes_from_branches(equation: Any) -> bool:
-    """Whether `jax.lax.cond` or `switch` made an equation itself, and not a function that it calls."""
-    codes = frames_of(equation)[0]
-    return any(code.co_name in ("cond", "switch") and code.co_filename.endswith(_BRANCHES) for code in codes)
+def comes_from(equation: Any, file: str, *functions: str) -> bool:
+    """Whether one of these functions of jax's made an equation itself, and not a function that it was given."""
+    return any(code.co_name in functions and code.co_filename.endswith(file) for code in frames_of(equation)[0])
+
+
+def is_of_library_code(code: types.CodeType) -> bool:
+    """Whether code is the user's or of a library, and not of jax, of partax or of Python."""
+    return _of_code(code).rank > 0
+
+
+def is_of_users_code(code: types.CodeType) -> bool:
+    """Whether code is the user's own."""
+    return _of_code(code).rank == _USERS
 
 
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
@@ -151,6 +160,14 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
             users = _of_code(code).rank == _USERS
             return Line(code.co_filename, code.co_firstlineno, code.co_qualname) if users else None
     return None
+
+
+def running_line() -> Line | None:
+    """The innermost line of the user's that runs now; None where there is none."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_of_users_code(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None else Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 
 def is_of_jax(jaxpr: Any) -> bool:

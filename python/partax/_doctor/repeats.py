@@ -15,7 +15,7 @@ import numpy as np
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import not_compiled
+from partax._doctor.inner_programs import not_compiled, user_line
 from partax._doctor.lines import Line, is_users, stack_of
 from partax._doctor.measured import measured_seconds
 from partax._doctor.source_loops import is_in_loop
@@ -25,6 +25,7 @@ from partax._doctor.source_loops import is_in_loop
 _FEWEST_TURNS = 8
 _FEWEST_EQUATIONS = 64
 _FEWEST_PLACES = 8
+_FEWEST_UNROLLED = 32  # turns: up to 16 are common for cells of recurrent networks
 _SHORTEST_BLOCK = 12  # equations of a function that is called in many places
 _SMALLEST_SHARE = 0.2  # of the program; below, something else makes it slow
 _SMALLEST_SHARE_SCATTERED = 0.4  # the eight norms of a healthy model's four blocks are a quarter of its training step
@@ -72,6 +73,7 @@ class Repeat:
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `repeat`."""
     equations = examined.equations
+    yield from _unrolled(equations)
     if len(equations) < _FEWEST_EQUATIONS:
         return
     groups: list[_Group] = []
@@ -90,6 +92,34 @@ def find(examined: Examined) -> Iterator[Finding]:
         finding = _finding(examined, group)
         if finding is not None:
             yield finding
+
+
+def _unrolled(equations: Equations) -> Iterator[Finding]:
+    """Scans of which many turns are compiled one after the other."""
+    told: set[Line] = set()
+    for index in equations.named("scan"):
+        params, inside = equations.eqns[index].params, equations.inside(index)
+        turns = min(int(params["unroll"]), int(params["length"]))
+        repeat = Repeat((inside.start,) * turns, len(inside), True)
+        line = user_line(equations, index)
+        if turns < _FEWEST_UNROLLED or repeat.equations < _MEDIUM_EQUATIONS or not _is_worth_it(equations, repeat):
+            continue
+        if line in told:  # the gradient's
+            continue
+        told.add(line)
+        yield finding_at(
+            line,
+            "repeat",
+            _severity(repeat.equations),
+            {"repetitions": turns, "equations_each": len(inside), "equations": repeat.equations},
+            f"this scan is unrolled: {turns} turns of {len(inside)} equations are compiled one after the other",
+            "leave `unroll` as it is, or unroll a few turns, such as 4: more of them take longer to compile than they "
+            "gain",
+        )
+
+
+def _severity(equations: int) -> Severity:
+    return "low" if equations < _MEDIUM_EQUATIONS else "medium" if equations < _HIGH_EQUATIONS else "high"
 
 
 @dataclasses.dataclass
@@ -278,7 +308,7 @@ def _finding(examined: Examined, group: _Group) -> Finding | None:
     smallest = _SMALLEST_SHARE if largest.in_a_row else _SMALLEST_SHARE_SCATTERED
     if share < smallest or (group.is_optimiser and covered < _FEWEST_CHEAP):
         return None
-    severity: Severity = "low" if covered < _MEDIUM_EQUATIONS else "medium" if covered < _HIGH_EQUATIONS else "high"
+    severity = _severity(covered)
     if group.is_cheap or group.is_optimiser:
         severity = "info" if group.is_cheap else "medium"
     figures: Figures = {

@@ -15,6 +15,7 @@ import jax
 
 from partax._doctor import traced_again
 from partax._doctor.compiled_programs import (
+    LOOPS_BY_THEMSELVES,
     Program,
     by_function,
     calls_of,
@@ -26,11 +27,12 @@ from partax._doctor.compiled_programs import (
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import Figures, worst_first
-from partax._doctor.lines import Line
+from partax._doctor.lines import Line, running_line
+from partax._doctor.one_by_one import OneByOne
 from partax._doctor.text import print_diagnosis
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
-from partax._jax.programs import watch_lowering
+from partax._jax.programs import watch_lowering, watch_operations
 from partax._report.history import kept
 from partax._report.progress import progress
 
@@ -51,11 +53,17 @@ class Watch:
         self._at_work = threading.local()
         self._has_ended = False
         self.is_told = watch_lowering(self._lowers)
+        self.one_by_one = OneByOne()
+        watch_operations(self._runs)
         jax.monitoring.register_event_duration_secs_listener(self._took)
 
     def end(self) -> None:
         """The script has ended: what is compiled from now on is the doctor's own."""
         self._has_ended = True
+
+    def _runs(self, operation: str) -> None:
+        if not self._has_ended:
+            self.one_by_one.note(operation)
 
     def _lowers(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
         try:
@@ -66,10 +74,11 @@ class Watch:
 
     def _note(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
         name = _plain(name)
-        key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns))
+        known = running_line() if name in LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
+        key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns), known)
         program = self.programs.get(key)
         if program is None:
-            program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr))
+            program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr), known=known)
             if len(self.programs) < _MOST_PROGRAMS:
                 self.programs[key] = program
         program.times += 1
@@ -125,7 +134,8 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
                     "partax: the program `%s` could not be examined; please report this", programs[0].name
                 )
     again = traced_again.of_functions(kept())
-    return _together([*again, *traced_again.of_programs(watch.in_order(), again)], found)
+    again += traced_again.of_programs(watch.in_order(), again)
+    return _together([*again, *watch.one_by_one.diagnoses()], found)
 
 
 def _costliest_functions(programs: Sequence[Program]) -> list[list[Program]]:
@@ -178,9 +188,11 @@ def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Di
     return sorted([*joined, *left.values()], key=lambda it: it.is_of_library)
 
 
-def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> None:
-    """Prints what each program has cost, and then the findings of the costliest."""
+def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raised: bool = False) -> None:
+    """Prints what each program has cost, and then the findings of the costliest; all of it up to an exception."""
     programs = watch.costliest()
+    if raised:
+        print("\npartax: the script raised an exception, which comes last; until then:", file=file)
     print(f"\npartax: {len(programs)} programs were compiled, in {_seconds(programs):.3g} s\n", file=file)
     columns = ("seconds", "trace", "lower", "compile")
     print("  " + "  ".join(f"{it:>8}" for it in columns) + f"  {'times':>5}  {'equations':>9}  name", file=file)
@@ -207,7 +219,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO) -> No
         kinds = Counter(it.kind for it in diagnosis.findings)
         told = ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.items())
         print(f"  {diagnosis.name} ({diagnosis.defined or 'jax'}): {told}", file=file)
-    if not any(diagnosis.findings for diagnosis in found):
+    if not raised and not any(diagnosis.findings for diagnosis in found):
         print("\nnothing found", file=file)
 
 

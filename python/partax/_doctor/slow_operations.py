@@ -105,9 +105,7 @@ def _switch(examined: Examined, index: int) -> Finding:
     equations = examined.equations
     eqn = equations.eqns[index]
     line = user_line(equations, index)
-    branches, inside = len(eqn.params["branches"]), 0
-    while index + inside + 1 < len(equations) and equations.depths[index + inside + 1] > equations.depths[index]:
-        inside += 1
+    branches, inside = len(eqn.params["branches"]), len(equations.inside(index))
     seconds = branches * _BRANCH_SECONDS
     figures: Figures = {
         "branches": branches,

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from partax._doctor.compiled_programs import Program, by_function
+from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
 from partax._doctor.figure_text import seconds_text
@@ -51,7 +51,8 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
             reasons.append(f"{again}: by another static argument, or made anew")
         seconds = sum(it.seconds for it in several)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
-        _add(found, name, line, times, seconds - seconds / times, reasons[-_LATEST:], types)
+        is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
+        _add(found, name, line, times, seconds - seconds / times, reasons[-_LATEST:], types, is_loop)
     return found
 
 
@@ -63,6 +64,7 @@ def _add(
     seconds: float,
     reasons: Sequence[str],
     types: Sequence[_Types],
+    is_loop: bool = False,
 ) -> None:
     """Adds what is told of a function, if it is worth a word."""
     pairs = list(itertools.pairwise(types))
@@ -82,6 +84,9 @@ def _add(
         "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in "
         "length to a few sizes, such as powers of two, and drop or pad the last batch."
         if resized
+        else "Compile the function around it by `jax.jit`: outside of one, a loop is compiled again for each function "
+        "that is made anew for it."
+        if is_loop
         else "Pass arrays of the same types each time, and static values that stay; make the function once, outside of "
         "the loop that calls it.",
     )

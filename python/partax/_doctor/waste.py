@@ -12,7 +12,7 @@ from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_programs
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE, REDUCE, TREATMENT, VIEW
-from partax._doctor.lines import is_of_jax
+from partax._doctor.lines import comes_from, is_of_jax
 from partax._pytree.array_text import array_text
 
 # On two shared cores an inverse of 256 rows takes 3 ms, a product of 512 x 512 matrices 2 ms, and a sort of 2**18
@@ -112,7 +112,8 @@ class _Reader:
             number = call.numbers[given]
             made = self._made_of(number)
             is_for_it = all(self._is_inside(i, call) for i in self.readers.get(number, ()))
-            if is_for_it and number not in self.results and "dot_general" in made and not made & _DECOMPOSITIONS:
+            is_dear = "dot_general" in made or self._is_jacobian(number)
+            if is_for_it and number not in self.results and is_dear and not made & _DECOMPOSITIONS:
                 yield self._found(
                     self.makers[number],
                     {"bytes": bytes_of(given.aval)},
@@ -120,6 +121,10 @@ class _Reader:
                     "Compute the diagonal alone: `jnp.sum(a * b.T, 1)` for that of `a @ b`; of a Hessian or a Jacobian "
                     "one product with a unit vector at a time, by `jax.jvp` in a `jax.lax.map`, or a random estimate.",
                 )
+
+    def _is_jacobian(self, number: int) -> bool:
+        i = self.makers.get(number, -1)
+        return i >= 0 and comes_from(self.program.eqns[i], "_src/api.py", "jacfun")
 
     def _is_inside(self, index: int, call: Call) -> bool:
         at: Call | None = self.program.calls[index]
@@ -191,7 +196,9 @@ class _Reader:
         length = int(eqn.params["length"])
         stacked = [
             (number, var)
-            for number, var in zip(self.program.writes[index][parts.carries :], eqn.outvars[parts.carries :], strict=True)
+            for number, var in zip(
+                self.program.writes[index][parts.carries :], eqn.outvars[parts.carries :], strict=True
+            )
             if self._takes_one(number, length)
         ]
         size = sum(bytes_of(var.aval) for _, var in stacked)
@@ -216,9 +223,7 @@ class _Reader:
         if not uses or self._names(uses) - {"slice", "dynamic_slice"}:
             return False
         taken = [self.program.eqns[i] for i in uses]
-        return all(
-            it.invars[0].aval.shape[0] == length and it.outvars[0].aval.shape[0] == 1 for it in taken
-        )
+        return all(it.invars[0].aval.shape[0] == length and it.outvars[0].aval.shape[0] == 1 for it in taken)
 
     def _is_small(self, eqn: Any, length: int) -> bool:
         """Whether the body of a map has small arrays, and nothing inside that takes long."""
@@ -239,6 +244,17 @@ class _Reader:
 
     def _product(self, index: int, eqn: Any) -> Iterator[Finding]:
         for at, number in enumerate(self.program.reads[index]):
+            shape = eqn.invars[at].aval.shape
+            is_by_vector = len(shape) == 2 and len(eqn.invars[1 - at].aval.shape) == 1
+            is_large = is_by_vector and math.prod(shape) >= _FEWEST_ELEMENTS
+            if is_large and self._is_jacobian(number) and self._uses(number) == [index]:
+                yield self._found(
+                    index,
+                    {"bytes": bytes_of(eqn.invars[at].aval)},
+                    f"A Jacobian or a Hessian, {array_text(eqn.invars[at].aval)}, is only multiplied by a vector.",
+                    "Compute the product alone: `jax.jvp(f, (x,), (v,))[1]` for `jacobian(f)(x) @ v`, of `jax.grad(f)` "
+                    "for a Hessian; `jax.vjp` for `v @ jacobian(f)(x)`.",
+                )
             first = self.makers.get(number, -1)
             inner = self.program.eqns[first] if first >= 0 else None
             if inner is None or inner.primitive.name != "dot_general" or self._uses(number) != [index]:

@@ -81,6 +81,36 @@ def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
     return True
 
 
+_OPERATORS = "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg".split()
+
+
+def watch_operations(seen: Callable[[str], None]) -> None:
+    """Has `seen(name)` called before each operation that runs by itself, from now on, as far as this jax lets it.
+
+    Those of `jax.numpy` that jax has compiled before are not seen, but for those that are written as operators.
+    """
+    trace, array = _name("jax._src.core.EvalTrace"), concrete_array_type()
+    process = _attribute(trace, "process_primitive")
+    if process is None or array is None:
+        return
+
+    def watched(self: Any, primitive: Any, *args: Any) -> Any:
+        seen(primitive.name)
+        return process(self, primitive, *args)
+
+    def operator(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def operate(*operands: Any) -> Any:
+            seen(name)
+            return method(*operands)
+
+        return operate
+
+    setattr(trace, "process_primitive", watched)  # noqa: B010
+    for name in _OPERATORS:
+        setattr(array, f"__{name}__", operator(name, getattr(array, f"__{name}__")))
+
+
 def is_read_of_programs(name: str) -> bool:
     """Whether jax reads this attribute of a compiled program to serialize it."""
     return name in ("_executable", "_no_kwargs", "_params", "args_info", "in_tree", "out_tree")

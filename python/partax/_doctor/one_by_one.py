@@ -1,0 +1,103 @@
+"""Finds loops of a script whose operations are run one after the other, as where `jit` was forgotten."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import CodeType
+from typing import NamedTuple
+
+from partax._doctor.diagnosis import Diagnosis
+from partax._doctor.finding import Severity, finding_at
+from partax._doctor.lines import Line, is_of_users_code, is_of_library_code
+from partax._doctor.source_loops import loop_around
+
+# A dispatch takes 10 to 100 us. A loop that trains by a compiled step makes keys, slices batches and sums what it prints
+# by a few sorts of operations; a gradient that is not compiled has dozens.
+_FEWEST = 2000
+_FEWEST_SORTS = 8
+_MANY = 50_000
+_FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
+_MOST_OF_IT = 0.6
+_WRITES = ("scatter", "dynamic_update_slice")
+# Whose operations are of keys, indices and shapes: they make what a compiled step is called with.
+_PREPARES = {"_getitem", "rewriting_take", "__iter__", "split", "fold_in", "key", "PRNGKey", "randint", "permutation"}
+
+
+class _Operation(NamedTuple):
+    """An operation, and the lines of the user's that it was called through, the innermost first."""
+
+    name: str
+    place: tuple[CodeType, int]
+    lines: tuple[tuple[CodeType, int], ...]
+
+
+class OneByOne:
+    """Counts the operations that are dispatched by themselves."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[_Operation] = Counter()
+
+    def note(self, name: str) -> None:
+        """One is about to run."""
+        lines: list[tuple[CodeType, int]] = []
+        place = None
+        frame = sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            if place is None and code.co_name in _PREPARES:
+                return
+            if is_of_library_code(code):
+                place = place or (code, frame.f_lasti)
+                if is_of_users_code(code):
+                    lines.append((code, frame.f_lineno))
+            frame = frame.f_back
+        if place is not None and lines:
+            self.counts[_Operation(name, place, tuple(lines))] += 1
+
+    def diagnoses(self) -> Iterator[Diagnosis]:
+        """A diagnosis for each loop that runs many sorts of operations, or writes into an array again and again."""
+        loops: dict[tuple[str, int, int], Counter[_Operation]] = {}
+        for operation, count in self.counts.items():
+            for code, line in operation.lines:
+                loop = loop_around(Line(code.co_filename, line, code.co_qualname))
+                if loop is not None:
+                    loops.setdefault((code.co_filename, *loop), Counter())[operation] += count
+        told: set[_Operation] = set()
+        # An outer loop has all that those inside of it have: the innermost that has most of it is told.
+        for (file, first, last), counts in sorted(loops.items(), key=lambda it: it[0][2] - it[0][1]):
+            around = [it for (name, begin, end), it in loops.items() if name == file and begin <= first and last <= end]
+            is_most = counts.total() >= _MOST_OF_IT * max(it.total() for it in around)
+            if not told.isdisjoint(counts) or not is_most or not _is_much(counts):
+                continue
+            told.update(counts)
+            yield _diagnosis(file, first, last, counts)
+
+
+def _is_much(counts: Mapping[_Operation, int]) -> bool:
+    repeated = {operation: count for operation, count in counts.items() if count >= 20}
+    writes = max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
+    return writes >= _FEWEST_WRITES or (len(repeated) >= _FEWEST_SORTS and sum(repeated.values()) >= _FEWEST)
+
+
+def _diagnosis(file: str, first: int, last: int, counts: Counter[_Operation]) -> Diagnosis:
+    lines: Counter[tuple[CodeType, int]] = Counter()
+    for operation, count in counts.items():
+        here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
+        lines[here[-1]] += count
+    (code, number), _ = lines.most_common(1)[0]
+    line = Line(file, number, code.co_qualname)
+    total = counts.total()
+    severity: Severity = "high" if total >= _MANY else "medium"
+    writes = sum(count for it, count in counts.items() if it.name.startswith(_WRITES))
+    copies = f"; {writes:,} of them copy an array to write a part of it" if writes >= _FEWEST_WRITES else ""
+    finding = finding_at(
+        line,
+        "dispatch",
+        severity,
+        {"operations": total, "places": len(counts)},
+        f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}: each takes "
+        "the host longer than the device, and nothing is fused.",
+        "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`; or make the "
+        "loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled function.",
+    )
+    return Diagnosis(code.co_name, line.place, (finding,), {"operations": total})
