@@ -205,3 +205,22 @@ def state_with_many_variables() -> Call:
         return jnp.concatenate(jax.tree.leaves(state)) * x
 
     return jax.jit(step), (state, floats(1200))
+
+
+@thread(JAX + "issues/17640", "waste", {"elements": 4096, "times": 50_000})
+def gradient_of_what_a_loop_indexes() -> Call:
+    """The gradient of the thread's loop copies the whole array in each turn."""
+
+    def summed(x: Any, places: Any) -> Any:
+        return lax.scan(lambda c, i: (c + jnp.sin(x[i]), None), 0.0, places)[0]  # here
+
+    return jax.jit(jax.grad(summed)), (floats(4096), jax.ShapeDtypeStruct((50_000,), "int32"))
+
+
+@thread("https://github.com/p-doom/jasmine/pull/211", "waste", {"length": 8192, "used": 5})
+def sort_for_the_largest() -> Call:
+    def in_top_k(logits: Any, tokens: Any) -> Any:
+        top = jnp.argsort(logits, axis=-1)[..., -5:]  # here
+        return jnp.mean(jnp.any(top == tokens[..., None], axis=-1))
+
+    return jax.jit(in_top_k), (floats(4, 16, 8192), jax.ShapeDtypeStruct((4, 16), "int32"))

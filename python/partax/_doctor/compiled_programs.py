@@ -27,6 +27,7 @@ class Program:
       times: how often it was lowered.
       lower_seconds, compile_seconds, trace_seconds: what that took, in all.
       known: the function's first line, where partax knows it; that of a loop outside of any function that is compiled.
+      site: the user's line that was running.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Program:
     compile_seconds: float = 0.0
     trace_seconds: float = 0.0
     known: Line | None = None
+    site: Line | None = None
 
     @property
     def seconds(self) -> float:

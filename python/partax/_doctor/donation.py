@@ -29,7 +29,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     limit = None if is_spread(examined) else memory_limit(examined)
     matters = limit is not None and peak_bytes(examined) > _SHARE_OF_LIMIT * limit
     verb = "comes" if len(names) == 1 else "come"
-    listed = ", ".join(f"`{name}` ({bytes_text(by_name[name])})" for name in names)
+    listed = ", ".join(f"{_called(name)} ({bytes_text(by_name[name])})" for name in names)
     yield finding_at(
         definition(examined.function),
         "donation",
@@ -49,16 +49,25 @@ def _donatable(pair: ReturnedArray) -> int:
     return pair.argument.bytes if pair.is_of_same_type and not pair.argument.donated else 0
 
 
+def _of_equinox(name: str) -> bool:
+    """Whether it is what Equinox calls the arrays of all arguments, which a script's programs have no names for."""
+    return name.startswith("dynamic_")
+
+
+def _called(name: str) -> str:
+    return "a part of the arguments" if _of_equinox(name) else f"`{name}`"
+
+
 def _option(examined: Examined, names: Sequence[str]) -> str:
-    # Of programs of a script jax.jit's own alone have results by their paths.
-    kind = "jax" if examined.traced is None else wrapper_kind(examined.wrapper)
+    kind = wrapper_kind(examined.wrapper)
+    if examined.traced is None:
+        is_nnx = any(".states[" in leaf.path for leaf in examined.results)
+        kind = "equinox" if _of_equinox(names[0]) else "nnx" if is_nnx else "jax"
     them = "it" if len(names) == 1 else "them"
     if kind in ("jax", "nnx"):
         jit = "jax.jit" if kind == "jax" else "nnx.jit"
         return f"Donate {them}: `{jit}(..., donate_argnames={names_text(names)})`"
     if kind == "equinox":
-        return (
-            f'Donate {them}: `eqx.filter_jit(donate="all")` gives away all arguments, '
-            f"`partax.filter_jit(donate={names_text(names)})` these"
-        )
+        these = "" if _of_equinox(names[0]) else f", `partax.filter_jit(donate={names_text(names)})` these"
+        return f'Donate {them}: `eqx.filter_jit(donate="all")` gives away all arguments{these}'
     return f"Donate {them}: `filter_jit(donate={names_text(names)})`"

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import Line, is_of_users_code, is_of_library_code
+from partax._doctor.lines import Line, is_of_library_code, is_of_users_code
 from partax._doctor.source_loops import loop_around
 
-# A dispatch takes 10 to 100 us. A loop that trains by a compiled step makes keys, slices batches and sums what it prints
-# by a few sorts of operations; a gradient that is not compiled has dozens.
-_FEWEST = 2000
+# A dispatch takes 10 to 100 us. A loop that trains by a compiled step makes keys, slices batches and sums losses by a
+# few sorts of operations; a gradient that is not compiled has dozens.
+_FEWEST = 3000
 _FEWEST_SORTS = 8
 _MANY = 50_000
 _FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
@@ -95,8 +95,8 @@ def _diagnosis(file: str, first: int, last: int, counts: Counter[_Operation]) ->
         "dispatch",
         severity,
         {"operations": total, "places": len(counts)},
-        f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}: each takes "
-        "the host longer than the device, and nothing is fused.",
+        f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}: each "
+        "takes the host longer than the device, and nothing is fused.",
         "Compile what a turn does: put it into a function, and that into `jax.jit` or `partax.filter_jit`; or make the "
         "loop a `jax.lax.scan` or `jax.lax.fori_loop` inside of a compiled function.",
     )

@@ -102,7 +102,7 @@ def _unrolled(equations: Equations) -> Iterator[Finding]:
         turns = min(int(params["unroll"]), int(params["length"]))
         repeat = Repeat((inside.start,) * turns, len(inside), True)
         line = user_line(equations, index)
-        if turns < _FEWEST_UNROLLED or repeat.equations < _MEDIUM_EQUATIONS or not _is_worth_it(equations, repeat):
+        if turns < _FEWEST_UNROLLED or repeat.equations < 2 * _FEWEST_EQUATIONS or not _is_worth_it(equations, repeat):
             continue
         if line in told:  # the gradient's
             continue

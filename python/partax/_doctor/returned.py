@@ -89,7 +89,8 @@ def returned(examined: Examined) -> list[Returned]:
             found.append(Returned(name, tuple(pairs), called == name))
             del left[name]
     if _is_in_place(examined):
-        found += _in_place(examined, program, origins, set(numbers.values()))
+        known = set[int]() if examined.traced is None else set(numbers.values())
+        found += _in_place(examined, program, origins, known)
     return found
 
 
@@ -177,8 +178,11 @@ def _forwarded(examined: Examined) -> set[str]:
 
 
 def _is_in_place(examined: Examined) -> bool:
-    """Whether the function changes the objects of its arguments, as those of nnx do."""
+    """Whether results have no paths to pair them by: of functions that change their arguments, and in a script of those
+    that nnx or Equinox has compiled."""
     traced = examined.traced
+    if traced is None:
+        return any(leaf.path.startswith("output ") or ".states[" in leaf.path for leaf in examined.results)
     return isinstance(traced, Traced) and traced._program.wrapper._options.graph is not None
 
 

@@ -41,8 +41,8 @@ _logger = logging.getLogger("partax")
 _MOST_PROGRAMS = 500  # that are kept, and with them their constants
 _SHOWN = 20
 _NAMED = 3  # of the programs of libraries
-_LEAST_SECONDS = 0.1  # of a function that costs less, the findings on what its calls cost
-_OF_CALLS = ("host", "precision", "memory")
+_LEAST_SECONDS = 0.1  # of a function that costs less to compile, the findings on what its calls cost
+_OF_CALLS = ("host", "precision", "memory", "waste", "donation", "checkpoint")
 
 
 class Watch:
@@ -74,11 +74,12 @@ class Watch:
 
     def _note(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
         name = _plain(name)
-        known = running_line() if name in LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
+        site = running_line()
+        known = site if name in LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
         key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns), known)
         program = self.programs.get(key)
         if program is None:
-            program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr), known=known)
+            program = Program(name, jaxpr, tuple(donated), paths_of(jaxpr), known=known, site=site)
             if len(self.programs) < _MOST_PROGRAMS:
                 self.programs[key] = program
         program.times += 1
@@ -135,6 +136,7 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
                 )
     again = traced_again.of_functions(kept())
     again += traced_again.of_programs(watch.in_order(), again)
+    again += traced_again.of_operations(watch.in_order())
     return _together([*again, *watch.one_by_one.diagnoses()], found)
 
 
@@ -171,7 +173,7 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     }
     findings = found.findings
     if _seconds(programs) < _LEAST_SECONDS:
-        findings = tuple(it for it in findings if it.kind in _OF_CALLS and it.severity in ("high", "medium"))
+        findings = tuple(it for it in findings if it.kind in _OF_CALLS and (it.severity != "low" or it.kind == "donation"))
     return dataclasses.replace(
         found, findings=findings, figures=found.figures | figures, is_of_library=not programs[0].is_users
     )

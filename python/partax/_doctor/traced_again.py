@@ -15,6 +15,7 @@ from partax._report.history import History
 from partax._report.record import Record
 
 _FEWEST = 3  # programs of one function: a second one, for another shape or mode, is as it should be; but see _retyped
+_FEWEST_SIZES = 5
 _MANY = 10
 _LEAST_SECONDS = 0.1  # that all but the first of them took
 _LATEST = 3
@@ -56,6 +57,39 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
     return found
 
 
+def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
+    """A diagnosis for each line that runs one operation, or function of a library, on an array that grows."""
+    at_lines: dict[tuple[str, Line], list[Program]] = {}
+    for program in programs:
+        if program.site is not None and not program.is_users:
+            at_lines.setdefault((program.name, program.site), []).append(program)
+    found: dict[Line, Diagnosis] = {}
+    for (name, line), several in at_lines.items():
+        seconds = sum(it.seconds for it in several)
+        if len(several) < _MANY or seconds < _LEAST_SECONDS or not _grows([it.jaxpr.in_avals for it in several]):
+            continue
+        finding = finding_at(
+            line,
+            "retrace",
+            "high",
+            {"traces": len(several), "again_seconds": seconds},
+            f"`{name}` was compiled {len(several)} times at this line, for an array that grows: "
+            f"{_difference(*several[-2:])} at last.",
+            "Begin with an array of the final size and write into it inside of a compiled function, or keep a list and "
+            "put it together once, by `jnp.stack` or `jnp.concatenate`.",
+        )
+        found.setdefault(line, Diagnosis(line.function, line.place, (finding,), {"traces": len(several)}))
+    return list(found.values())
+
+
+def _grows(types: Sequence[Sequence[Any]]) -> bool:
+    """Whether an array is longer, along one axis, in each program than in the one before."""
+    ranks = {tuple(len(aval.shape) for aval in avals) for avals in types}
+    sizes = [tuple(length for aval in avals for length in aval.shape) for avals in types]
+    steps = [[b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(sizes)] if len(ranks) == 1 else []
+    return bool(steps) and all(min(step) >= 0 and sum(map(bool, step)) in (1, 2) for step in steps)
+
+
 def _add(
     found: list[Diagnosis],
     name: str,
@@ -69,10 +103,11 @@ def _add(
     """Adds what is told of a function, if it is worth a word."""
     pairs = list(itertools.pairwise(types))
     retyped = len(pairs) == 1 and _retyped(*pairs[0])
-    if (count < _FEWEST and not retyped) or seconds < _LEAST_SECONDS:
-        return
-    # A few buckets of lengths, widths that are swept, or a last batch, in two modes, are as they should be.
     resized = count == len(types) and all(_resized(*pair) for pair in pairs)
+    # Buckets of lengths, and a last batch in two modes, are as they should be.
+    is_few = resized and (count < _FEWEST_SIZES or (count < _MANY and _are_buckets(types)))
+    if is_few or (count < _FEWEST and not retyped) or seconds < _LEAST_SECONDS:
+        return
     severity: Severity = "high" if count >= _MANY else "low" if resized else "medium"
     finding = finding_at(
         line,
@@ -111,6 +146,17 @@ def _resized(before: _Types, after: _Types) -> bool:
     if [path for path, _ in before] != [path for path, _ in after]:
         return True
     return _shapes(before) != _shapes(after) and _kinds(before) == _kinds(after)
+
+
+def _are_buckets(types: Sequence[_Types]) -> bool:
+    """Whether the lengths in which arrays differ are of few sizes: powers of two, or multiples of 32."""
+    by_place = [set(lengths) for lengths in zip(*(_lengths(it) for it in types), strict=False)]
+    changed = set[int]().union(*(it for it in by_place if len(it) > 1))
+    return all(it % 32 == 0 or it & (it - 1) == 0 for it in changed)
+
+
+def _lengths(types: _Types) -> list[int]:
+    return [length for _, aval in types for length in getattr(aval, "shape", ())]
 
 
 def _shapes(types: _Types) -> list[Any]:

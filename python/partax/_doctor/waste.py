@@ -24,6 +24,7 @@ _FEWEST_HOT = 1 << 22  # elements of the one-hot array
 _SMALLEST_PART = 16  # of what was sorted or stacked, one in so many is used
 _FEWEST_STACKED = 16 << 20  # bytes of a scan's steps: those of short sequences nobody misses
 _MUCH_WORK = 1 << 30  # multiplications of a chain of products, which take some 10 ms
+_MUCH_ADDED = 1e8  # elements that a gradient adds in all turns of a loop
 _TIMES_LESS = 8  # multiplications in another order
 _FEWEST_TURNS = 1000  # of a map whose turns are small: each takes a microsecond more than its work
 _SMALL_TURN = 4096  # elements of its largest array
@@ -34,8 +35,17 @@ _DECOMPOSITIONS = {"cholesky", "lu", "qr", "geqrf", "householder_product", "tria
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `waste`: one for each line."""
     told: set[Any] = set()
-    for program in flat_programs(examined).all:
-        for finding in _Reader(program).find():
+    programs = flat_programs(examined)
+    scans = [
+        (id(body), int(program.eqns[i].params["length"]))
+        for program in programs.all
+        for i, bodies in program.bodies.items()
+        for body in bodies
+        if program.eqns[i].primitive.name == "scan"
+    ]
+    turns = {id(programs.inner[key]): length for key, length in scans}
+    for program in programs.all:
+        for finding in _Reader(program, turns.get(id(program), 1)).find():
             if (finding.file, finding.line) not in told:
                 told.add((finding.file, finding.line))
                 yield finding
@@ -44,8 +54,8 @@ def find(examined: Examined) -> Iterator[Finding]:
 class _Reader:
     """A program, with who makes and who reads each value."""
 
-    def __init__(self, program: FlatProgram) -> None:
-        self.program = program
+    def __init__(self, program: FlatProgram, turns: int = 1) -> None:
+        self.program, self.turns = program, turns
         self.makers = {number: i for i, made in enumerate(program.writes) for number in made}
         self.readers: dict[int, list[int]] = {}
         for i, reads in enumerate(program.reads):
@@ -54,7 +64,10 @@ class _Reader:
         self.results = set(program.results)
 
     def find(self) -> Iterator[Finding]:
-        rules = {"sort": self._sorted, "scan": self._scan, "dot_general": self._product}
+        rules = {
+            "sort": self._sorted, "scan": self._scan, "dot_general": self._product, "svd": self._full_factors,
+            "reduce_sum": self._summed, "add_any": self._added,
+        }  # fmt: skip
         for i, eqn in enumerate(self.program.eqns):
             rule = rules.get(eqn.primitive.name)
             if rule is not None:
@@ -93,8 +106,8 @@ class _Reader:
                 {"rows": result.aval.shape[-1]},
                 f"The inverse of {array_text(result.aval)} is only multiplied: it takes three times the work of a "
                 "solve, and is less accurate.",
-                "Solve instead: `jnp.linalg.solve(a, b)` for `inv(a) @ b`, or `jax.scipy.linalg.cho_solve` where `a` is "
-                "positive definite.",
+                "Solve instead: `jnp.linalg.solve(a, b)` for `inv(a) @ b`, or `jax.scipy.linalg.cho_solve` where `a` "
+                "is positive definite.",
             )
 
     def _diagonal(self, call: Call) -> Iterator[Finding]:
@@ -155,19 +168,77 @@ class _Reader:
             return
         for i in self._uses(number):
             eqn = self.program.eqns[i]
-            if i < 0 or eqn.primitive.name != "dot_general":
-                continue
-            contracted, batch = eqn.params["dimension_numbers"]
-            at = 0 if number == self.program.reads[i][0] else 1
-            sizes = [eqn.invars[at].aval.shape[it] for it in contracted[at]]
-            if sizes == [classes] and not batch[0]:
+            if i >= 0 and eqn.primitive.name == "dot_general" and not eqn.params["dimension_numbers"][1][0]:
                 yield self._found(
                     i,
                     {"classes": classes, "bytes": bytes_of(aval)},
-                    f"A one-hot array, {array_text(aval)}, is multiplied with a table to look up its rows.",
-                    "Index the table: `table[ids]`, or `jnp.take(table, ids, axis=0)`.",
+                    f"A one-hot array, {array_text(aval)}, is multiplied to look up rows, or to add them up.",
+                    "Index the table: `table[ids]`, or `jnp.take(table, ids, axis=0)`; for sums `jax.ops.segment_sum`.",
                 )
                 return
+
+    def _full_factors(self, index: int, eqn: Any) -> Iterator[Finding]:
+        longer, shorter = sorted(eqn.invars[0].aval.shape[-2:], reverse=True)
+        for number, var in zip(self.program.writes[index], eqn.outvars, strict=True):
+            is_full = var.aval.shape[-2:] == (longer, longer) and longer >= 4 * shorter
+            if is_full and bytes_of(var.aval) >= _FEWEST_STACKED and self._names(self._uses(number)) <= {"slice"}:
+                yield self._found(
+                    index,
+                    {"bytes": bytes_of(var.aval)},
+                    f"Of the factor {array_text(var.aval)} of this decomposition no more than {shorter:,} rows or "
+                    "columns can be of use.",
+                    "Set `full_matrices=False`.",
+                )
+
+    def _summed(self, index: int, eqn: Any) -> Iterator[Finding]:
+        """A product of matrices that is written as a sum over a product of broadcast arrays."""
+        product = self.makers.get(self.program.reads[index][0], -1)
+        if product < 0 or self.program.eqns[product].primitive.name != "mul":
+            return
+        shape = eqn.invars[0].aval.shape
+        operands = zip(self.program.eqns[product].invars, self.program.reads[product], strict=True)
+        spread = [self._spread(var.aval.shape, number, shape) for var, number in operands]
+        summed = set(eqn.params["axes"])
+        if (
+            math.prod(shape) >= _MUCH_WORK
+            and all(spread)
+            and spread[0] != spread[1]
+            and not summed & set.union(*spread)
+        ):
+            yield self._found(
+                index,
+                {"multiplications": math.prod(shape)},
+                f"A product of matrices is written as a sum over {array_text(eqn.invars[0].aval)}, a product of "
+                "broadcast arrays.",
+                "Use `@` or `jnp.einsum`, which libraries for matrices compute.",
+            )
+
+    def _spread(self, own: tuple[int, ...], number: int, shape: tuple[int, ...]) -> set[int]:
+        """The axes along which an operand is repeated."""
+        eqn = self.program.eqns[self.makers[number]] if number in self.makers else None
+        given = dict(enumerate(own))
+        if eqn is not None and eqn.primitive.name == "broadcast_in_dim":
+            given = dict(zip(eqn.params["broadcast_dimensions"], eqn.invars[0].aval.shape, strict=True))
+        return {axis for axis, length in enumerate(shape) if given.get(axis, 1) != length}
+
+    def _added(self, index: int, eqn: Any) -> Iterator[Finding]:
+        """The gradient of what a loop's body indexes: an array of zeros with one part, added in each turn."""
+        size = math.prod(eqn.outvars[0].aval.shape)
+        if self.turns * size < _MUCH_ADDED:
+            return
+        for number in self.program.reads[index]:
+            i = self.makers.get(number, -1)
+            is_part = i >= 0 and self.program.eqns[i].primitive.name in ("dynamic_update_slice", "scatter-add")
+            onto = self.makers.get(self.program.reads[i][0], -1) if is_part else -1
+            if onto >= 0 and self.program.eqns[onto].primitive.name == "broadcast_in_dim":
+                yield self._found(
+                    i,
+                    {"elements": size, "times": self.turns},
+                    f"Each of {self.turns:,} turns of this loop reads a part of {array_text(eqn.outvars[0].aval)}, "
+                    "whose gradient adds an array as large in each turn of its own.",
+                    "Take the parts out before the loop, by one index with all places, and have the scan go along them "
+                    "as its `xs`.",
+                )
 
     def _sorted(self, index: int, eqn: Any) -> Iterator[Finding]:
         axis = eqn.params["dimension"]
@@ -274,7 +345,7 @@ class _Reader:
 
 
 def _chain(inner: Any, outer: Any, at: int) -> tuple[int, int] | None:
-    """The multiplications of two products of which the outer one takes the inner as an operand, and in another order."""
+    """The multiplications of two products, of which the outer one takes the inner one, and in another order."""
     (contracted, batch), (outer_contracted, outer_batch) = (it.params["dimension_numbers"] for it in (inner, outer))
     if batch[0] or outer_batch[0] or len(contracted[0]) != 1 or len(outer_contracted[0]) != 1:
         return None

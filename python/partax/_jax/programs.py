@@ -81,7 +81,7 @@ def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
     return True
 
 
-_OPERATORS = "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg".split()
+_OPERATORS = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "matmul", "rmatmul", "pow", "neg")
 
 
 def watch_operations(seen: Callable[[str], None]) -> None:

@@ -1,0 +1,98 @@
+"""Guards the promise that loops outside of any jit are found in a script, and none around a compiled step is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_script import doctor
+
+SCRIPT = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+def loss(w, x):
+    return jnp.mean((jnp.tanh(x @ w["first"] + w["shift"]) @ w["last"]) ** 2)
+
+
+def forgotten():
+    w = {"first": jnp.ones((4, 8)), "shift": jnp.zeros(8), "last": jnp.ones((8, 1))}
+    for _ in range(150):
+        slope = jax.grad(loss)(w, jnp.ones((2, 4)))  # forgotten
+        w = jax.tree.map(lambda a, b: a - 0.1 * b, w, slope)
+
+
+def written():
+    x = jnp.zeros((300, 2))
+    for i in range(250):
+        x = x.at[i].set(i)  # written
+
+
+def grown():
+    x = jnp.zeros((1, 2))
+    for i in range(12):
+        x = jnp.concatenate([x, jnp.ones((1, 2))])  # grown
+
+
+def made_anew():
+    x = jnp.ones(3)
+    for i in range(12):
+        x = lax.scan(lambda c, y: (c + i * y, None), x, jnp.ones((5, 3)))[0]  # made_anew
+
+
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jax.grad(lambda it: jnp.mean((x @ it) ** 2))(w), jnp.sum(w)
+
+
+def healthy():
+    w, total, key = jnp.ones(4), 0.0, jax.random.key(0)
+    data = jnp.ones((64, 4))
+    for i in range(400):
+        key, now = jax.random.split(key)
+        w, loss = step(w, data[jax.random.randint(now, (8,), 0, 64)])
+        total = total + loss * 0.5
+    print(float(total), jnp.mean(w))
+
+
+forgotten(); written(); grown(); made_anew(); healthy()
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    folder = tmp_path_factory.mktemp("loops")
+    done = doctor(folder, "--json", "found.json", "script.py", script=SCRIPT)
+    assert done.returncode == 0, done.stderr
+    diagnoses = json.loads((folder / "found.json").read_text())
+    return [finding for it in diagnoses for finding in it["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("forgotten", "dispatch", "operations one by one"),
+        ("written", "dispatch", "copy an array to write a part of it"),
+        ("grown", "retrace", "`concatenate` was compiled 12 times at this line, for an array that grows"),
+        ("made_anew", "retrace", "`scan` was traced and compiled 12 times"),
+    ],
+)
+def test_a_loop_outside_of_jit_is_found(name: str, kind: str, text: str, found: list[Any]) -> None:
+    (finding,) = [it for it in found if it["source"].endswith(f"# {name}")]
+    assert finding["kind"] == kind and text in finding["message"] and finding["advice"]
+
+
+def test_nothing_else_is_found(found: list[Any]) -> None:
+    lines = SCRIPT.splitlines()
+    assert {lines[it["line"] - 1].rpartition("# ")[2] for it in found} == {"forgotten", "written", "grown", "made_anew"}
+
+
+def test_a_script_that_raises_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "script.py", script="import jax\njax.jit(lambda x: x)(1.0)\nraise ValueError('mine')\n")
+    assert done.returncode == 1 and "nothing found" not in done.stderr
+    assert done.stderr.index("raised an exception") < done.stderr.index("ValueError: mine")

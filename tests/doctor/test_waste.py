@@ -1,0 +1,114 @@
+"""Guards the promise that work of which most is thrown away is found where it costs, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from examining import examined, floats, ints
+from jax import lax
+
+from partax import Finding
+from partax._doctor import branches, waste
+
+CHEAP = lambda x: x
+
+
+def find(function: Any, *args: Any) -> list[Finding]:
+    program = examined(function, *args)
+    return [*waste.find(program), *branches.find(program)]
+
+
+def costly(x: Any) -> Any:
+    return lax.fori_loop(0, 100, lambda _, a: jnp.tanh(a @ a), x)
+
+
+def indexed(x: Any) -> Any:
+    return lax.scan(lambda c, i: (c + jnp.sin(x[i]), None), 0.0, jnp.arange(x.shape[0]))[0]
+
+
+def gone_along(x: Any) -> Any:
+    return lax.scan(lambda c, it: (c + jnp.sin(it), None), 0.0, x)[0]
+
+
+def last_step(length: int, steps: Any) -> Callable[[Any], Any]:
+    def last(x: Any) -> Any:
+        ys = lax.scan(lambda c, _: (c * 0.9, c), x, None, length=length)[1]
+        return steps(ys)
+
+    return last
+
+
+def energy(x: Any) -> Any:
+    return jnp.sum(jnp.sin(x) ** 2 * jnp.roll(x, 1))
+
+
+def either(x: Any) -> Any:
+    return lax.cond(x[0, 0] > 0, costly, CHEAP, x)
+
+
+MATRIX, VECTOR = floats(600, 600), floats(600)
+FOUND: dict[str, tuple[str, Callable[..., Any], tuple[Any, ...]]] = {
+    "inverse": ("only multiplied", lambda a, b: jnp.linalg.inv(a) @ b, (MATRIX, VECTOR)),
+    "transposed": ("only multiplied", lambda a, b: b @ jnp.linalg.inv(a).T, (MATRIX, VECTOR)),
+    "diagonal matrix": ("as if it were full", lambda d, m: m @ jnp.diag(d), (VECTOR, MATRIX)),
+    "diagonal of a product": ("only the diagonal", lambda a, b: jnp.diag(a @ b), (MATRIX, MATRIX)),
+    "trace of a hessian": ("only the diagonal", lambda x: jnp.trace(jax.hessian(energy)(x)), (VECTOR,)),
+    "hessian by a vector": ("only multiplied by", lambda x, v: jax.hessian(energy)(x) @ v, (VECTOR, VECTOR)),
+    "one-hot": ("one-hot", lambda i, t: jax.nn.one_hot(i, 5000) @ t, (ints(1000), floats(5000, 8))),
+    "one-hot sum": ("one-hot", lambda i, x: jax.nn.one_hot(i, 5000).T @ x, (ints(1000), floats(1000, 8))),
+    "top k": ("of which 5 are used", lambda x: jnp.argsort(-x)[..., :5], (floats(64, 5000),)),
+    "largest": ("of which 3 are used", lambda x: jnp.sort(x)[::-1][:3], (floats(1 << 18),)),
+    "last step": ("one step is used", last_step(1000, lambda ys: ys[-1]), (floats(5000),)),
+    "map": ("one after the other", lambda x: lax.map(lambda t: jnp.exp(-t) * t, x), (floats(2000),)),
+    "order": ("in an order", lambda a, b, v: (a @ b) @ v, (floats(1100, 1100),) * 2 + (floats(1100),)),
+    "sum of a product": ("as a sum", lambda a, b: (a[:, :, None] * b).sum(1), (floats(1100, 1000), floats(1000, 1100))),
+    "full factors": ("of use", lambda x: jnp.linalg.svd(x)[2], (floats(3000, 20),)),
+    "indexed in a loop": ("in each turn", jax.grad(indexed), (floats(20_000),)),
+    "branches": ("all 2 branches", jax.vmap(either), (floats(16, 64, 64),)),
+    "branches of a jit": ("all 2 branches", jax.vmap(jax.jit(either)), (floats(16, 64, 64),)),
+    "branches in a loop": ("all 2 branches", lambda x: lax.map(jax.vmap(either), x), (floats(2, 16, 64, 64),)),
+}
+SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "small inverse": (lambda a, b: jnp.linalg.inv(a) @ b, (floats(64, 64), floats(64))),
+    "inverse that is returned": (lambda a, b: ((it := jnp.linalg.inv(a)), it @ b), (MATRIX, VECTOR)),
+    "solve": (jnp.linalg.solve, (MATRIX, VECTOR)),
+    "scaled": (lambda d, m: d[:, None] * m, (VECTOR, MATRIX)),
+    "log determinant": (lambda a: jnp.log(jnp.diag(jnp.linalg.cholesky(a @ a.T))).sum(), (MATRIX,)),
+    "diagonal of an argument": (jnp.trace, (MATRIX,)),
+    "hessian that is returned": (lambda x: jax.hessian(energy)(x), (VECTOR,)),
+    "few classes": (lambda i, t: jax.nn.one_hot(i, 10) @ t, (ints(100_000), floats(10, 8))),
+    "looked up": (lambda i, t: t[i], (ints(1000), floats(5000, 8))),
+    "sorted": (lambda x: jnp.sort(x)[: 1 << 17], (floats(1 << 18),)),
+    "median": (jnp.median, (floats(1 << 18),)),
+    "few are sorted": (lambda x: jnp.argsort(x)[:5], (floats(1000),)),
+    "short sequence": (last_step(20, lambda ys: ys[-1]), (floats(5000),)),
+    "all steps": (last_step(1000, lambda ys: ys.sum(0)), (floats(5000),)),
+    "map of solvers": (lambda x: lax.map(lambda t: lax.fori_loop(0, 9, lambda _, a: a * t, t), x), (floats(2000),)),
+    "map of large arrays": (lambda x: lax.map(lambda t: t * 2, x), (floats(1000, 1 << 14),)),
+    "right order": (lambda a, b, v: a @ (b @ v), (floats(1100, 1100),) * 2 + (floats(1100),)),
+    "distances": (lambda a, b: ((a[:, None] - b) ** 2).sum(-1), (floats(2000, 300), floats(2000, 300))),
+    "thin factors": (lambda x: jnp.linalg.svd(x, full_matrices=False)[2], (floats(3000, 20),)),
+    "gone along": (jax.grad(gone_along), (floats(20_000),)),
+    "small branches": (jax.vmap(either), (floats(2, 4, 4),)),
+    "branches by themselves": (either, (floats(512, 512),)),
+    "one choice for all": (lambda x, p: lax.cond(p, jax.vmap(costly), CHEAP, x), (floats(16, 64, 64), floats())),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_waste_is_found(name: str) -> None:
+    text, function, args = FOUND[name]
+    (finding,) = find(function, *args)
+    assert finding.kind == "waste" and finding.severity == "medium"
+    assert text in finding.message and finding.advice
+    assert finding.file == __file__
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_used_or_small_is_none(name: str) -> None:
+    function, args = SOUND[name]
+    assert find(function, *args) == []
