@@ -1,17 +1,13 @@
 """Reads where the arrays go that a program has captured, and what is computed from them alone."""
 
 import dataclasses
-import functools
-from collections.abc import Sequence
 from typing import Any
 
-from jax.extend.core import Literal
-
-from partax._doctor.equations import Equations, bytes_of
+from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
+from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_programs
 from partax._doctor.folding import folding_seconds
 from partax._doctor.fusion import ELEMENTWISE, TREATMENT
-from partax._doctor.inner_programs import InnerProgram, bind_known, calls_of, inner_programs, through_calls
 
 # What a value is known to be: the index of a captured array, or one of these. All else is not in the table.
 _COMPUTED = -1  # from captured arrays alone
@@ -25,12 +21,12 @@ class Captured:
     Attributes:
       value: the array.
       hoisted: whether each call passes it as a hidden argument, so that it is not compiled into the program.
-      used: the index of the first equation that uses it; None where none does.
+      used: the first equation that uses it; None where none does.
     """
 
     value: Any
     hoisted: bool
-    used: int | None = None
+    used: Place | None = None
 
     @property
     def bytes(self) -> int:
@@ -43,85 +39,63 @@ class Captures:
 
     Attributes:
       arrays: those that it has captured.
-      folded: the indices of the equations that XLA evaluates while it compiles, each with its seconds.
+      folded: the equations that XLA evaluates while it compiles, each with its seconds.
     """
 
     arrays: list[Captured] = dataclasses.field(default_factory=list[Captured])
-    folded: list[tuple[int, float]] = dataclasses.field(default_factory=list[tuple[int, float]])
+    folded: list[tuple[Place, float]] = dataclasses.field(default_factory=list[tuple[Place, float]])
 
 
 def captures_of(examined: Examined) -> Captures:
     """Reads a program once."""
-    reader = _Reader(examined.equations)
-    reader.captured_by(examined.jaxpr.jaxpr, examined.jaxpr.consts)
-    if reader.has_work():
-        reader.read()
+    reader = _Reader(examined)
+    if any(map(_may_have, reader.programs.all)):
+        reader.read(reader.programs.outermost, {})
     return reader.found
 
 
-def _is_array(literal: Any) -> bool:
-    return bool(getattr(literal.aval, "shape", ()))
+def _may_have(program: FlatProgram) -> bool:
+    """Whether anything is captured, or may be evaluated though nothing is."""
+    return bool(program.constants) or any(
+        eqn.primitive.name.startswith("reduce_window")
+        or any(number == LITERAL and eqn.invars[at].aval.shape for at, number in enumerate(reads))
+        for eqn, reads in zip(program.eqns, program.reads, strict=True)
+    )
 
 
 class _Reader:
-    def __init__(self, equations: Equations) -> None:
+    def __init__(self, examined: Examined) -> None:
         self.found = Captures()
-        self._equations = equations
+        self.programs = flat_programs(examined)
         self._numbers: dict[int, int] = {}  # of arrays, by identity
-        # Of all programs: a program that is called again has the same variables, and each is set anew.
-        self._known: dict[Any, int] = {}
 
-    def captured_by(self, jaxpr: Any, constants: Any) -> None:
-        for var, value in zip(jaxpr.constvars, constants, strict=False):
-            self._known[var] = self._number(value, False)
-
-    def has_work(self) -> bool:
-        """Whether anything is captured, or may be evaluated though nothing is."""
-        equations = self._equations
-        return (
-            bool(self._known)
-            or any(name.startswith("reduce_window") for name in set(equations.names))
-            or any(type(var) is Literal and _is_array(var) for eqn in equations.eqns for var in eqn.invars)
-            or any(inner.constants for i in calls_of(equations) for inner in inner_programs(equations.eqns[i]))
-        )
-
-    def read(self) -> None:
-        known, equations = self._known, self._equations
-        bind = functools.partial(bind_known, known)
-        for i, eqn, programs in through_calls(equations, range(len(equations)), bind):
-            is_known, holds = self._operands(eqn, i, bool(programs))
-            if programs:
-                self._enter(eqn, i, programs)
-                continue
-            made = self._made(eqn, holds, i) if is_known else None
-            if made is not None:
-                known.update((var, made) for var in eqn.outvars)
-            elif known and equations.depths[i]:
-                for var in eqn.outvars:
-                    known.pop(var, None)
-
-    def _operands(self, eqn: Any, index: int, has_inner: bool) -> tuple[bool, bool]:
-        """Whether all operands are known, and whether one of them is an array that the program holds."""
-        is_known, holds = True, False
-        for var in eqn.invars:
-            if type(var) is Literal:
-                if _is_array(var):
-                    self._use(self._number(var.val, True), index)
+    def read(self, program: FlatProgram, known: dict[int, int]) -> None:
+        """Reads a program, of whose values some are known."""
+        known.update((number, self._number(value, False)) for number, value in program.constants.items())
+        for i, (eqn, reads) in enumerate(zip(program.eqns, program.reads, strict=True)):
+            inside = self.programs.inside(program, i)
+            is_known, holds = True, False
+            for var, number in zip(eqn.invars, reads, strict=True):
+                what = known.get(number)
+                if number == LITERAL and var.aval.shape:
+                    self._use(self._number(var.val, True), program, i)
                     is_known = False  # XLA has it as a parameter
-                continue
-            what = self._known.get(var)
-            if what is None:
-                is_known = False
-            elif what != _FILLED:
-                holds = True
-        if holds and not has_inner:
-            for var in eqn.invars:
-                if type(var) is not Literal and self._known.get(var, _COMPUTED) >= 0:
-                    self._use(self._known[var], index)
-        return is_known, holds
+                elif number != LITERAL and what is None:
+                    is_known = False
+                elif what is not None and what != _FILLED:
+                    holds = True
+                    if what >= 0 and not any(number in body.given for body, _ in inside):
+                        self._use(what, program, i)
+            for body, inner in inside:
+                given = zip(inner.inputs, body.given, strict=True)
+                self.read(inner, {number: known[it] for number, it in given if it is not None and it in known})
+            made = self._made(Place(program, i), holds) if is_known and not inside else None
+            if made is not None:
+                known.update((number, made) for number in program.writes[i])
 
-    def _made(self, eqn: Any, holds: bool, index: int) -> int | None:
+    def _made(self, place: Place, holds: bool) -> int | None:
         """What an operation on known operands gives."""
+        eqn = place.eqn
         name = eqn.primitive.name
         if not eqn.invars or not eqn.outvars or eqn.effects:
             return None
@@ -131,17 +105,8 @@ class _Reader:
         if seconds is None:
             return None
         if seconds:
-            self.found.folded.append((index, seconds))
+            self.found.folded.append((place, seconds))
         return _COMPUTED
-
-    def _enter(self, eqn: Any, index: int, programs: Sequence[InnerProgram]) -> None:
-        """What inner programs have captured, and what the equation uses itself and gives to none of them."""
-        given_on = {id(given) for program in programs for given in program.given}
-        for var in eqn.invars:
-            if type(var) is not Literal and id(var) not in given_on and self._known.get(var, _COMPUTED) >= 0:
-                self._use(self._known[var], index)
-        for program in programs:
-            self.captured_by(program.jaxpr, program.constants)
 
     def _number(self, value: Any, hoisted: bool) -> int:
         number = self._numbers.setdefault(id(value), len(self._numbers))
@@ -149,7 +114,7 @@ class _Reader:
             self.found.arrays.append(Captured(value, hoisted))
         return number
 
-    def _use(self, number: int, index: int) -> None:
+    def _use(self, number: int, program: FlatProgram, index: int) -> None:
         captured = self.found.arrays[number]
         if captured.used is None:
-            captured.used = index
+            captured.used = Place(program, index)

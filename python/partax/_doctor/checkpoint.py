@@ -118,7 +118,7 @@ def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residual
         eqn = program.eqns[i]
         length = int(eqn.params["length"])
         size = sum(bytes_of(eqn.outvars[at].aval) for at in results)
-        body = programs.inner[id(program.bodies[i][0])]
+        body = programs.inside(program, i)[0][1]
         yield Residuals(i, length, size, length * _carried_bytes(eqn, body, results))
 
 

@@ -7,7 +7,7 @@ from partax._doctor.captures import Captured, captures_of
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import user_line
+from partax._doctor.flat_program import Place
 from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders
@@ -52,7 +52,7 @@ def find(examined: Examined) -> Iterator[Finding]:
                 rest += group.arrays
         if sum(it.bytes for it in rest) >= _FEWEST_BYTES:
             yield _captured(examined, _Group(None, sorted(rest, key=lambda it: -it.bytes)))
-    yield from _folded(examined, captures.folded)
+    yield from _folded(captures.folded)
 
 
 def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
@@ -61,17 +61,17 @@ def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
     found: dict[object, _Group] = {}
     found_in = holders([it.value for it in arrays], examined.function, examined.statics)
     for captured, holder in zip(arrays, found_in, strict=True):
-        key = _line(examined, captured.used) if holder is None else (holder.kind, holder.root)
+        key = _line(captured) if holder is None else (holder.kind, holder.root)
         found.setdefault(key, _Group(holder, [])).arrays.append(captured)
     return sorted(found.values(), key=lambda group: -group.bytes)
 
 
-def _line(examined: Examined, index: int | None) -> Line:
-    return NOWHERE if index is None else user_line(examined.equations, index)
+def _line(captured: Captured) -> Line:
+    return NOWHERE if captured.used is None else captured.used.line
 
 
 def _captured(examined: Examined, group: _Group) -> Finding:
-    line = _line(examined, group.arrays[0].used)
+    line = _line(group.arrays[0])
     first, count, size = group.arrays[0], len(group.arrays), group.bytes
     what = array_text(first.value) if count == 1 else f"{count} arrays"
     severity: Severity = "low" if first.hoisted else "high" if size >= _HIGH_BYTES else "medium"
@@ -92,17 +92,17 @@ def _captured(examined: Examined, group: _Group) -> Finding:
     return finding_at(line, "constant", severity, {"bytes": size, "arrays": count}, message, advice, group.name)
 
 
-def _folded(examined: Examined, folded: list[tuple[int, float]]) -> Iterator[Finding]:
+def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
     if sum(seconds for _, seconds in folded) < _FEWEST_SECONDS:
         return
-    lines: dict[Line, list[tuple[int, float]]] = {}
-    for index, seconds in folded:
-        lines.setdefault(_line(examined, index), []).append((index, seconds))
+    lines: dict[Line, list[tuple[Place, float]]] = {}
+    for place, seconds in folded:
+        lines.setdefault(place.line, []).append((place, seconds))
     by_seconds = sorted(((sum(it for _, it in found), line) for line, found in lines.items()), reverse=True)
     for at, (seconds, line) in enumerate(by_seconds):
         if at and seconds < _FEWEST_SECONDS:
             return
-        eqn = examined.equations.eqns[max(lines[line], key=lambda it: it[1])[0]]
+        eqn = max(lines[line], key=lambda it: it[1])[0].eqn
         severity: Severity = "high" if seconds >= _HIGH_SECONDS else "medium"
         message = (
             f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "

@@ -2,11 +2,12 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from partax._doctor.lines import Line, nearest_line
 from partax._pytree.array_text import array_text
 
 # Whose inner program is compiled once, however often it runs, and how a finding calls it.
@@ -19,7 +20,14 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
 
 
 def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The same, each with the name of its parameter, and with what holds it: itself, or a `ClosedJaxpr`."""
+    """The same, each with the name of its parameter, and with what holds it: itself, or a `ClosedJaxpr`.
+
+    Of a linear solve only the solve: the others are for derivatives, and are not compiled.
+    """
+    solve = getattr(eqn.params.get("jaxprs"), "solve", None)
+    if solve is not None:
+        yield "jaxprs", solve, solve.jaxpr
+        return
     for name, parameter in eqn.params.items():
         for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
             jaxpr = getattr(item, "jaxpr", item)
@@ -93,6 +101,22 @@ class Equations:
             for i, name in enumerate(self.names):
                 self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
+
+    def around(self, index: int) -> Iterator[int]:
+        """The equations that an equation is inside of, the innermost first."""
+        while (index := self.parents[index]) >= 0:
+            yield index
+
+    def line(self, index: int) -> Line:
+        """The user's line of an equation; of what calls it where it has none, as inside of jax's own functions."""
+        return nearest_line(self.eqns[at] for at in (index, *self.around(index)))
+
+    def by_line(self, indices: Iterable[int]) -> dict[Line, list[int]]:
+        """The indices of equations by the user's line, in order."""
+        lines: dict[Line, list[int]] = {}
+        for i in indices:
+            lines.setdefault(self.line(i), []).append(i)
+        return lines
 
     def inside(self, index: int) -> range:
         """The indices of the equations inside of one."""

@@ -1,12 +1,12 @@
 """A program with its calls inlined, as XLA sees it: equations in a row, with numbers for what they read and make."""
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from jax.extend.core import Literal
 
-from partax._doctor.equations import bytes_of, inner_jaxprs
+from partax._doctor.equations import bytes_of, held_programs, scan_parts
 from partax._doctor.examined import Examined, kept_for_latest
 from partax._doctor.fusion import INLINED, TREATMENT, treatment_of
 from partax._doctor.lines import Line, nearest_line
@@ -20,8 +20,8 @@ class Call:
     """A call whose program is read where it stands.
 
     Attributes:
-      eqn: the call; None of the program itself.
-      parent: the call that it is inside of; None of the program itself.
+      eqn: the call, or the loop or branch whose program it is; None of the outermost program.
+      parent: the call that it is inside of; None of the outermost program.
       jaxpr: what it calls.
       eqns: the equations that are still to be read.
       numbers: of its values.
@@ -32,6 +32,20 @@ class Call:
     jaxpr: Any
     eqns: Iterator[Any]
     numbers: dict[Any, int]
+
+
+class Body(NamedTuple):
+    """A program inside of an equation.
+
+    Attributes:
+      jaxpr: without its constants.
+      constants: what it has captured itself, for its constant variables in order.
+      given: for each input the number of the operand that it is; None for what changes from turn to turn of a loop.
+    """
+
+    jaxpr: Any
+    constants: Sequence[Any]
+    given: Sequence[int | None]
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,7 +63,8 @@ class FlatProgram:
       steps: for each, the index of the equation of the outermost program that it belongs to.
       results: the numbers of the jaxpr's outputs.
       values: how many numbers there are; each value has one, whatever it is called inside of calls.
-      constant_bytes: of what is captured, in calls too.
+      constants: what is captured, in calls too, by its number.
+      constant_bytes: of all that.
       step_count: how many equations the outermost program has.
     """
 
@@ -58,22 +73,38 @@ class FlatProgram:
     reads: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     writes: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     treatments: list[int | None] = dataclasses.field(default_factory=list)
-    bodies: dict[int, list[Any]] = dataclasses.field(default_factory=dict)
+    bodies: dict[int, list[Body]] = dataclasses.field(default_factory=dict)
     calls: list[Call] = dataclasses.field(default_factory=list)
     steps: list[int] = dataclasses.field(default_factory=list)
     results: list[int] = dataclasses.field(default_factory=list)
     values: int = 0
+    constants: dict[int, Any] = dataclasses.field(default_factory=dict)
     constant_bytes: int = 0
     step_count: int = 0
 
     def line(self, index: int) -> Line:
-        """The user's line of an equation; that of the call around it where it has none, as in jax's own functions."""
+        """The user's line of an equation; of what it is inside of where it has none, as in jax's own functions."""
         around = [self.eqns[index]]
         call = self.calls[index]
         while call.parent is not None:
             around.append(call.eqn)
             call = call.parent
         return nearest_line(around)
+
+
+class Place(NamedTuple):
+    """An equation of a program."""
+
+    program: FlatProgram
+    index: int
+
+    @property
+    def eqn(self) -> Any:
+        return self.program.eqns[self.index]
+
+    @property
+    def line(self) -> Line:
+        return self.program.line(self.index)
 
 
 @dataclasses.dataclass(slots=True)
@@ -93,37 +124,63 @@ class FlatPrograms:
         """The outermost one and all others."""
         return [self.outermost, *self.inner.values()]
 
+    def inside(self, program: FlatProgram, index: int) -> list[tuple[Body, FlatProgram]]:
+        """The programs inside of an equation."""
+        return [(body, self.inner[id(body.jaxpr)]) for body in program.bodies.get(index, ())]
+
 
 @kept_for_latest
 def flat_programs(examined: Examined) -> FlatPrograms:
     """The program and those inside of it, flat. Time and memory grow linearly with the equations."""
-    outermost = flat_program(examined.jaxpr.jaxpr)
+    outermost = _flat_program(examined.jaxpr.jaxpr, examined.jaxpr.consts)
     inner: dict[int, FlatProgram] = {}
     left = [outermost]
     while left:
-        for bodies in left.pop().bodies.values():
+        program = left.pop()
+        for i, bodies in program.bodies.items():
             for body in bodies:
-                if id(body) not in inner:
-                    inner[id(body)] = flat_program(body)
-                    left.append(inner[id(body)])
+                if id(body.jaxpr) not in inner:
+                    found = _flat_program(body.jaxpr, body.constants, program.eqns[i], program.calls[i])
+                    inner[id(body.jaxpr)] = found
+                    left.append(found)
     return FlatPrograms(outermost, inner)
 
 
-def _called(eqn: Any) -> Any:
-    """The program that a call runs; None where its inputs are not those of the call."""
-    inner = next(inner_jaxprs(eqn), None)
-    return inner if inner is not None and len(inner.invars) == len(eqn.invars) else None
+def _called(eqn: Any) -> tuple[Any, Sequence[Any]]:
+    """The program that a call runs, and what that has captured; None where its inputs are not those of the call."""
+    _, holder, inner = next(held_programs(eqn), ("", None, None))
+    return (
+        (inner, getattr(holder, "consts", ()))
+        if inner is not None and len(inner.invars) == len(eqn.invars)
+        else (None, ())
+    )
 
 
-def flat_program(jaxpr: Any) -> FlatProgram:
-    """The equations of a jaxpr in a row, without those inside of loops and branches."""
+def _bodies(eqn: Any, reads: Sequence[int]) -> Iterator[Body]:
+    for name, holder, jaxpr in held_programs(eqn):
+        kind, given, count = eqn.primitive.name, list[int | None](reads), len(jaxpr.invars)
+        if kind == "scan":
+            kept = scan_parts(eqn).consts
+            given[kept:] = [None] * (len(given) - kept)
+        elif kind == "while":
+            first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])
+            given = given[:first] if name == "cond_jaxpr" else given[first : first + second]
+            given += [None] * (count - len(given))
+        elif kind == "cond":
+            given = given[1:]
+        yield Body(jaxpr, getattr(holder, "consts", ()), given if len(given) == count else [None] * count)
+
+
+def _flat_program(jaxpr: Any, constants: Sequence[Any], around: Any = None, parent: Call | None = None) -> FlatProgram:
+    """The equations of a jaxpr in a row, without those inside of loops and branches; it may be inside of one itself."""
     numbers: dict[Any, int] = {var: i for i, var in enumerate((*jaxpr.constvars, *jaxpr.invars))}
     count = len(numbers)
     flat = FlatProgram(list(range(len(jaxpr.constvars), count)))
+    flat.constants.update(enumerate(constants))
     flat.constant_bytes = sum(bytes_of(var.aval) for var in jaxpr.constvars)
     eqns, reads, writes, treatments = flat.eqns, flat.reads, flat.writes, flat.treatments
     calls, steps = flat.calls, flat.steps
-    stack = [Call(None, None, jaxpr, iter(jaxpr.eqns), numbers)]
+    stack = [Call(around, parent, jaxpr, iter(jaxpr.eqns), numbers)]
     outermost, step = jaxpr, -1
     while True:
         call = stack[-1]
@@ -132,14 +189,14 @@ def flat_program(jaxpr: Any) -> FlatProgram:
         for eqn in call.eqns:
             step += is_outermost
             treatment = TREATMENT.get(eqn.primitive.name)
-            inner = None
+            inner, captured = None, ()
             if treatment is None:
                 treatment = treatment_of(eqn)
-                inner = _called(eqn) if eqn.primitive.name in INLINED else None
+                inner, captured = _called(eqn) if eqn.primitive.name in INLINED else (None, ())
             given = tuple([LITERAL if type(var) is Literal else known[var] for var in eqn.invars])
             if inner is None:
                 if treatment is None and eqn.primitive.name not in _NO_BODIES:
-                    bodies = list(inner_jaxprs(eqn))
+                    bodies = list(_bodies(eqn, given))
                     if bodies:
                         flat.bodies[len(eqns)] = bodies
                 first = count
@@ -155,10 +212,11 @@ def flat_program(jaxpr: Any) -> FlatProgram:
                 continue
             if is_outermost and len(outermost.eqns) == 1:
                 outermost, step = inner, -1
-            captured = range(count, count + len(inner.constvars))
-            count += len(captured)
+            own = range(count, count + len(inner.constvars))
+            count += len(own)
+            flat.constants.update(zip(own, captured, strict=False))
             flat.constant_bytes += sum(bytes_of(var.aval) for var in inner.constvars)
-            numbers = dict(zip((*inner.constvars, *inner.invars), (*captured, *given), strict=True))
+            numbers = dict(zip((*inner.constvars, *inner.invars), (*own, *given), strict=True))
             stack.append(Call(eqn, call, inner, iter(inner.eqns), numbers))
             break
         else:

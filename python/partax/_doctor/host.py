@@ -9,7 +9,6 @@ from partax._doctor.equations import LOOPS, bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import around, by_line
 from partax._doctor.lines import Line, is_users, stack_of
 
 # How a finding calls what runs Python.
@@ -34,11 +33,11 @@ def find(examined: Examined) -> Iterator[Finding]:
     equations = examined.equations
     for name in _CALLBACKS:
         calls = [i for i in equations.named(name) if not _is_check(examined, i)]
-        for line, found in by_line(equations, calls).items():
+        for line, found in equations.by_line(calls).items():
             yield _callback(examined, line, name, found)
     puts = equations.named("device_put")
     moves = [i for i in puts if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ())))]
-    for line, found in by_line(equations, moves).items():
+    for line, found in equations.by_line(moves).items():
         moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
         if moved >= _FEWEST_MOVED:
             yield _transfer(examined, line, found, moved)
@@ -46,7 +45,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 def _inside(examined: Examined, index: int) -> set[str]:
     """The primitives that an equation is inside of."""
-    return {examined.equations.names[i] for i in around(examined.equations, index)}
+    return {examined.equations.names[i] for i in examined.equations.around(index)}
 
 
 def _is_check(examined: Examined, index: int) -> bool:
@@ -88,7 +87,7 @@ def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Fi
 
 def _advice(examined: Examined, name: str, index: int) -> str:
     equations = examined.equations
-    loop = next((i for i in around(equations, index) if equations.names[i] in LOOPS), None)
+    loop = next((i for i in equations.around(index) if equations.names[i] in LOOPS), None)
     has_results = bool(equations.eqns[index].outvars)
     is_debug = name.startswith("debug")
     if loop is not None and has_results:

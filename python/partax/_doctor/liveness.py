@@ -96,7 +96,7 @@ def live_bytes(examined: Examined) -> Liveness:
         if end >= peak_step:
             buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, end))
     buffers += [_buffer(program, it, steps[it[2]], steps[it[3]]) for it in _at_peak(walk)]
-    while inside := [inner[id(it)] for it in walk.program.bodies.get(walk.at, ())]:
+    while inside := [inner[id(it.jaxpr)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)
         buffers += [_buffer(walk.program, it, peak_step, peak_step) for it in _at_peak(walk)]
     largest = heapq.nlargest(_LARGEST, buffers, key=lambda it: it.bytes)
@@ -133,7 +133,7 @@ def _inner_walks(programs: FlatPrograms) -> dict[int, _Walk]:
 def _asked(program: FlatProgram) -> list[tuple[int, bool]]:
     """The ids of the programs inside of the equations, each with whether it is a loop's."""
     bodies = program.bodies.items()
-    return [(id(body), program.eqns[i].primitive.name in LOOPS) for i, inside in bodies for body in inside]
+    return [(id(body.jaxpr), program.eqns[i].primitive.name in LOOPS) for i, inside in bodies for body in inside]
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
@@ -225,7 +225,7 @@ def _walk(
                 freed[end] += size
                 made.append((size, var.aval, i, end))
         treatment = program.treatments[i]
-        inside = max((inner[id(body)].peak for body in program.bodies.get(i, ())), default=0)
+        inside = max((inner[id(body.jaxpr)].peak for body in program.bodies.get(i, ())), default=0)
         live += new
         # What is read for the last time may be written over.
         over = min(new, freed[i]) if treatment in _WRITES_OVER or eqn.primitive.name in LOOPS else 0

@@ -7,16 +7,12 @@ a value is multiplied as a matrix or given back: a rotation or a norm that is ca
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from jax.extend.core import Literal
-
-from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.fusion import INLINED
-from partax._doctor.inner_programs import InnerProgram, bind_known, through_calls, user_line
+from partax._doctor.flat_program import LITERAL, Body, FlatProgram, FlatPrograms, Place, flat_programs
 from partax._doctor.lines import Line
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
@@ -39,14 +35,14 @@ class _Widened:
     """Where arrays of the arguments' type become wider.
 
     Attributes:
-      index: of the equation.
+      place: the equation.
       narrow: the text of the type that came in.
       wide: that of the type that came out.
       because: what it is combined with; empty where the user has named the type.
       is_used: whether a product of matrices, or the result, has come of it before it was cast back.
     """
 
-    index: int
+    place: Place
     narrow: str
     wide: str
     because: str
@@ -82,16 +78,16 @@ def find(examined: Examined) -> Iterator[Finding]:
     dtypes = {getattr(var.aval, "dtype", None) for i in examined.equations.first_of_tokens for var in eqns[i].outvars}
     if all(_WIDTHS.get(getattr(dtype, "name", ""), 0) <= own for dtype in dtypes):
         return
-    reader = _Reader(examined.equations, own, examined.jaxpr.jaxpr.outvars)
-    reader.read()
+    programs = flat_programs(examined)
+    reader = _Reader(programs, own)
+    reader.read(programs.outermost, _Values())
     share = reader.wide / max(reader.arrays, 1)
     if share < (_SMALLEST_SHARE_OF_HALF if own == _HALF else _SMALLEST_SHARE):
         return
     lines: dict[Line, list[_Widened]] = {}
     for it in reader.found:
         if (it.because and it.is_used) if own == _HALF else (it.because or share >= _HIGH_SHARE):
-            line = user_line(examined.equations, it.index)
-            lines.setdefault(line, []).append(it)
+            lines.setdefault(it.place.line, []).append(it)
     for line, found in lines.items():
         yield _finding(line, found, reader.wide, reader.arrays)
 
@@ -105,6 +101,21 @@ def _is_array(aval: Any) -> bool:
     return math.prod(getattr(aval, "shape", ())) > 1
 
 
+@dataclasses.dataclass
+class _Values:
+    """What is known of the wide values of a program, by their numbers.
+
+    Attributes:
+      derived: which come from arrays of the arguments' type.
+      converted: those of them that were just converted, by the equation that did it.
+      origins: where they come from, as far as something became wider for them.
+    """
+
+    derived: set[int] = dataclasses.field(default_factory=set[int])
+    converted: dict[int, Place] = dataclasses.field(default_factory=dict[int, Place])
+    origins: dict[int, _Origin] = dataclasses.field(default_factory=dict[int, _Origin])
+
+
 class _Reader:
     """Reads a program once.
 
@@ -114,29 +125,50 @@ class _Reader:
       arrays: how many give arrays of floats.
     """
 
-    def __init__(self, equations: Equations, own: int, results: Sequence[Any]) -> None:
+    def __init__(self, programs: FlatPrograms, own: int) -> None:
         self.found: list[_Widened] = []
         self.wide = self.arrays = 0
-        self._equations = equations
+        self._programs = programs
         self._own = own
-        self._derived: set[Any] = set()  # wide values that come from arrays of the arguments' type
-        self._converted: dict[Any, int] = {}  # those of them that were just converted, by the equation that did it
-        self._origins: dict[Any, _Origin] = {}  # of wide values, as far as something became wider for them
-        self._results = {var for var in results if type(var) is not Literal}  # and those of the bodies of loops
         self._widths: dict[Any, int] = {}
 
-    def read(self) -> None:
-        equations, own = self._equations, self._own
-        for i, eqn, programs in through_calls(equations, range(len(equations)), self._bind):
-            self._follow(eqn, programs)
-            if programs or not eqn.outvars:
+    def read(self, program: FlatProgram, values: _Values) -> None:
+        """Reads a program, of whose values some are known; what comes out of a loop is its body's result."""
+        for i, eqn in enumerate(program.eqns):
+            inside = self._programs.inside(program, i)
+            if inside or eqn.primitive.name in _PRODUCTS:
+                for number in program.reads[i]:
+                    if number in values.origins:
+                        values.origins[number].use()
+            for body, inner in inside:
+                self.read(inner, self._given(body, inner, values))
+            if inside:
+                made = zip(program.writes[i], eqn.outvars, strict=True)
+                values.derived.update(number for number, var in made if self._width_of(var.aval) > self._own)
+            elif eqn.outvars:
+                width = self._width_of(eqn.outvars[0].aval)
+                if width and _is_array(eqn.outvars[0].aval):
+                    self.arrays += 1
+                    self.wide += width > self._own
+                if width > self._own:
+                    self._read(Place(program, i), values)
+        for number in program.results:
+            if number in values.origins:
+                values.origins[number].use()
+
+    def _given(self, body: Body, inner: FlatProgram, outer: _Values) -> _Values:
+        """What is known of a body's inputs. Of what is not known nothing is said: it is taken to be derived."""
+        values = _Values()
+        for number, given, var in zip(inner.inputs, body.given, body.jaxpr.invars, strict=True):
+            if self._width_of(var.aval) <= self._own:
                 continue
-            width = self._width_of(eqn.outvars[0].aval)
-            if width and _is_array(eqn.outvars[0].aval):
-                self.arrays += 1
-                self.wide += width > own
-            if width > own:
-                self._read(i, eqn)
+            if given is None or given in outer.derived:
+                values.derived.add(number)
+            if given is not None and given in outer.converted:
+                values.converted[number] = outer.converted[given]
+            if given is not None and given in outer.origins:
+                values.origins[number] = outer.origins[given]
+        return values
 
     def _width_of(self, aval: Any) -> int:
         """The same as `_width`: the name of a dtype takes long to ask for."""
@@ -146,77 +178,39 @@ class _Reader:
             width = self._widths[dtype] = _width(aval)
         return width
 
-    def _read(self, index: int, eqn: Any) -> None:
+    def _read(self, place: Place, values: _Values) -> None:
         """An equation with a wide result."""
-        operands = [var for var in eqn.invars if type(var) is not Literal]
-        narrow = [var for var in operands if self._width_of(var.aval) == self._own and _is_array(var.aval)]
-        result = eqn.outvars[0]
-        is_derived = bool(narrow) or any(var in self._derived for var in operands)
-        (self._derived.add if is_derived else self._derived.discard)(result)
-        self._converted.pop(result, None)
+        reads = place.program.reads[place.index]
+        operands = [it for it in zip(reads, place.eqn.invars, strict=True) if it[0] != LITERAL]
+        narrow = {number for number, var in operands if self._width_of(var.aval) == self._own and _is_array(var.aval)}
+        result = place.program.writes[place.index][0]
         known = len(self.found)
-        if is_derived:
-            self._note(index, eqn, operands, narrow)
-        before = [self._origins[var] for var in operands if var in self._origins]
-        self._origins.pop(result, None)
+        if narrow or not values.derived.isdisjoint(reads):
+            values.derived.add(result)
+            self._note(place, operands, narrow, values)
+        before = [values.origins[number] for number, _ in operands if number in values.origins]
         if before or len(self.found) > known:
-            self._set_origin(result, _Origin(self.found[known:], before))
+            values.origins[result] = _Origin(self.found[known:], before)
 
-    def _note(self, index: int, eqn: Any, operands: Sequence[Any], narrow: Sequence[Any]) -> None:
+    def _note(self, place: Place, operands: list[tuple[int, Any]], narrow: set[int], values: _Values) -> None:
         """What becomes wider by an equation."""
-        result = eqn.outvars[0]
+        eqn, wide = place.eqn, array_text(place.eqn.outvars[0].aval)
         if eqn.primitive.name == "convert_element_type":
             if narrow and _names_a_type(eqn):
-                self.found.append(_Widened(index, array_text(narrow[0].aval), array_text(result.aval), ""))
+                self.found.append(_Widened(place, array_text(eqn.invars[0].aval), wide, ""))
             elif narrow:
-                self._converted[result] = index
+                values.converted[place.program.writes[place.index][0]] = place
             return
         others = [
             var
-            for var in eqn.invars
-            if self._width_of(var.aval) > self._own and (type(var) is Literal or var not in self._derived)
+            for number, var in zip(place.program.reads[place.index], eqn.invars, strict=True)
+            if self._width_of(var.aval) > self._own and number not in values.derived
         ]
-        for var in operands if others else ():
-            if var in self._converted:
-                at = self._converted.pop(var)
-                text = array_text(self._equations.eqns[at].invars[0].aval)
-                self.found.append(_Widened(at, text, array_text(result.aval), _text(others[0].aval)))
-            elif var in narrow:
-                text = array_text(var.aval)
-                self.found.append(_Widened(index, text, array_text(result.aval), _text(others[0].aval)))
-
-    def _follow(self, eqn: Any, programs: Sequence[InnerProgram]) -> None:
-        """What an equation does with wide values as a whole: a product, and a loop, whose results are its body's."""
-        is_inlined = eqn.primitive.name in INLINED and len(programs) == 1
-        if eqn.primitive.name in _PRODUCTS or (programs and not is_inlined):
-            self._use(eqn.invars)
-        for it in programs:
-            for at, var in enumerate(it.jaxpr.outvars):
-                if type(var) is not Literal:
-                    is_result = not is_inlined or eqn.outvars[at] in self._results
-                    (self._results.add if is_result else self._results.discard)(var)
-
-    def _set_origin(self, var: Any, origin: _Origin) -> None:
-        self._origins[var] = origin
-        if var in self._results:
-            origin.use()
-
-    def _use(self, variables: Sequence[Any]) -> None:
-        for var in variables:
-            if type(var) is not Literal and var in self._origins:
-                self._origins[var].use()
-
-    def _bind(self, variables: Sequence[Any], given: Sequence[Any]) -> None:
-        """What is not known of a wide value is taken to come from the arguments, so that nothing is said of it."""
-        for var, it in zip(variables, given, strict=True):
-            if self._width_of(var.aval) <= self._own:
-                continue
-            is_derived = it is None or (type(it) is not Literal and it in self._derived)
-            (self._derived.add if is_derived else self._derived.discard)(var)
-            bind_known(self._converted, [var], [it])
-            bind_known(self._origins, [var], [it])
-            if var in self._origins:
-                self._set_origin(var, self._origins[var])
+        for number, var in operands if others else ():
+            at = values.converted.pop(number, place if number in narrow else None)
+            if at is not None:
+                text = array_text(var.aval if at is place else at.eqn.invars[0].aval)
+                self.found.append(_Widened(at, text, wide, _text(others[0].aval)))
 
 
 def _text(aval: Any) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.inner_programs import not_compiled, user_line
 from partax._doctor.lines import Line, is_users, stack_of
 from partax._doctor.measured import measured_seconds
 from partax._doctor.source_loops import is_in_loop
@@ -101,7 +100,7 @@ def _unrolled(equations: Equations) -> Iterator[Finding]:
         params, inside = equations.eqns[index].params, equations.inside(index)
         turns = min(int(params["unroll"]), int(params["length"]))
         repeat = Repeat((inside.start,) * turns, len(inside), True)
-        line = user_line(equations, index)
+        line = equations.line(index)
         if turns < _FEWEST_UNROLLED or repeat.equations < 2 * _FEWEST_EQUATIONS or not _is_worth_it(equations, repeat):
             continue
         if line in told:  # the gradient's
@@ -147,7 +146,6 @@ def repeats_of(equations: Equations) -> list[Repeat]:
     """All sub-programs that are there several times, none within another, the largest first."""
     tokens = equations.tokens
     free = np.ones(len(tokens), dtype=bool)
-    free[list(not_compiled(equations))] = False
     is_worth_it, is_told = functools.partial(_is_worth_it, equations), _is_told
     # A cheap loop within the turns of a costly one must not hide it, and is told only if there is no such.
     found = [*_loops(tokens, free, True, is_worth_it), *_loops(tokens, free, True, is_told)]

@@ -178,8 +178,10 @@ def _forwarded(examined: Examined) -> set[str]:
 
 
 def _is_in_place(examined: Examined) -> bool:
-    """Whether results have no paths to pair them by: of functions that change their arguments, and in a script of those
-    that nnx or Equinox has compiled."""
+    """Whether results have no paths to pair them by, as of functions that change the objects of their arguments.
+
+    In a script that is so for all that nnx or Equinox has compiled.
+    """
     traced = examined.traced
     if traced is None:
         return any(leaf.path.startswith("output ") or ".states[" in leaf.path for leaf in examined.results)

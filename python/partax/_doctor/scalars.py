@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from partax._doctor.equations import LOOPS, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.inner_programs import user_line
 
 # 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
 # equations has about ten for itself.
@@ -29,7 +28,7 @@ def find(examined: Examined) -> Iterator[Finding]:
         if scalars < _FEWEST_SCALARS or turns < _FEWEST_TURNS:
             continue
         count = sum(_is_scalar(var) for body in inner_jaxprs(eqn) for it in body.eqns for var in it.outvars)
-        line = user_line(equations, index)
+        line = equations.line(index)
         if count < _FEWEST_EQUATIONS or line in told:  # the gradient's loop is of the same line
             continue
         told.add(line)

@@ -173,7 +173,9 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     }
     findings = found.findings
     if _seconds(programs) < _LEAST_SECONDS:
-        findings = tuple(it for it in findings if it.kind in _OF_CALLS and (it.severity != "low" or it.kind == "donation"))
+        findings = tuple(
+            it for it in findings if it.kind in _OF_CALLS and (it.severity != "low" or it.kind == "donation")
+        )
     return dataclasses.replace(
         found, findings=findings, figures=found.figures | figures, is_of_library=not programs[0].is_users
     )

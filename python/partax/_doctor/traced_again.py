@@ -86,7 +86,9 @@ def _grows(types: Sequence[Sequence[Any]]) -> bool:
     """Whether an array is longer, along one axis, in each program than in the one before."""
     ranks = {tuple(len(aval.shape) for aval in avals) for avals in types}
     sizes = [tuple(length for aval in avals for length in aval.shape) for avals in types]
-    steps = [[b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(sizes)] if len(ranks) == 1 else []
+    steps = (
+        [[b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(sizes)] if len(ranks) == 1 else []
+    )
     return bool(steps) and all(min(step) >= 0 and sum(map(bool, step)) in (1, 2) for step in steps)
 
 

@@ -36,14 +36,11 @@ def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `waste`: one for each line."""
     told: set[Any] = set()
     programs = flat_programs(examined)
-    scans = [
-        (id(body), int(program.eqns[i].params["length"]))
-        for program in programs.all
-        for i, bodies in program.bodies.items()
-        for body in bodies
-        if program.eqns[i].primitive.name == "scan"
-    ]
-    turns = {id(programs.inner[key]): length for key, length in scans}
+    turns: dict[int, int] = {}
+    for program in programs.all:
+        for i in program.bodies:
+            if program.eqns[i].primitive.name == "scan":
+                turns[id(programs.inside(program, i)[0][1])] = int(program.eqns[i].params["length"])
     for program in programs.all:
         for finding in _Reader(program, turns.get(id(program), 1)).find():
             if (finding.file, finding.line) not in told:
