@@ -97,8 +97,8 @@ def traced_programs() -> Iterator[Program]:
                 jaxpr = program_of(target, record)
                 if jaxpr is not None:
                     donated = (False,) * len(jaxpr.in_avals)
-                    seconds = {f"{stage}_seconds": took for stage, took in record.seconds.items()}
-                    yield Program(history.name, jaxpr, donated, _argument_paths(record), 1, known=known, **seconds)
+                    took = [record.seconds[stage] for stage in ("lower", "compile", "trace")]
+                    yield Program(history.name, jaxpr, donated, _argument_paths(record), 1, *took, known)
 
 
 def by_function(programs: Iterable[Program]) -> list[list[Program]]:

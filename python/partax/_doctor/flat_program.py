@@ -96,15 +96,15 @@ class Place(NamedTuple):
     """An equation of a program."""
 
     program: FlatProgram
-    index: int
+    at: int
 
     @property
     def eqn(self) -> Any:
-        return self.program.eqns[self.index]
+        return self.program.eqns[self.at]
 
     @property
     def line(self) -> Line:
-        return self.program.line(self.index)
+        return self.program.line(self.at)
 
 
 @dataclasses.dataclass(slots=True)

@@ -180,10 +180,10 @@ class _Reader:
 
     def _read(self, place: Place, values: _Values) -> None:
         """An equation with a wide result."""
-        reads = place.program.reads[place.index]
+        reads = place.program.reads[place.at]
         operands = [it for it in zip(reads, place.eqn.invars, strict=True) if it[0] != LITERAL]
         narrow = {number for number, var in operands if self._width_of(var.aval) == self._own and _is_array(var.aval)}
-        result = place.program.writes[place.index][0]
+        result = place.program.writes[place.at][0]
         known = len(self.found)
         if narrow or not values.derived.isdisjoint(reads):
             values.derived.add(result)
@@ -199,11 +199,11 @@ class _Reader:
             if narrow and _names_a_type(eqn):
                 self.found.append(_Widened(place, array_text(eqn.invars[0].aval), wide, ""))
             elif narrow:
-                values.converted[place.program.writes[place.index][0]] = place
+                values.converted[place.program.writes[place.at][0]] = place
             return
         others = [
             var
-            for number, var in zip(place.program.reads[place.index], eqn.invars, strict=True)
+            for number, var in zip(place.program.reads[place.at], eqn.invars, strict=True)
             if self._width_of(var.aval) > self._own and number not in values.derived
         ]
         for number, var in operands if others else ():

@@ -16,6 +16,7 @@ from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
 from partax._jit.ahead_of_time import Traced
 
 FEWEST_BYTES = 64 << 20  # of all arguments together, for which donating is worth a word: no program fails for less
+_FEWEST_ARRAYS = 4  # of a state that is known by its types alone
 _MOST_ORIGINS = 8  # arguments that are noted of one value: Adam's new weights come from three
 _ELEMENT = re.compile(r"result\[(\d+)\](.*)", re.DOTALL)
 _FRAMES = re.compile(r"^(new|next|updated)_|_(new|next|updated)$|_$")
@@ -90,7 +91,8 @@ def returned(examined: Examined) -> list[Returned]:
             del left[name]
     if _is_in_place(examined):
         known = set[int]() if examined.traced is None else set(numbers.values())
-        found += _in_place(examined, program, origins, known)
+        fewest = _FEWEST_ARRAYS if examined.traced is None else 1
+        found += [it for it in _in_place(examined, program, origins, known) if len(it.arrays) >= fewest]
     return found
 
 

@@ -1,8 +1,8 @@
 """Finds operations that are known to take a backend long, by the table of `slow_table`, and wide switches."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
@@ -20,7 +20,8 @@ _BRANCH_SECONDS = 0.023
 _BRANCHES_THREAD = "https://github.com/jax-ml/jax/issues/4453"
 
 
-class _Link(NamedTuple):
+@dataclasses.dataclass(slots=True)
+class _Link:
     """One operation of a chain."""
 
     index: int

@@ -154,7 +154,7 @@ def _are_buckets(types: Sequence[_Types]) -> bool:
     """Whether the lengths in which arrays differ are of few sizes: powers of two, or multiples of 32."""
     by_place = [set(lengths) for lengths in zip(*(_lengths(it) for it in types), strict=False)]
     changed = set[int]().union(*(it for it in by_place if len(it) > 1))
-    return all(it % 32 == 0 or it & (it - 1) == 0 for it in changed)
+    return bool(changed) and all(it % 32 == 0 or it & (it - 1) == 0 for it in changed)
 
 
 def _lengths(types: _Types) -> list[int]:
