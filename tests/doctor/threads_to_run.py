@@ -207,7 +207,7 @@ def state_with_many_variables() -> Call:
     return jax.jit(step), (state, floats(1200))
 
 
-@thread(JAX + "issues/17640", "waste", {"elements": 4096, "times": 50_000})
+@thread(JAX + "issues/17640", "waste", {"bytes": 4096 * 4, "times": 50_000})
 def gradient_of_what_a_loop_indexes() -> Call:
     """The gradient of the thread's loop copies the whole array in each turn."""
 

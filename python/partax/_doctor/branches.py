@@ -8,12 +8,12 @@ from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.fusion import DECOMPOSITIONS
 from partax._doctor.lines import Line, comes_from, is_users, stack_of
 
 # Elementwise work of branches, such as a reset of an environment, is fused; 1e8 multiplications take some milliseconds.
 _MUCH_WORK = 1e8
 _TURNS = 100  # of a while loop, which nobody knows
-_CUBIC = {"cholesky", "lu", "qr", "eigh", "eig", "svd", "triangular_solve", "geqrf", "householder_product"}
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def _work(eqn: Any) -> float:
     if name == "conv_general_dilated":
         kernel = eqn.invars[1].aval.shape
         return size * math.prod(kernel) / max(kernel[eqn.params["dimension_numbers"].rhs_spec[0]], 1)
-    if name in _CUBIC:
+    if name in DECOMPOSITIONS:
         return math.prod(eqn.invars[0].aval.shape) * eqn.invars[0].aval.shape[-1]
     turns = int(eqn.params["length"]) if name == "scan" else _TURNS if name == "while" else 1
     inner = sum(_work(it) for body in inner_jaxprs(eqn) for it in body.eqns)

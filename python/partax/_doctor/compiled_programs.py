@@ -97,8 +97,10 @@ def traced_programs() -> Iterator[Program]:
                 jaxpr = program_of(target, record)
                 if jaxpr is not None:
                     donated = (False,) * len(jaxpr.in_avals)
-                    took = [record.seconds[stage] for stage in ("lower", "compile", "trace")]
-                    yield Program(history.name, jaxpr, donated, _argument_paths(record), 1, *took, known)
+                    trace, lower, compile = (record.seconds[it] for it in ("trace", "lower", "compile"))
+                    yield Program(
+                        history.name, jaxpr, donated, _argument_paths(record), 1, lower, compile, trace, known
+                    )
 
 
 def by_function(programs: Iterable[Program]) -> list[list[Program]]:

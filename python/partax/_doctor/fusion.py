@@ -36,6 +36,10 @@ TREATMENT: dict[str, int] = {name: treatment for treatment, names in _NAMES.item
 ELEMENTWISE = (VIEW, CHEAP, COSTLY)
 # Whose inner program XLA takes as if it stood there itself.
 INLINED = frozenset({"jit", "pjit", "closed_call", "core_call", "call", "custom_jvp_call", "custom_vjp_call"})
+# Of matrices, by calls of libraries.
+DECOMPOSITIONS = frozenset(
+    {"cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "triangular_solve"}
+)
 
 
 def treatment_of(eqn: Any) -> int | None:

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from partax._doctor.fusion import DECOMPOSITIONS
+
 _JAX = "https://github.com/jax-ml/jax/issues/"
 
 
@@ -105,8 +107,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     # 100 take 1.8 to 3.4 s. 50 `tanh` take 0.2 s.
     SlowOperation(
         "decompositions and solves of small matrices at one line",
-        frozenset({"cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur",
-                   "triangular_solve"}),
+        DECOMPOSITIONS,
         _is_small_matrix, False, 40, 400, 0.027,
         "each is a call of a library with its own copies and checks",
         "stack the matrices and decompose them in one call: `jnp.linalg` takes batches, and `jax.vmap` makes them",
