@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -66,6 +65,7 @@ class Examined:
       calls: how often a script has called the function, where that is known.
       compiled: the compiled program, or None.
       lower_seconds, compile_seconds: how long those took, or None.
+      read: what finders have read of it, by the function that did.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Examined:
     compiled: Any = None
     lower_seconds: float | None = None
     compile_seconds: float | None = None
+    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], repr=False)
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
@@ -109,20 +110,16 @@ class Examined:
         return Equations(self.jaxpr.jaxpr)
 
 
-def kept_for_latest(read: Callable[[Examined], Read]) -> Callable[[Examined], Read]:
-    """Keeps what was read of the latest program as long as that lives: several finders ask for the same."""
-    latest: list[tuple[weakref.ref[Examined], Read]] = []
+def kept(read: Callable[[Examined], Read]) -> Callable[[Examined], Read]:
+    """Keeps what was read of a program as long as that lives: several finders ask for the same."""
 
     @functools.wraps(read)
-    def kept(examined: Examined) -> Read:
-        for known, found in latest:
-            if known() is examined:
-                return found
-        found = read(examined)
-        latest[:] = [(weakref.ref(examined, lambda _: latest.clear()), found)]
-        return found
+    def once(examined: Examined) -> Read:
+        if read not in examined.read:
+            examined.read[read] = read(examined)
+        return examined.read[read]
 
-    return kept
+    return once
 
 
 def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:

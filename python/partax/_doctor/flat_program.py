@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of, held_programs, scan_parts
-from partax._doctor.examined import Examined, kept_for_latest
+from partax._doctor.examined import Examined, kept
 from partax._doctor.fusion import INLINED, TREATMENT, treatment_of
 from partax._doctor.lines import Line, nearest_line
 
@@ -129,7 +129,7 @@ class FlatPrograms:
         return [(body, self.inner[id(body.jaxpr)]) for body in program.bodies.get(index, ())]
 
 
-@kept_for_latest
+@kept
 def flat_programs(examined: Examined) -> FlatPrograms:
     """The program and those inside of it, flat. Time and memory grow linearly with the equations."""
     outermost = _flat_program(examined.jaxpr.jaxpr, examined.jaxpr.consts)

@@ -49,7 +49,7 @@ _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "plat
 _NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
 
 
-_USERS = 2
+USERS = 2
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -59,7 +59,7 @@ def _rank(file: str) -> int:
         return 0
     if is_of_library(file):
         return 1
-    return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else _USERS
+    return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else USERS
 
 
 # By id: a code object's hash is one of all its constants. What is known of a code object keeps it alive.
@@ -108,7 +108,7 @@ def line_of(equation: Any) -> Line | None:
         rank = _of_code(code).rank
         if rank > best:
             best, best_at = rank, i
-            if rank == _USERS:
+            if rank == USERS:
                 break
     return None if best_at < 0 else _of_code(codes[best_at]).line_at(instructions[best_at])
 
@@ -137,14 +137,9 @@ def comes_from(equation: Any, file: str, *functions: str) -> bool:
     return any(code.co_name in functions and code.co_filename.endswith(file) for code in frames_of(equation)[0])
 
 
-def is_of_library_code(code: types.CodeType) -> bool:
-    """Whether code is the user's or of a library, and not of jax, of partax or of Python."""
-    return _of_code(code).rank > 0
-
-
-def is_of_users_code(code: types.CodeType) -> bool:
-    """Whether code is the user's own."""
-    return _of_code(code).rank == _USERS
+def rank_of(code: types.CodeType) -> int:
+    """0 of code of jax, of partax and of Python, 1 of that of libraries, 2 of the user's."""
+    return _of_code(code).rank
 
 
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
@@ -157,7 +152,7 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
         inner = (code for code in codes if _of_code(code).rank > 0 and not code.co_filename.startswith(library))
         code = next(inner, None)
         if code is not None:
-            users = _of_code(code).rank == _USERS
+            users = _of_code(code).rank == USERS
             return Line(code.co_filename, code.co_firstlineno, code.co_qualname) if users else None
     return None
 
@@ -165,7 +160,7 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
 def running_line() -> Line | None:
     """The innermost line of the user's that runs now; None where there is none."""
     frame = sys._getframe(1)
-    while frame is not None and not is_of_users_code(frame.f_code):
+    while frame is not None and rank_of(frame.f_code) != USERS:
         frame = frame.f_back
     return None if frame is None else Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
@@ -178,4 +173,4 @@ def is_of_jax(jaxpr: Any) -> bool:
 
 def is_users(line: Line) -> bool:
     """Whether a line is the user's, and not one of a library's."""
-    return _rank(line.file) == _USERS
+    return _rank(line.file) == USERS

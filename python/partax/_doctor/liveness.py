@@ -5,7 +5,7 @@ import heapq
 from typing import Any
 
 from partax._doctor.equations import LOOPS, bytes_of
-from partax._doctor.examined import Examined, kept_for_latest
+from partax._doctor.examined import Examined, kept
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
 from partax._doctor.lines import NOWHERE, Line
@@ -69,7 +69,7 @@ class _Walk:
     made: list[_Made]
 
 
-@kept_for_latest
+@kept
 def live_bytes(examined: Examined) -> Liveness:
     """The live bytes along a program. Time and memory grow linearly with the equations.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import Line, is_of_library_code, is_of_users_code
+from partax._doctor.lines import USERS, Line, rank_of
 from partax._doctor.source_loops import loop_around
 
 # A dispatch takes 10 to 100 us. A loop that trains by a compiled step makes keys, slices batches and sums losses by a
@@ -46,10 +46,11 @@ class OneByOne:
             code = frame.f_code
             if place is None and code.co_name in _PREPARES:
                 return
-            if is_of_library_code(code):
+            rank = rank_of(code)
+            if rank:
                 place = place or (code, frame.f_lasti)
-                if is_of_users_code(code):
-                    lines.append((code, frame.f_lineno))
+            if rank == USERS:
+                lines.append((code, frame.f_lineno))
             frame = frame.f_back
         if place is not None and lines:
             self.counts[_Operation(name, place, tuple(lines))] += 1

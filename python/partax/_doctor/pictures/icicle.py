@@ -1,11 +1,12 @@
 """The icicle: how many equations of a program each line stands for, by call stack, the outermost call on top."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partax._doctor.examined import Examined
 from partax._doctor.finding import SEVERITIES, Finding
+from partax._doctor.fusion import DECOMPOSITIONS, IN_PLACE, INLINED, TREATMENT, VIEW
 from partax._doctor.lines import Line, stack_of
 from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, width_of
 
@@ -14,8 +15,6 @@ _BOXES = 800  # of one picture; what is smaller than all of these goes into "oth
 _NARROWEST = 2.0
 _DEEPEST = 40  # levels; a recursion has more
 _PADDING = 4.0
-_MIXED = 40.0  # a box that is as wide has the shares of all kinds at its foot
-_FOOT = 4.0
 _GAP = 0.6  # between boxes
 
 # What an operation is called in the legend, by its class of boxes.
@@ -27,33 +26,26 @@ _KINDS = {
     "control": "loops, branches, calls",
     "effect": "random numbers, callbacks",
 }
-_NAMES = {
-    "algebra": (
-        "dot_general", "conv_general_dilated", "ragged_dot", "triangular_solve", "cholesky", "lu", "qr", "geqrf",
-        "eigh", "eig", "svd", "schur", "tridiagonal", "householder_product", "fft",
-    ),
-    "reduce": ("sort", "top_k", "approx_top_k", "argmax", "argmin"),
-    "move": (
-        "reshape", "broadcast_in_dim", "transpose", "slice", "dynamic_slice", "dynamic_update_slice", "gather",
-        "concatenate", "pad", "rev", "squeeze", "copy", "copy_p", "split", "iota", "convert_element_type",
-        "bitcast_convert_type", "device_put", "expand_dims", "unstack", "stack",
-    ),
-    "control": (
-        "jit", "pjit", "scan", "while", "cond", "closed_call", "core_call", "remat", "remat2", "checkpoint",
-        "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin", "shard_map", "run_state",
-    ),
-    "effect": ("threefry2x32", "pure_callback", "io_callback", "debug_callback", "debug_print", "rng_bit_generator"),
-}  # fmt: skip
-_PREFIXES = {"reduce": ("reduce", "cum"), "move": ("scatter",), "effect": ("random_",)}
+_ALGEBRA = DECOMPOSITIONS | {"dot_general", "conv_general_dilated", "ragged_dot", "tridiagonal", "fft"}
+_MOVES = {"slice", "dynamic_slice", "gather", "concatenate", "pad", "rev", "split", "iota", "convert_element_type"}
+_MOVES |= {"broadcast_in_dim", "device_put", "unstack", "stack"}
+_CALLS = INLINED | {"scan", "while", "cond", "remat", "remat2", "checkpoint", "custom_lin", "shard_map", "run_state"}
+_EFFECTS = ("random_", "threefry", "rng_", "pure_callback", "io_callback", "debug_")
 
 
 @functools.cache
 def kind_of(primitive: str) -> str:
     """The class of boxes for a primitive."""
-    for kind, names in _NAMES.items():
-        if primitive in names:
-            return kind
-    return next((kind for kind, starts in _PREFIXES.items() if primitive.startswith(starts)), "elementwise")
+    if primitive in _ALGEBRA:
+        return "algebra"
+    if primitive in _CALLS:
+        return "control"
+    if primitive in _MOVES or primitive.startswith("scatter") or TREATMENT.get(primitive) in (VIEW, IN_PLACE):
+        return "move"
+    if primitive.startswith(_EFFECTS):
+        return "effect"
+    is_reduction = primitive.startswith(("reduce_", "cum", "sort", "top_k", "approx_top_k", "argm"))
+    return "reduce" if is_reduction else "elementwise"
 
 
 class Node:
@@ -160,7 +152,7 @@ def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _B
     return Picture(
         "Equations by call stack",
         "Each box is a line of code, and as wide as the equations that come from it; below it are the lines that it "
-        "calls. Its colour is that of most of its equations, and at its foot are those of the others.",
+        "calls. Its colour is that of most of its equations.",
         drawing((deepest + 1) * _ROW, f"{root.count} equations of {examined.name} by call stack", parts),
         tuple(legend),
     )
@@ -191,19 +183,7 @@ def _node_box(
             kind += f" found {severity}"
             title += f"\na finding of severity {severity} is about this line"
     wide = max(width - _GAP, _GAP)
-    parts = [box(x, depth * _ROW, wide, _ROW - 1, kind, title, data)]
-    if width >= _MIXED and len(node.kinds) > 1:
-        parts += _mixture(node, x, (depth + 1) * _ROW - 2.5 - _FOOT, wide)
-    return [*parts, _in_box(x, depth, width, texts)]
-
-
-def _mixture(node: Node, x: float, y: float, width: float) -> Iterator[str]:
-    """The shares of all kinds but the most frequent one, which the box itself has as its colour."""
-    for kind in _KINDS:
-        share = width * node.kinds.get(kind, 0) / node.count
-        if share >= 1 and kind != node.kind:
-            yield f'<rect x="{x:.1f}" y="{y:.1f}" width="{share:.1f}" height="{_FOOT:.0f}" class="{kind} foot"/>'
-            x += share
+    return [box(x, depth * _ROW, wide, _ROW - 1, kind, title, data), _in_box(x, depth, width, texts)]
 
 
 def _in_box(x: float, depth: int, width: float, texts: Sequence[str]) -> str:
