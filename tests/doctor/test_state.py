@@ -13,7 +13,7 @@ from examining import found_by
 from flax import nnx
 
 import partax
-from partax._doctor.state import find
+from partax._doctor.retraces import find
 
 found = found_by(find)
 

@@ -18,7 +18,6 @@ from partax._doctor import (
     scalars,
     short_steps,
     slow_operations,
-    state,
     unused,
     waste,
 )
@@ -34,7 +33,6 @@ _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
     repeats.find,
     constants.find,
     retraces.find,
-    state.find,
     memory.find,
     checkpoint.find,
     donation.find,

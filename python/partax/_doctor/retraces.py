@@ -1,4 +1,7 @@
-"""Finds what makes the next call trace or compile again: what comes back otherwise than it went in, and counters."""
+"""Finds what makes the next call trace or compile again: what comes back otherwise than it went in, and numbers.
+
+A Python number is a part of the program, so that one which comes back as another one is another program in each call.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,26 +14,32 @@ from partax._doctor.equations import traced_type, type_text
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
+from partax._pytree.array_text import array_text
 from partax._pytree.call_site import site_text
+from partax._steps.places import Shape, parts_of, shape_of
+from partax._transforms.tree_differences import Difference, numbers_that_differ
 
 # What counts in a loop and nothing else; `n`, `k`, `index` or `count` are as often a size that never changes.
 _COUNTERS = {
     "i", "t", "it", "itr", "iter", "iteration", "step", "step_idx", "global_step", "current_step", "epoch", "counter",
     "batch_idx",
 }  # fmt: skip
+_DEEPEST = 2  # containers in which a part of an argument is looked for
 _MANY_TRACES = 5  # of one function: a few shapes and modes are as they should be
 _LATEST = 3
 
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `retrace`."""
-    values = examined.bound_arguments
     # What a script has compiled is known by its traces.
     come_back = [] if examined.traced is None else returned(examined)
     for argument in come_back:
         yield from _changed_type(examined, argument, come_back)
     yield from _uncommitted(examined, come_back)
-    yield from _counters(examined, values)
+    yield from _counters(examined)
+    yield from _from_none(examined)
+    if wrapper_kind(examined.wrapper) != "jax":  # which traces numbers
+        yield from _numbers(examined)
     yield from _history(examined)
 
 
@@ -105,31 +114,34 @@ def _committed(leaf: Any) -> bool:
     return isinstance(leaf.value, jax.Array) and leaf.value.committed
 
 
-def _counters(examined: Examined, values: dict[str, Any]) -> Iterator[Finding]:
-    """Static numbers that look as if each call had another one."""
+def _named_results(examined: Examined) -> dict[str, tuple[int, Any]]:
+    """The elements of a tuple that is returned, with their places, by what the function calls them."""
     result = examined.out_info
     names = returned_names(examined.function) if type(result) is tuple else ()
-    comes_back = dict(zip(names, result, strict=True)) if names and len(names) == len(result) else {}
+    return dict(zip(names, enumerate(result), strict=True)) if names and len(names) == len(result) else {}
+
+
+def _counters(examined: Examined) -> Iterator[Finding]:
+    """Static numbers that look as if each call had another one."""
+    result, values, named = examined.out_info, examined.bound_arguments, _named_results(examined)
     in_place = dict(zip(values, result, strict=False)) if type(result) is tuple and len(result) > 1 else {}
     for name, value in values.items():
         if name not in examined.statics or type(value) not in (int, float):
             continue
-        after = comes_back.get(name)
+        _, after = named.get(name, (0, None))
         if after is None and type(in_place.get(name)) is type(value) and abs(in_place[name] - value) == 1:
             after = in_place[name]
         is_returned = type(after) is type(value) and after != value
         if not is_returned and (name not in _COUNTERS or type(value) is not int):
             continue
+        comes_back = f", and comes back as {after!r}" if is_returned else ""
         yield _finding(
             examined,
             "high" if is_returned else "medium",
             name,
             {"value": value},
-            (
-                f"`{name}` is {value!r}, which is part of the program"
-                + (f", and comes back as {after!r}" if is_returned else "")
-                + ": a call with another number traces and compiles again."
-            ),
+            f"`{name}` is {value!r}, which is part of the program{comes_back}: a call with another number traces and "
+            "compiles again.",
             _how_to_trace(examined, name),
         )
 
@@ -140,6 +152,70 @@ def _how_to_trace(examined: Examined, name: str) -> str:
     if wrapper_kind(examined.wrapper) == "equinox":
         return f"Pass `jnp.asarray({name})`, or use `partax.filter_jit(trace={names_text((name,))})`."
     return f"Take `{name}` out of the static arguments, if only its value and no shape depends on it."
+
+
+def _from_none(examined: Examined) -> Iterator[Finding]:
+    """Arguments that are None and come back by their name as something else, such as an average that begins so."""
+    missing = {name for name, value in examined.bound_arguments.items() if value is None}
+    for name, (at, value) in _named_results(examined).items() if missing else ():
+        arrays = [it for it in jax.tree.leaves(value) if isinstance(it, jax.ShapeDtypeStruct)]
+        if name in missing and arrays:
+            more = f" and {len(arrays) - 1} more" if len(arrays) > 1 else ""
+            yield _differs(examined, [Difference(name, "None", array_text(arrays[0]) + more)], f"result[{at}]")
+
+
+def _numbers(examined: Examined) -> Iterator[Finding]:
+    """State that comes back with another Python number than it went in with."""
+    arguments = [it for name, value in examined.bound_arguments.items() for it in _parts(value, name)]
+    taken: set[str] = set()
+    for path, part in _parts(examined.out_info, "result"):
+        if any(path.startswith(it) for it in taken):
+            continue
+        if any(argument.flat.spec == part.flat.spec for _, argument in arguments):
+            taken.add(path)
+            continue
+        for name, argument in arguments:
+            differences = numbers_that_differ(argument.flat, part.flat, name)
+            if differences:
+                taken.add(path)
+                yield _differs(examined, differences, path)
+                break
+
+
+def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
+    """A tree, and the parts of the containers at its top that have an array and more beside it, the largest first."""
+    found: list[tuple[str, Shape]] = []
+    waiting = [(tree, name, 0)]
+    while waiting:
+        value, path, depth = waiting.pop(0)
+        try:
+            shape = shape_of(value, name.partition("[")[0])
+        except TypeError:  # a static value that is no key
+            continue
+        inner = parts_of(value)
+        if shape.avals and not shape.is_array:
+            found.append((path, shape))
+        if inner is not None and depth < _DEEPEST:
+            waiting += [(it, f"{path}[{key!r}]", depth + 1) for key, it in inner.items()]
+    return found
+
+
+def _differs(examined: Examined, differences: list[Difference], result: str) -> Finding:
+    first = differences[0]
+    others = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
+    changes = not any(it == "None" or it.endswith("]") for it in (first.first, first.second))
+    field = first.path.rpartition(".")[2].rpartition("[")[2].strip("]'")
+    return _finding(
+        examined,
+        "high" if changes else "medium",
+        first.path,
+        {"values": len(differences), "before": first.first, "after": first.second},
+        f"`{first.path}` goes in as {first.first} and comes back as {first.second} (in `{result}`){others}: "
+        f"{'each' if changes else 'the second'} call traces and compiles again.",
+        f"Begin with an array, which is traced: `jnp.asarray({first.first})` for `{field}`."
+        if first.first != "None"
+        else f"Begin with a value of the type that comes back, {first.second}, for `{field}`.",
+    )
 
 
 def _history(examined: Examined) -> Iterator[Finding]:
