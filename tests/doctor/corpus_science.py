@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from examining import Call, floats, ints
 from healthy_program import healthy, random_key
 from jax import lax
@@ -283,6 +285,35 @@ def conjugate_gradient() -> Call:
         return jax.scipy.sparse.linalg.cg(lambda x: spd @ x, y, maxiter=20)[0]
 
     return jax.jit(solve), (floats(20, 20), floats(20))
+
+
+@healthy
+def gradient_of_a_solve() -> Call:
+    """It holds the operator nine times, and compiles it four times."""
+
+    def apply(u: Any) -> Any:
+        return 4.1 * u - jnp.roll(u, 1, 0) - jnp.roll(u, -1, 0) - jnp.roll(u, 1, 1) - jnp.roll(u, -1, 1)
+
+    def total(b: Any) -> Any:
+        return jnp.sum(jax.scipy.sparse.linalg.cg(apply, b, tol=1e-5, maxiter=200)[0] ** 2)
+
+    return jax.jit(jax.grad(total)), (floats(16, 16),)
+
+
+@healthy
+def differential_equation() -> Call:
+    """The stages of the solver are the library's to repeat."""
+    diffrax = pytest.importorskip("diffrax")
+
+    def solve(start: Any, rates: Any) -> Any:
+        def field(t: Any, y: Any, args: Any) -> Any:
+            return jnp.stack([args[0] * y[0] - y[0] * y[1], y[0] * y[1] - args[1] * y[1]])
+
+        save, control = diffrax.SaveAt(ts=jnp.linspace(0, 10, 50)), diffrax.PIDController(1e-4, 1e-4)
+        term, options = diffrax.ODETerm(field), {"saveat": save, "stepsize_controller": control}
+        return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0, 10, 0.1, start, args=rates, **options).ys
+
+    return eqx.filter_jit(solve), (floats(2), floats(2))
 
 
 @healthy

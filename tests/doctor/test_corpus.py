@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
 from healthy_corpus import CORPUS, Healthy, filled
-from ordinary_steps import STEPS
 
 from partax._doctor.doctor import doctor
 
@@ -29,10 +25,10 @@ def test_nothing_is_found_in_a_healthy_program(program: Healthy) -> None:
     assert int(diagnosis.figures["equations"]) > 0
 
 
-@pytest.mark.parametrize("make", STEPS, ids=lambda make: make.__name__)
-def test_nothing_is_found_in_an_ordinary_step(make: Callable[[], Any]) -> None:
-    function, args = make()
-    assert doctor(function, *args, memory_limit=MEMORY).findings == ()
+@pytest.mark.parametrize("program", CORPUS[::8], ids=lambda program: program.name)
+def test_nothing_is_found_with_arrays_in_the_place_of_types(program: Healthy) -> None:
+    function, args = program.make()
+    assert doctor(function, *filled(args), memory_limit=MEMORY).findings == ()
 
 
 @pytest.mark.nightly

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from examining import examined, floats, marked
-from ordinary_steps import STEPS
+from healthy_corpus import CORPUS, Healthy
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.fusion import CHEAP, COSTLY, IN_PLACE, REDUCE, VIEW, treatment_of
@@ -187,9 +187,9 @@ def test_the_peak_is_near_xla_s(name: str) -> None:
     assert measured / 1.5 < live_bytes(it).peak < 1.5 * measured
 
 
-@pytest.mark.parametrize("make", STEPS, ids=lambda it: it.__name__)
-def test_a_training_step_needs_its_arguments_and_results(make: Any) -> None:
-    function, args = make()
+@pytest.mark.parametrize("program", CORPUS[:4], ids=lambda it: it.name)
+def test_a_training_step_needs_its_arguments_and_results(program: Healthy) -> None:
+    function, args = program.make()
     it = examined(function, *args)
     around = sum(leaf.bytes for leaf in (*it.arguments, *it.results))
     assert around <= live_bytes(it).peak < 10 * around

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,7 +20,7 @@ from partax._doctor.lines import NOWHERE, Line, stack_of
 from partax._doctor.liveness import Buffer, Liveness, live_bytes
 from partax._doctor.pictures.icicle import icicle
 from partax._doctor.pictures.live_bytes import columns, live_bytes_picture
-from partax._doctor.pictures.svg import WIDTH, fitted, ticks, width_of
+from partax._doctor.pictures.svg import WIDTH
 from partax._doctor.pictures.timeline import scale, timeline_picture
 from partax._doctor.timeline import Event
 
@@ -80,17 +80,6 @@ def test_a_box_is_as_wide_as_its_equations_and_none_is_over_another() -> None:
             assert width == pytest.approx(WIDTH * equations / len(program.equations), abs=0.7)
             ends = x + width
         assert ends <= WIDTH
-
-
-def test_lines_have_their_own_equations() -> None:
-    program = examined()
-    titles = [it.text or "" for it in parsed(icicle(program).svg).iter("title")]
-    by_line = Counter(line for eqn in program.equations.eqns for line in stack_of(eqn)[-1:])
-    tanh = next(line for line in by_line if line.source == "h = jnp.tanh(h @ w)")
-    (title,) = [it for it in titles if "h = jnp.tanh(h @ w)" in it]
-    place, source, figures = title.split("\n")
-    assert place.endswith(f"doctor_pages.py:{tanh.line} in layer") and source == tanh.source
-    assert figures.startswith(f"{by_line[tanh]:,} equations, {by_line[tanh] / len(program.equations):.1%} of all")
 
 
 def test_small_lines_are_put_together_and_nothing_is_lost() -> None:
@@ -196,14 +185,6 @@ def test_buffers_are_named_and_as_long_as_they_live() -> None:
     assert "1 KiB  float32[256]  x" in svg and "256 B  float32[64]  dot_general  a.py:7" in svg
 
 
-def test_buffers_that_differ_in_their_names_alone_are_one_bar() -> None:
-    buffers = tuple(Buffer("float32[2]", 8, f"layers[{i}]", NOWHERE, 0, 1) for i in range(3))
-    other = Buffer("float32[2]", 8, "later", NOWHERE, 1, 1)
-    svg = live_bytes_picture(Liveness((24, 32), 32, 1, (*buffers, other))).svg
-    assert svg.count('class="buffer"') == 2
-    assert ">3 x 8 B  float32[2]  layers[0], layers[1], layers[2]<" in svg and ">8 B  float32[2]  later<" in svg
-
-
 def test_many_steps_keep_the_peak() -> None:
     sizes = [i % 7 for i in range(100_000)]
     sizes[77_777] = 1000
@@ -279,35 +260,3 @@ def test_pauses_are_cut_short() -> None:
     many = [event(i, "trace", 1000 * i, 1) for i in range(40)]
     x, pauses, second = scale(many)
     assert len(pauses) == 39 and second * 40 > WIDTH / 2
-
-
-def test_only_the_costliest_traces_are_shown_and_it_says_so() -> None:
-    events = [event(i, "compile", 10 * i, 1 + i / 1000) for i in range(1, 61)]
-    picture = timeline_picture(events)
-    assert sorted(seconds for _, seconds, _, _ in bars(picture.svg)) == [1 + i / 1000 for i in range(21, 61)]
-    assert "40 of 60 traces" in picture.caption
-    assert "traces that took longest" not in timeline_picture(events[:40]).caption
-
-
-# ---- What they are made of.
-
-
-def test_texts_are_cut_to_what_has_room() -> None:
-    assert fitted("abcdef", width_of("abcdef")) == "abcdef"
-    assert fitted("abcdef", width_of("abcdef") - 0.1) == "abcd…"
-    assert fitted("abcdef", width_of("ab…")) == "" and fitted("", 0) == ""
-    assert width_of("名前") > 1.5 * width_of("ab")
-
-
-@pytest.mark.parametrize(
-    ("most", "about", "base", "expected"),
-    [
-        (10, 5, 10, [0, 2, 4, 6, 8, 10]),
-        (0.7, 4, 10, [0, 0.2, 0.4, 0.6]),
-        (3000, 4, 2, [0, 1024, 2048]),
-        (1, 8, 10, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (0, 4, 10, [0]),
-    ],
-)
-def test_ticks_are_round(most: float, about: int, base: int, expected: list[float]) -> None:
-    assert ticks(most, about, base) == pytest.approx(expected)

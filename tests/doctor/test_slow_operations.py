@@ -62,45 +62,60 @@ def test_a_chain_goes_through_calls() -> None:
     assert finding.line == marked(add)
 
 
-@pytest.mark.parametrize(("count", "is_found"), [(63, False), (64, True)])
-def test_updates_of_one_array(count: int, is_found: bool) -> None:
+def filled(count: int) -> Any:
     """https://github.com/jax-ml/jax/issues/2242: a factorisation in a Python loop, 29 s."""
 
-    def filled(x: Any) -> Any:
+    def fill(x: Any) -> Any:
         for i in range(count):
             x = x.at[i % 60, i // 60].set(1.0 * i)  # here
         return x
 
-    findings = found(filled, X)
-    assert [it.figures["times"] for it in findings] == ([count] if is_found else [])
-    assert all(it.line == marked(filled) for it in findings)
+    return fill, (X,)
 
 
-@pytest.mark.parametrize(("count", "is_found"), [(199, False), (200, True)])
-def test_a_ladder_of_selects(count: int, is_found: bool) -> None:
-    def ladder(x: Any, kind: Any) -> Any:
+def ladder(count: int) -> Any:
+    def climb(x: Any, kind: Any) -> Any:
         chosen = x
         for i in range(count):
             chosen = jnp.where(kind == i, x * i, chosen)  # here
         return chosen
 
-    findings = found(ladder, jnp.ones(100), jnp.zeros(100, int))
-    assert [(it.figures["times"], it.line) for it in findings] == ([(count, marked(ladder))] if is_found else [])
+    return climb, (jnp.ones(100), jnp.zeros(100, int))
 
 
-@pytest.mark.parametrize(("count", "is_found"), [(39, False), (40, True)])
-@pytest.mark.parametrize("decompose", [jnp.linalg.cholesky, jnp.linalg.eigvalsh, jnp.linalg.svdvals])
-def test_small_matrices_one_by_one(decompose: Any, count: int, is_found: bool) -> None:
+def one_by_one(decompose: Any, size: int = 4) -> Any:
     """https://github.com/jax-ml/jax/issues/20326: a solve for each of many small matrices, in nested loops."""
 
-    def each(matrices: Any) -> Any:
-        return [decompose(matrices[i]) for i in range(count)]  # here
+    def make(count: int) -> Any:
+        def each(matrices: Any) -> Any:
+            return [decompose(matrices[i]) for i in range(count)]  # here
 
-    matrices = floats(count, 4, 4)
-    findings = found(each, matrices)
-    assert [(it.figures["times"], it.line) for it in findings] == ([(count, marked(each))] if is_found else [])
-    assert found(lambda it: jax.vmap(decompose)(it), matrices) == []
-    assert found(each, floats(count, 257, 257)) == []
+        return each, (floats(count, size, size),)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "fewest"),
+    [
+        (filled, 64),
+        (ladder, 200),
+        (one_by_one(jnp.linalg.cholesky), 40),
+        (one_by_one(jnp.linalg.eigvalsh), 40),
+        (one_by_one(jnp.linalg.svdvals), 40),
+    ],
+)
+def test_many_of_them_are_found_from_a_number_on(make: Any, fewest: int) -> None:
+    function, args = make(fewest)
+    assert [(it.figures["times"], it.line) for it in found(function, *args)] == [(fewest, marked(function))]
+    function, args = make(fewest - 1)
+    assert found(function, *args) == []
+
+
+def test_a_batch_of_matrices_and_large_ones_are_none() -> None:
+    assert found(lambda it: jax.vmap(jnp.linalg.cholesky)(it), floats(40, 4, 4)) == []
+    function, args = one_by_one(jnp.linalg.cholesky, 257)(40)
+    assert found(function, *args) == []
 
 
 def test_a_solve_counts_what_is_compiled_of_it() -> None:

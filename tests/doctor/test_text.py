@@ -63,19 +63,12 @@ def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch
 
 
 FIGURES = [
-    ("bytes", 0, "0 B"),
     ("bytes", 1023, "1023 B"),
-    ("bytes", 1024, "1 KiB"),
     ("bytes", 1536, "1.5 KiB"),
-    ("bytes", 1 << 20, "1 MiB"),
-    ("bytes", 5 << 30, "5 GiB"),
     ("peak_bytes", 1 << 40, "1 TiB"),
     ("seconds", 0.0, "0 us"),
-    ("seconds", 0.000012, "12 us"),
-    ("seconds", 0.001, "1 ms"),
     ("seconds", 0.9994, "999 ms"),
     ("seconds", 1.0, "1 s"),
-    ("seconds", 524.0, "524 s"),
     ("compile_seconds", 1234.5, "1,234 s"),
     ("share", 0.935, "94%"),
     ("share", 0.004, "0.4%"),

@@ -87,7 +87,7 @@ class Examined:
     compiled: Any = None
     lower_seconds: float | None = None
     compile_seconds: float | None = None
-    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], repr=False)
+    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
