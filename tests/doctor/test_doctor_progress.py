@@ -96,6 +96,7 @@ def test_the_programs_of_a_script_are_counted(seen: Terminal, monkeypatch: pytes
             return programs
 
         in_order = costliest
+        one_by_one = script.OneByOne()
 
     theirs, told = script.diagnosis_of, []
 

@@ -210,6 +210,21 @@ def test_inside_of_a_scan_and_of_a_nested_jit() -> None:
     assert nested.figures["repetitions"] == 32
 
 
+@pytest.mark.parametrize(
+    ("length", "unroll", "severity"), [(60, True, "low"), (400, 100, "medium"), (400, 16, ""), (30, True, "")]
+)
+def test_a_scan_that_is_unrolled_is_one_loop(length: int, unroll: Any, severity: str) -> None:
+    def scanned(w: Any, x: Any) -> Any:
+        def body(carry: Any, _: Any) -> Any:
+            return jnp.tanh(carry @ w) + jnp.sin(carry), None
+
+        return jax.lax.scan(body, x, None, length=length, unroll=unroll)[0]  # here
+
+    findings = found(scanned, W, X)
+    assert [(it.severity, it.line) for it in findings] == ([(severity, marked(scanned))] if severity else [])
+    assert all(it.figures["repetitions"] == min(int(unroll), 400) or unroll is True for it in findings)
+
+
 def test_what_is_scanned_folded_or_mapped_is_healthy() -> None:
     def scanned(w: Any, x: Any) -> Any:
         return jax.lax.scan(lambda carry, _: (jnp.tanh(carry @ w), None), x, None, length=500)[0]
