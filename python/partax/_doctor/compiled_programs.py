@@ -117,13 +117,13 @@ def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:
     return {name: sum(getattr(program, name) for program in programs) for name in names}
 
 
-def calls_of(line: Line | None) -> int:
-    """How often partax's function that begins at a line has been called, by all that live."""
+def calls_of(program: Program) -> int:
+    """How often partax's function of a program has been called; the most of those that are made at its line."""
     found = 0
     for cache in _core.caches():
-        history = cache.history
-        if history is not None and line is not None and history.defined == line[:2]:
-            found += sum(cache.info()[2:4])
+        history, line = cache.history, program.line
+        if history is not None and line is not None and (history.name, history.defined) == (program.name, line[:2]):
+            found = max(found, sum(cache.info()[2:4]))
     return found
 
 

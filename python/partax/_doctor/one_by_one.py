@@ -11,9 +11,9 @@ from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import USERS, Line, rank_of
 from partax._doctor.source_loops import loop_around
 
-# A dispatch takes 10 to 100 us. A loop that trains by a compiled step makes keys, slices batches and sums losses by a
-# few sorts of operations; a gradient that is not compiled has dozens.
-_FEWEST = 3000
+# A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to three
+# sorts of operations; a model that is not compiled has a dozen, its gradient several.
+_FEWEST = 800
 _FEWEST_SORTS = 8
 _MANY = 50_000
 _FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array

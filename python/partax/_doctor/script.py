@@ -27,7 +27,7 @@ from partax._doctor.compiled_programs import (
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import Figures, worst_first
-from partax._doctor.lines import Line, running_line
+from partax._doctor.lines import running_line
 from partax._doctor.one_by_one import OneByOne
 from partax._doctor.text import print_diagnosis
 from partax._io.whole_file import write_whole
@@ -129,7 +129,7 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
         for programs in worth[:_SHOWN]:
             work.begin(f"examining {programs[0].name}")
             try:
-                found.append(_diagnosis(programs, _function(programs[0].line, variables)))
+                found.append(_diagnosis(programs, _function(programs[0], variables)))
             except Exception:  # the script has run to its end: what is known of the others is not lost
                 _logger.exception(
                     "partax: the program `%s` could not be examined; please report this", programs[0].name
@@ -148,15 +148,16 @@ def _seconds(programs: Sequence[Program]) -> float:
     return sum(program.seconds for program in programs)
 
 
-def _function(line: Line | None, variables: Mapping[str, Any]) -> Any:
-    """The function that begins at a line, if partax has a history of it or the script a variable; else None."""
+def _function(program: Program, variables: Mapping[str, Any]) -> Any:
+    """The function of a program, if partax has a history of it or the script a variable; else None."""
     for candidate in [*(history.function() for history in kept()), *variables.values()]:
         try:
             function = inspect.unwrap(candidate)
             code = function.__code__ if callable(candidate) else None
         except Exception:  # of the user's own objects
             continue
-        if isinstance(code, CodeType) and line is not None and line[:2] == (code.co_filename, code.co_firstlineno):
+        defined = (code.co_filename, code.co_firstlineno) if isinstance(code, CodeType) else None
+        if program.line is not None and program.line[:2] == defined and function.__name__ == program.name:
             return function
     return None
 
@@ -164,7 +165,7 @@ def _function(line: Line | None, variables: Mapping[str, Any]) -> Any:
 def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     """Of the costliest of a function's programs, with what all of them took."""
     examined = examined_program(programs[0], function)
-    examined.calls = calls_of(programs[0].line)
+    examined.calls = calls_of(programs[0])
     found = diagnosis_of(examined)
     figures: Figures = {
         "programs": len(programs),

@@ -21,6 +21,7 @@ _FEWEST_ROWS = 256
 _FEWEST_ELEMENTS = 1 << 18
 _FEWEST_CLASSES = 1024
 _FEWEST_HOT = 1 << 22  # elements of the one-hot array
+_LONG_KERNEL = 1024  # places
 _SMALLEST_PART = 16  # of what was sorted or stacked, one in so many is used
 _FEWEST_STACKED = 16 << 20  # bytes of a scan's steps: those of short sequences nobody misses
 _MUCH_WORK = 1 << 30  # multiplications of a chain of products, which take some 10 ms
@@ -41,6 +42,10 @@ _TEXTS = {
     "diagonal matrix": (
         "a diagonal matrix, {what}, is multiplied as if it were full",
         "multiply by the vector: `d[:, None] * m` for `diag(d) @ m`, `m * d` for `m @ diag(d)`",
+    ),
+    "product of all pairs": (
+        "{what}, made by `jnp.kron`, is only multiplied",
+        "multiply by its factors: `(a @ x.reshape(n, m) @ b.T).ravel()` for `kron(a, b) @ x`",
     ),
     "diagonal": (
         "of {what} only the diagonal is used",
@@ -73,6 +78,10 @@ _TEXTS = {
         "products of three matrices in an order that takes {multiplications:,} multiplications, where {other_order:,} "
         "would do",
         "set parentheses: `a @ (b @ c)` for `(a @ b) @ c`; `jnp.linalg.multi_dot` finds the best order",
+    ),
+    "convolution": (
+        "a convolution with a kernel of {length:,} places in each channel takes {multiplications:,} multiplications",
+        "convolve by Fourier transforms: `jax.scipy.signal.fftconvolve`, or `jnp.fft.rfft` of both",
     ),
     "sum": (
         "a product of matrices is written as a sum over {what}, a product of broadcast arrays",
@@ -121,7 +130,7 @@ class _Reader:
     def find(self) -> Iterator[Finding]:
         rules = {
             "sort": self._sorted, "scan": self._scan, "dot_general": self._product, "svd": self._full_factors,
-            "reduce_sum": self._summed, "add_any": self._added,
+            "reduce_sum": self._summed, "add_any": self._added, "conv_general_dilated": self._convolution,
         }  # fmt: skip
         for i, eqn in enumerate(self.program.eqns):
             rule = rules.get(eqn.primitive.name)
@@ -129,7 +138,7 @@ class _Reader:
                 yield from rule(i, eqn)
         of_calls = {
             "inv": self._inverse, "_diag": self._diagonal, "diagonal": self._diagonal, "trace": self._diagonal,
-            "_one_hot": self._one_hot,
+            "_one_hot": self._one_hot, "kron": self._kron,
         }  # fmt: skip
         for call in {id(it): it for it in self.program.calls}.values():
             rule = None if call.eqn is None else of_calls.get(call.eqn.params.get("name", ""))
@@ -165,6 +174,19 @@ class _Reader:
         aval, uses = call.jaxpr.outvars[0].aval, self._uses(call.numbers[call.jaxpr.outvars[0]])
         if aval.shape[-1] >= _FEWEST_ROWS and self._names(uses) == {"dot_general"}:
             yield self._found(uses[0], "inverse", aval)
+
+    def _kron(self, call: Call) -> Iterator[Finding]:
+        aval, uses = call.jaxpr.outvars[0].aval, self._uses(call.numbers[call.jaxpr.outvars[0]])
+        if math.prod(aval.shape) >= _FEWEST_ELEMENTS and self._names(uses) == {"dot_general"}:
+            yield self._found(uses[0], "product of all pairs", aval)
+
+    def _convolution(self, index: int, eqn: Any) -> Iterator[Finding]:
+        aval = eqn.invars[1].aval
+        _, channels, *window = eqn.params["dimension_numbers"].rhs_spec
+        length = math.prod(aval.shape[axis] for axis in window)
+        work = length * math.prod(eqn.outvars[0].aval.shape)
+        if aval.shape[channels] == 1 and length >= _LONG_KERNEL and work >= _MUCH_WORK:
+            yield self._found(index, "convolution", aval, length=length, multiplications=work)
 
     def _diagonal(self, call: Call) -> Iterator[Finding]:
         given, result = call.jaxpr.invars[0], call.jaxpr.outvars[0]
