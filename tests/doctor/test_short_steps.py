@@ -143,8 +143,8 @@ def test_calls_are_counted_for_one_function_of_those_that_begin_at_a_line() -> N
         turn.__name__ = name
         return filter_jit(turn)
 
-    one, other, again = make("one"), make("other"), make("one")
-    for function, times in ((one, 3), (other, 5), (again, 2)):
+    one, other = make("one"), make("other")
+    for function, times in ((one, 3), (other, 5)):
         for _ in range(times):
             function(jnp.ones(3))
     first = inspect.getsourcelines(one.__wrapped__)[1]

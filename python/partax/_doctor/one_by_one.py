@@ -27,7 +27,7 @@ class _Operation(NamedTuple):
     """An operation, and the lines of the user's that it was called through, the innermost first."""
 
     name: str
-    place: tuple[CodeType, int]
+    place: tuple[int, ...]  # the instructions of the innermost of these, and of libraries inside of it
     lines: tuple[tuple[CodeType, int], ...]
 
 
@@ -40,20 +40,20 @@ class OneByOne:
     def note(self, name: str) -> None:
         """One is about to run."""
         lines: list[tuple[CodeType, int]] = []
-        place = None
+        place: list[int] = []
         frame = sys._getframe(2)
         while frame is not None:
             code = frame.f_code
-            if place is None and code.co_name in _PREPARES:
+            if not place and code.co_name in _PREPARES:
                 return
             rank = rank_of(code)
-            if rank:
-                place = place or (code, frame.f_lasti)
+            if rank and not lines:
+                place.append(frame.f_lasti)
             if rank == USERS:
                 lines.append((code, frame.f_lineno))
             frame = frame.f_back
-        if place is not None and lines:
-            self.counts[_Operation(name, place, tuple(lines))] += 1
+        if lines:
+            self.counts[_Operation(name, tuple(place), tuple(lines))] += 1
 
     def diagnoses(self) -> Iterator[Diagnosis]:
         """A diagnosis for each loop that runs many sorts of operations, or writes into an array again and again."""

@@ -27,8 +27,10 @@ _KINDS = {
     "effect": "random numbers, callbacks",
 }
 _ALGEBRA = DECOMPOSITIONS | {"dot_general", "conv_general_dilated", "ragged_dot", "tridiagonal", "fft"}
-_MOVES = {"slice", "dynamic_slice", "gather", "concatenate", "pad", "rev", "split", "iota", "convert_element_type"}
-_MOVES |= {"broadcast_in_dim", "device_put", "unstack", "stack"}
+_MOVES = (
+    "slice", "dynamic_slice", "gather", "concatenate", "pad", "rev", "split", "iota", "convert_element_type",
+    "broadcast_in_dim", "device_put", "unstack", "stack",
+)  # fmt: skip
 _CALLS = INLINED | {"scan", "while", "cond", "remat", "remat2", "checkpoint", "custom_lin", "shard_map", "run_state"}
 _EFFECTS = ("random_", "threefry", "rng_", "pure_callback", "io_callback", "debug_")
 
