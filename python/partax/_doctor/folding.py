@@ -7,6 +7,8 @@ shared cores. They tell seconds from minutes, no more.
 import math
 from typing import Any
 
+from partax._doctor.fusion import DECOMPOSITIONS
+
 # Of one element of the result, where nothing else is said: 1e7 elements of `sin`, `+`, `where`, slices or a transpose
 # take 3 to 4.7 s more than the captured array alone.
 _ELEMENT = 0.3e-6
@@ -66,11 +68,10 @@ def folding_seconds(eqn: Any) -> float | None:
 # What costs next to nothing, or is evaluated as a part of what uses it.
 _FREE = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "copy"}
 # What XLA does not evaluate: Fourier transforms, what runs on the host or in a library, loops.
-_NEVER = {
-    "iota", "fft", "cholesky", "lu", "qr", "eigh", "eig", "svd", "schur", "triangular_solve", "geqrf",
-    "householder_product", "rng_bit_generator", "threefry2x32", "pure_callback", "io_callback", "debug_callback",
-    "debug_print", "scan", "while", "cond", "custom_call", "ffi_call", "pallas_call", "shard_map", "device_put",
-    "sharding_constraint", "optimization_barrier", "top_k",
+_NEVER = DECOMPOSITIONS | {
+    "iota", "fft", "rng_bit_generator", "threefry2x32", "pure_callback", "io_callback", "debug_callback", "debug_print",
+    "scan", "while", "cond", "custom_call", "ffi_call", "pallas_call", "shard_map", "device_put", "sharding_constraint",
+    "optimization_barrier", "top_k",
 }  # fmt: skip
 
 

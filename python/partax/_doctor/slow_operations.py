@@ -4,7 +4,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
-from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
@@ -36,16 +35,13 @@ def find(examined: Examined) -> Iterator[Finding]:
         found = [i for i in equations.named(*row.primitives) if row.matches(equations.eqns[i])]
         if len(found) < row.fewest:
             continue
-        for line, count in _chains(examined, row) if row.is_chain else _by_line(equations, found):
+        at_lines = ((line, len(indices)) for line, indices in equations.by_line(found).items())
+        for line, count in _chains(examined, row) if row.is_chain else at_lines:
             if count >= row.fewest:
                 yield _finding(examined, row, line, count)
     for i in equations.named("cond"):
         if len(equations.eqns[i].params["branches"]) >= _FEWEST_BRANCHES:
             yield _switch(examined, i)
-
-
-def _by_line(equations: Equations, found: list[int]) -> Iterator[tuple[Line, int]]:
-    return ((line, len(indices)) for line, indices in equations.by_line(found).items())
 
 
 def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]]:
