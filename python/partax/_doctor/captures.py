@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+from jax.extend.core import Literal
+
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_programs
@@ -47,19 +49,21 @@ class Captures:
 
 
 def captures_of(examined: Examined) -> Captures:
-    """Reads a program once."""
+    """Reads a program once, if it may have captured anything, or have XLA evaluate something though it has not."""
+    if not _may_have(examined):
+        return Captures()
     reader = _Reader(examined)
-    if any(map(_may_have, reader.programs.all)):
-        reader.read(reader.programs.outermost, {})
+    reader.read(reader.programs.outermost, {})
     return reader.found
 
 
-def _may_have(program: FlatProgram) -> bool:
-    """Whether anything is captured, or may be evaluated though nothing is."""
-    return bool(program.constants) or any(
-        eqn.primitive.name.startswith("reduce_window")
-        or any(number == LITERAL and eqn.invars[at].aval.shape for at, number in enumerate(reads))
-        for eqn, reads in zip(program.eqns, program.reads, strict=True)
+def _may_have(examined: Examined) -> bool:
+    equations = examined.equations
+    return (
+        bool(examined.jaxpr.consts)
+        or any(name.startswith("reduce_window") for name in set(equations.names))
+        or any(type(var) is Literal and var.aval.shape for eqn in equations.eqns for var in eqn.invars)
+        or any(holder.consts for _, holder, _ in equations.held() if hasattr(holder, "consts"))
     )
 
 

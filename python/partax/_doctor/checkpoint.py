@@ -52,6 +52,8 @@ class Residuals:
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `checkpoint`."""
+    if len(examined.equations.named("scan")) < 2:
+        return
     programs = flat_programs(examined)
     limit = told_limit(examined)
     enough = _FEWEST_BYTES if limit is None else min(_FEWEST_BYTES, _SHARE_OF_LIMIT * limit)

@@ -1,6 +1,7 @@
 """All equations of a program in order, those of inner programs included, each with how it is nested."""
 
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -101,6 +102,16 @@ class Equations:
             for i, name in enumerate(self.names):
                 self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
+
+    def held(self) -> Iterator[tuple[str, Any, Any]]:
+        """All programs inside of equations, as `held_programs` has them."""
+        return (held for i in set(self.parents) if i >= 0 for held in held_programs(self.eqns[i]))
+
+    @functools.cached_property
+    def largest(self) -> int:
+        """The elements of the largest result."""
+        avals = [var.aval for i in self.first_of_tokens for var in self.eqns[i].outvars]
+        return max((math.prod(it.shape) for it in avals if hasattr(it, "shape")), default=0)
 
     def around(self, index: int) -> Iterator[int]:
         """The equations that an equation is inside of, the innermost first."""

@@ -9,8 +9,8 @@ import textwrap
 from typing import Any
 
 from partax._doctor.definition import argument_name
-from partax._doctor.equations import LOOPS, scan_parts, type_of
-from partax._doctor.examined import Examined, Leaf, kept
+from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
+from partax._doctor.examined import Examined, Leaf
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
 from partax._jit.ahead_of_time import Traced
@@ -59,7 +59,6 @@ class Returned:
     is_named: bool
 
 
-@kept
 def returned(examined: Examined) -> list[Returned]:
     """The arguments that come back: with the arrays at the same paths, and computed from those that came in.
 
@@ -67,6 +66,8 @@ def returned(examined: Examined) -> list[Returned]:
     returned as it came is none of them.
     """
     arguments, results = _by_name(examined.arguments), _by_element(examined)
+    if not _may_matter(examined, arguments, results):
+        return []
     program = flat_programs(examined).outermost
     origins = _origins(program, examined)
     numbers = _result_numbers(examined, program)
@@ -93,6 +94,17 @@ def returned(examined: Examined) -> list[Returned]:
         fewest = _FEWEST_ARRAYS if examined.traced is None else 1
         found += [it for it in _in_place(examined, program, origins, known) if len(it.arrays) >= fewest]
     return found
+
+
+def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dict[str, Leaf]]) -> bool:
+    """Whether a walk over the program may find something: arrays of another type, on another device, or large ones."""
+    if _is_in_place(examined) or sum(leaf.bytes for leaf in examined.arguments) >= FEWEST_BYTES:
+        return True
+    if any(getattr(leaf.value, "committed", False) for leaf in examined.arguments):
+        return True
+    alike = ((it, result) for result in results for it in arguments.values() if it.keys() == result.keys())
+    pairs = [(it, result) for it, result in alike if len(result) > 1 or _same_shape(it, result)]
+    return any(traced_type(it[path].aval) != traced_type(result[path].aval) for it, result in pairs for path in it)
 
 
 def _by_name(leaves: tuple[Leaf, ...]) -> dict[str, dict[str, Leaf]]:

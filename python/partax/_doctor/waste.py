@@ -101,6 +101,8 @@ _TEXTS = {
 
 def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kind `waste`: one for each line."""
+    if not examined.equations.named("scan") and examined.equations.largest < _FEWEST_ROWS**2:
+        return
     programs = flat_programs(examined)
     turns: dict[int, int] = {}
     for program in programs.all:
