@@ -62,7 +62,7 @@ def _may_have(examined: Examined) -> bool:
     return (
         bool(examined.jaxpr.consts)
         or any(name.startswith("reduce_window") for name in set(equations.names))
-        or any(type(var) is Literal and var.aval.shape for eqn in equations.eqns for var in eqn.invars)
+        or any(type(var) is Literal and getattr(var.aval, "shape", ()) for eqn in equations.eqns for var in eqn.invars)
         or any(holder.consts for _, holder, _ in equations.held() if hasattr(holder, "consts"))
     )
 
