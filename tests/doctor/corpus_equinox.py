@@ -75,11 +75,6 @@ def convolutions() -> Call:
     return training(built(Convolutional), optax.adam(1e-3), entropy, floats(4, 1, 28, 28), ints(4))
 
 
-@healthy
-def convolutions_at_inference() -> Call:
-    return eqx.filter_jit(lambda model, x: jax.vmap(model)(x)), (built(Convolutional), floats(4, 1, 28, 28))
-
-
 class Recurrent(eqx.Module):
     cell: Any
     head: Any
@@ -99,12 +94,6 @@ class Recurrent(eqx.Module):
 def gated_recurrent_unit() -> Call:
     model = built(Recurrent, eqx.nn.GRUCell)
     return training(model, optax.adam(1e-3), squares, floats(4, 20, 3), floats(4, 1))
-
-
-@healthy
-def long_short_term_memory() -> Call:
-    model = built(Recurrent, eqx.nn.LSTMCell)
-    return training(model, optax.rmsprop(1e-3), squares, floats(4, 20, 3), floats(4, 1))
 
 
 class Block(eqx.Module):
@@ -294,12 +283,6 @@ class Decoder(eqx.Module):
 @healthy
 def transposed_convolution_of_stride_two() -> Call:
     return training(built(Decoder), optax.adam(1e-3), squares, floats(4, 3, 32, 32), floats(4, 3, 32, 32))
-
-
-@healthy
-def wave_form() -> Call:
-    model = built(lambda key: eqx.nn.Sequential([eqx.nn.Conv1d(1, 8, 9, padding=4, key=key), eqx.nn.Lambda(jnp.tanh)]))
-    return training(model, optax.adagrad(0.1), squares, floats(4, 1, 256), floats(4, 8, 256))
 
 
 @healthy

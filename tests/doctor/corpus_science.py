@@ -15,16 +15,6 @@ from jax import lax
 
 
 @healthy
-def linear_regression() -> Call:
-    def step(w: Any, b: Any, x: Any, y: Any) -> Any:
-        loss = lambda w, b: jnp.mean((x @ w + b - y) ** 2)
-        slopes = jax.grad(loss, argnums=(0, 1))(w, b)
-        return w - 0.1 * slopes[0], b - 0.1 * slopes[1]
-
-    return jax.jit(step), (floats(8), floats(), floats(64, 8), floats(64))
-
-
-@healthy
 def logistic_regression() -> Call:
     def step(parameters: Any, x: Any, y: Any) -> Any:
         loss = lambda it: jnp.mean(jnp.logaddexp(0, -y * (x @ it["w"] + it["b"])))
@@ -68,25 +58,6 @@ def convolution_by_transform() -> Call:
         return jnp.fft.irfft(jnp.fft.rfft(signal) * jnp.fft.rfft(kernel, len(signal)), len(signal))
 
     return jax.jit(convolve), (floats(1024), floats(64))
-
-
-@healthy
-def principal_components() -> Call:
-    def project(x: Any) -> Any:
-        centred = x - x.mean(0)
-        _, _, axes = jnp.linalg.svd(centred, full_matrices=False)
-        return centred @ axes[:2].T
-
-    return jax.jit(project), (floats(100, 8),)
-
-
-@healthy
-def least_squares() -> Call:
-    def solve(matrix: Any, y: Any) -> Any:
-        q, r = jnp.linalg.qr(matrix)
-        return jax.scipy.linalg.solve_triangular(r, q.T @ y)
-
-    return jax.jit(solve), (floats(50, 5), floats(50))
 
 
 @healthy
@@ -134,19 +105,6 @@ def heat_equation() -> Call:
 
 
 @healthy
-def wave_equation() -> Call:
-    def wave(now: Any, before: Any) -> Any:
-        def step(_: Any, pair: Any) -> Any:
-            now, before = pair
-            bend = now[:-2] - 2 * now[1:-1] + now[2:]
-            return now.at[1:-1].set(2 * now[1:-1] - before[1:-1] + 0.25 * bend), now
-
-        return lax.fori_loop(0, 200, step, (now, before))
-
-    return jax.jit(wave), (floats(256), floats(256))
-
-
-@healthy
 def bodies() -> Call:
     def simulate(positions: Any, speeds: Any, masses: Any) -> Any:
         def pull(positions: Any) -> Any:
@@ -162,17 +120,6 @@ def bodies() -> Call:
         return lax.scan(step, (positions, speeds), None, length=100)[0]
 
     return jax.jit(simulate), (floats(16, 3), floats(16, 3), floats(16))
-
-
-@healthy
-def chaotic_flow() -> Call:
-    def rollout(state: Any) -> Any:
-        def field(s: Any) -> Any:
-            return jnp.stack([10 * (s[1] - s[0]), s[0] * (28 - s[2]) - s[1], s[0] * s[1] - 8 / 3 * s[2]])
-
-        return lax.scan(lambda s, _: (s + 0.01 * field(s), s), state, None, length=500)
-
-    return jax.jit(jax.vmap(rollout)), (floats(10, 3),)
 
 
 @healthy
@@ -195,22 +142,6 @@ def hamiltonian_monte_carlo() -> Call:
         return jnp.where(jnp.log(jax.random.uniform(b)) < gain, new, x)
 
     return jax.jit(step), (random_key(), floats(4), floats(4))
-
-
-@healthy
-def random_walk_sampler() -> Call:
-    def sample(key: Any, start: Any, data: Any) -> Any:
-        density = lambda x: -0.5 * jnp.sum((data - x) ** 2)
-
-        def step(x: Any, key: Any) -> Any:
-            a, b = jax.random.split(key)
-            new = x + 0.1 * jax.random.normal(a)
-            x = jnp.where(jnp.log(jax.random.uniform(b)) < density(new) - density(x), new, x)
-            return x, x
-
-        return lax.scan(step, start, jax.random.split(key, 1000))[1]
-
-    return jax.jit(sample), (random_key(), floats(), floats(50))
 
 
 @healthy
@@ -246,17 +177,6 @@ def particle_filter() -> Call:
 
 
 @healthy
-def hidden_markov_model() -> Call:
-    def likelihood(log_start: Any, log_move: Any, log_seen: Any) -> Any:
-        def step(alpha: Any, seen: Any) -> Any:
-            return jax.nn.logsumexp(alpha[:, None] + log_move, axis=0) + seen, None
-
-        return jax.nn.logsumexp(lax.scan(step, log_start + log_seen[0], log_seen[1:])[0])
-
-    return jax.jit(likelihood), (floats(6), floats(6, 6), floats(80, 6))
-
-
-@healthy
 def augmented_images() -> Call:
     def augment(key: Any, image: Any) -> Any:
         a, b, c = jax.random.split(key, 3)
@@ -267,24 +187,6 @@ def augmented_images() -> Call:
 
     many = lambda key, images: jax.vmap(augment)(jax.random.split(key, 16), images)
     return jax.jit(many), (random_key(), floats(16, 32, 32, 3))
-
-
-@healthy
-def square_root() -> Call:
-    def root(x: Any) -> Any:
-        far = lambda y: jnp.abs(y * y - x) > 1e-4
-        return lax.while_loop(far, lambda y: 0.5 * (y + x / y), x + 1.0)
-
-    return jax.jit(root), (floats(),)
-
-
-@healthy
-def conjugate_gradient() -> Call:
-    def solve(matrix: Any, y: Any) -> Any:
-        spd = matrix @ matrix.T + jnp.eye(len(y))
-        return jax.scipy.sparse.linalg.cg(lambda x: spd @ x, y, maxiter=20)[0]
-
-    return jax.jit(solve), (floats(20, 20), floats(20))
 
 
 @healthy
@@ -314,19 +216,6 @@ def differential_equation() -> Call:
         return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0, 10, 0.1, start, args=rates, **options).ys
 
     return eqx.filter_jit(solve), (floats(2), floats(2))
-
-
-@healthy
-def largest_eigenvalue() -> Call:
-    def iterate(matrix: Any, start: Any) -> Any:
-        def turn(_: Any, x: Any) -> Any:
-            y = matrix @ x
-            return y / jnp.linalg.norm(y)
-
-        x = lax.fori_loop(0, 100, turn, start)
-        return x @ matrix @ x
-
-    return jax.jit(iterate), (floats(30, 30), floats(30))
 
 
 @healthy
@@ -361,15 +250,6 @@ def best_of_all() -> Call:
 
 
 @healthy
-def histogram() -> Call:
-    def count(values: Any) -> Any:
-        at = jnp.clip((values * 32).astype(int), 0, 31)
-        return jnp.zeros(32).at[at].add(1.0)
-
-    return jax.jit(count), (floats(1000),)
-
-
-@healthy
 def option_price() -> Call:
     def price(spot: Any, volatility: Any, key: Any) -> Any:
         noise = jax.random.normal(key, (2000,))
@@ -395,32 +275,3 @@ def edit_distance() -> Call:
         return lax.scan(row, jnp.arange(len(b) + 1), a)[0][-1]
 
     return jax.jit(distance), (ints(30), ints(40))
-
-
-@healthy
-def four_activations() -> Call:
-    def apply(which: Any, x: Any) -> Any:
-        return lax.switch(which, [jax.nn.relu, jnp.tanh, jax.nn.gelu, lambda x: x], x)
-
-    return jax.jit(apply), (ints(), floats(16))
-
-
-@healthy
-def bounded_step() -> Call:
-    def step(x: Any, slope: Any) -> Any:
-        size = jnp.linalg.norm(slope)
-        return lax.cond(size > 1, lambda g: x - g / size, lambda g: x - g, slope)
-
-    return jax.jit(step), (floats(16), floats(16))
-
-
-@healthy
-def page_rank() -> Call:
-    def rank(links: Any, damping: Any) -> Any:
-        move = links / links.sum(0)
-        moving = lambda state: jnp.sum(jnp.abs(state[0] - state[1])) > 1e-3
-        turn = lambda state: (damping * move @ state[0] + (1 - damping) / len(links), state[0])
-        start = jnp.full(len(links), 1 / len(links))
-        return lax.while_loop(moving, turn, (start, jnp.zeros_like(start)))[0]
-
-    return jax.jit(rank), (floats(20, 20), floats())

@@ -72,15 +72,6 @@ def low_rank_adaptation() -> Call:
 
 
 @healthy
-def last_layer_only() -> Call:
-    def loss(last: Any, rest: Any, x: Any, y: Any) -> Any:
-        return jnp.mean((jax.vmap(last)(jax.vmap(rest)(x)) - y) ** 2)
-
-    last = built(eqx.nn.Linear, 16, 2)
-    return training(last, optax.sgd(0.1), loss, perceptron(4, 16), floats(8, 4), floats(8, 2))
-
-
-@healthy
 def variational_autoencoder() -> Call:
     model = {"encoder": perceptron(64, 16), "decoder": perceptron(8, 64)}
 
@@ -120,16 +111,6 @@ def adversarial_pair() -> Call:
 
 
 @healthy
-def contrastive_loss() -> Call:
-    def loss(model: Any, x: Any, y: Any) -> Any:
-        a, b = jax.vmap(model)(x), jax.vmap(model)(y)
-        a, b = (it / jnp.linalg.norm(it, axis=-1, keepdims=True) for it in (a, b))
-        return optax.softmax_cross_entropy_with_integer_labels(a @ b.T / 0.1, jnp.arange(16)).mean()
-
-    return training(perceptron(8, 16), optax.adam(1e-3), loss, floats(16, 8), floats(16, 8))
-
-
-@healthy
 def q_learning() -> Call:
     def loss(model: Any, target: Any, batch: Any) -> Any:
         best = jax.vmap(target)(batch["next"]).max(-1)
@@ -155,21 +136,6 @@ def clipped_policy() -> Call:
 
 
 @healthy
-def advantages_of_a_rollout() -> Call:
-    def advantages(rewards: Any, values: Any, done: Any) -> Any:
-        def back(carry: Any, now: Any) -> Any:
-            after, gain = carry
-            reward, value, end = now
-            gain = reward + 0.99 * after * (1 - end) - value + 0.99 * 0.95 * (1 - end) * gain
-            return (value, gain), gain
-
-        start = jnp.zeros_like(values[-1]), jnp.zeros_like(values[-1])
-        return lax.scan(back, start, (rewards, values, done), reverse=True)[1]
-
-    return jax.jit(advantages), (floats(128, 8), floats(128, 8), floats(128, 8))
-
-
-@healthy
 def epoch_in_one_scan() -> Call:
     optimiser = optax.adam(1e-3)
 
@@ -186,17 +152,6 @@ def epoch_in_one_scan() -> Call:
     parameters = {"w": floats(8, 2), "b": floats(2)}
     state = jax.eval_shape(optimiser.init, parameters)
     return jax.jit(epoch), (parameters, state, floats(100, 16, 8), floats(100, 16, 2))
-
-
-@healthy
-def averaged_parameters() -> Call:
-    def step(parameters: Any, average: Any, x: Any, y: Any) -> Any:
-        slope = jax.grad(lambda it: jnp.mean((jnp.tanh(x @ it["in"]) @ it["out"] - y) ** 2))(parameters)
-        parameters = jax.tree.map(lambda w, g: w - 0.1 * g, parameters, slope)
-        return parameters, optax.incremental_update(parameters, average, 0.01)
-
-    parameters = {"in": floats(4, 16), "out": floats(16, 2)}
-    return jax.jit(step), (parameters, parameters, floats(8, 4), floats(8, 2))
 
 
 @healthy

@@ -41,7 +41,7 @@ class OneByOne:
         """One is about to run."""
         lines: list[tuple[CodeType, int]] = []
         place: list[int] = []
-        frame = sys._getframe(2)
+        frame = sys._getframe(1)
         while frame is not None:
             code = frame.f_code
             if not place and code.co_name in _PREPARES:

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, MappingProxyType
 from typing import Any, TextIO
 
@@ -62,17 +62,19 @@ class Watch:
         self._has_ended = True
 
     def _runs(self, operation: str) -> None:
-        if not self._has_ended:
-            self.one_by_one.note(operation)
+        self._try(self.one_by_one.note, operation)
 
     def _lowers(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
+        self._try(self._note, name, jaxpr, donated)
+
+    def _try(self, note: Callable[..., None], name: str, *args: Any) -> None:
         try:
             if not self._has_ended:
-                self._note(jaxpr, name, donated)
+                note(name, *args)
         except Exception:  # the script goes on as it would without us
-            _logger.exception("partax: the program `%s` could not be noted; please report this", name)
+            _logger.exception("partax: `%s` could not be noted; please report this", name)
 
-    def _note(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
+    def _note(self, name: str, jaxpr: Any, donated: Sequence[bool]) -> None:
         name = _plain(name)
         site = running_line()
         known = site if name in LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
