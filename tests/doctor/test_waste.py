@@ -96,6 +96,10 @@ SOUND: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "small kron": (lambda a, b, x: jnp.kron(a, b) @ x, (floats(4, 4), floats(4, 4), floats(16))),
     "short kernel": (lambda x, k: jnp.convolve(x, k, "same"), (floats(1 << 20), floats(100))),
     "thin factors": (lambda x: jnp.linalg.svd(x, full_matrices=False)[2], (floats(3000, 20),)),
+    "large logits": (
+        jax.grad(lambda x, i: jax.nn.log_softmax(x)[jnp.arange(4096), i].sum()),
+        (floats(4096, 30_000), ints(4096)),
+    ),
     "gone along": (jax.grad(gone_along), (floats(20_000),)),
     "small branches": (jax.vmap(either), (floats(2, 4, 4),)),
     "branches by themselves": (either, (floats(512, 512),)),

@@ -74,6 +74,8 @@ def _work(eqn: Any) -> float:
     if name == "conv_general_dilated":
         kernel = eqn.invars[1].aval.shape
         return size * math.prod(kernel) / max(kernel[eqn.params["dimension_numbers"].rhs_spec[0]], 1)
+    if name == "triangular_solve":
+        return size * eqn.invars[0].aval.shape[-1]
     if name in DECOMPOSITIONS:
         return math.prod(eqn.invars[0].aval.shape) * eqn.invars[0].aval.shape[-1]
     turns = int(eqn.params["length"]) if name == "scan" else _TURNS if name == "while" else 1

@@ -14,6 +14,7 @@ from partax._doctor.source_loops import loop_around
 # A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to three
 # sorts of operations; a model that is not compiled has a dozen, its gradient several.
 _FEWEST = 800
+_REPEATED = 50  # times: a model with fewer layers in a loop is made so, once
 _FEWEST_SORTS = 8
 _MANY = 50_000
 _FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
@@ -75,7 +76,7 @@ class OneByOne:
 
 
 def _is_much(counts: Mapping[_Operation, int]) -> bool:
-    repeated = {operation: count for operation, count in counts.items() if count >= 20}
+    repeated = {operation: count for operation, count in counts.items() if count >= _REPEATED}
     writes = max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
     return writes >= _FEWEST_WRITES or (len(repeated) >= _FEWEST_SORTS and sum(repeated.values()) >= _FEWEST)
 

@@ -17,7 +17,7 @@ from partax._report.record import Record
 _FEWEST = 3  # programs of one function: a second one, for another shape or mode, is as it should be; but see _retyped
 _FEWEST_SIZES = 5
 _MANY = 10
-_LEAST_SECONDS = 0.1  # that all but the first of them took
+_LEAST_SECONDS = 0.05  # that all but the first of them took
 _LATEST = 3
 
 _Types = list[tuple[str, Any]]  # of the arrays that a program takes, each with its path

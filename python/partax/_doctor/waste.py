@@ -22,7 +22,7 @@ _FEWEST_ELEMENTS = 1 << 18
 _FEWEST_CLASSES = 1024
 _FEWEST_HOT = 1 << 22  # elements of the one-hot array
 _LONG_KERNEL = 1024  # places
-_SMALLEST_PART = 16  # of what was sorted or stacked, one in so many is used
+_SMALLEST_PART = 16  # of what was sorted, stacked or indexed in a loop, one in so many is used
 _FEWEST_STACKED = 16 << 20  # bytes of a scan's steps: those of short sequences nobody misses
 _MUCH_WORK = 1 << 30  # multiplications of a chain of products, which take some 10 ms
 _MUCH_ADDED = 1e8  # elements that a gradient adds in all turns of a loop
@@ -267,7 +267,7 @@ class _Reader:
     def _added(self, index: int, eqn: Any) -> Iterator[Finding]:
         """The gradient of what a loop's body indexes: an array of zeros with one part, added in each turn."""
         aval = eqn.outvars[0].aval
-        if self.turns * math.prod(aval.shape) < _MUCH_ADDED:
+        if self.turns < _SMALLEST_PART or self.turns * math.prod(aval.shape) < _MUCH_ADDED:
             return
         for number in self.program.reads[index]:
             i = self.makers.get(number, -1)
