@@ -89,8 +89,8 @@ def watch_operations(seen: Callable[[str], None]) -> None:
 
     Those of `jax.numpy` that jax has compiled before are not seen, but for those that are written as operators.
     """
-    trace, array = _name("jax._src.core.EvalTrace"), concrete_array_type()
-    process = _attribute(trace, "process_primitive")
+    trace, array = type(_attribute(_context, "trace")), concrete_array_type()  # what runs outside of all others
+    process = getattr(trace, "process_primitive", None)
     if process is None or array is None:
         return
 
