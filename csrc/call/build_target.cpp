@@ -60,14 +60,15 @@ bool programs_are_stored = false;
 bool build_target(CallFrame& frame, Entry& entry, const LeafBuffer& leaves) {
   const Ref tuple = leaves.tuple();
   const Ref function = traced_function(frame, entry, tuple);
+  Ref stored;  // found once, before this call traces
   while (!entry.value) {
     std::vector<Ref> kept;
     for (const std::uint32_t i : std::vector<std::uint32_t>(entry.forwarded)) {
       kept.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
     }
-    Ref made, stored, program;
+    Ref made, program;
     try {
-      stored = find_stored(frame, function, tuple);
+      if (!stored) stored = find_stored(frame, function, tuple);
       frame.is_stored = stored.get() != Py_None;
       if (frame.is_stored) program = attribute(stored.get(), "program");
       made = python::made_target(frame.cache.options, function, tuple, tuple_of(std::move(kept)), stored);

@@ -33,7 +33,7 @@ struct CallFrame {
   bool traced = false;
   bool holds_errors = false;  // what it has traced may hold errors of Equinox's
   bool in_body = false;       // of its trace; it stays so where the body has failed
-  bool is_stored = false;     // its program is to be stored
+  bool is_stored = false;     // it has asked for its program in the store, before it traced
   bool loaded = false;        // it has one that was
   bool in_user_code = false;  // what jax does now is not for this call's own target
 };

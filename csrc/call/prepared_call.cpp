@@ -33,6 +33,8 @@ PreparedCall::PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool
   if (call_->objects().has_read()) frame.objects = &call_->objects();
   bool is_new = false;
   entry_ = call_->find(frame, is_new);
+  is_stored_ = frame.is_stored;
+  traced_ = frame.traced;
   try {
     leaf_tuple_ = call_->leaves().tuple();
   } catch (...) {
@@ -53,6 +55,8 @@ std::unique_ptr<PreparedCall> PreparedCall::rebind(PyObject* args, PyObject* kwa
 Ref PreparedCall::run(PyObject* callable) const {
   CallFrame frame = call_->frame();
   frame.entry = entry_.get();
+  frame.is_stored = is_stored_;
+  frame.traced = traced_;
   const Ref arguments = entry_->takes_tuple ? Ref::checked(PyTuple_Pack(1, leaf_tuple_.get())) : leaf_tuple_;
   const Ref target = entry_->value;
   Ref returned = [&] {

@@ -53,6 +53,7 @@ class PreparedCall {
   EntryPtr entry_;
   Ref leaf_tuple_;
   mutable Ref record_;
+  bool is_stored_ = false, traced_ = false;  // of the frame that the entry was found in
 };
 
 // A function that matches the arguments with the key of a PreparedCall (the Python object) and runs `executable`, which

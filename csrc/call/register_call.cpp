@@ -168,6 +168,13 @@ void register_store(py::module_& module) {
         return give(stored_result(node.ptr()));
       },
       py::arg("node"), "The result of a trace as it is stored, or None.");
+  define(
+      module, "call_progress",
+      [] {
+        const CallFrame* frame = CallFrame::innermost();
+        return py::make_tuple(frame != nullptr && frame->is_stored, frame != nullptr && frame->traced);
+      },
+      "Whether the call under way has asked for stored programs, and whether it has traced.");
   define(module, "note_load", [] { return give(note_load()); });
   define(
       module, "called_function",

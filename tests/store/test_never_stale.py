@@ -14,6 +14,7 @@ from user_modules import alike, imported, process, run
 
 import partax
 from random_trees import EXAMPLES
+from stored import written
 
 sys.path.append(str(Path(__file__).parents[1] / "guards"))
 from test_stale import PROGRAMS
@@ -277,3 +278,52 @@ def test_what_the_process_changes_after_its_first_program_counts_for_the_next(tm
         step.clear_cache()
     other = source.replace("(x): return", "(x): return").replace("make", "ARGUMENTS = (jnp.ones(1),)\nmake")
     assert float(run(other, tmp_path, tmp_path / "store").value[0]) == 2
+
+
+# What has traced the function already when the call comes that is to be stored: its program is of that time.
+EARLIER: dict[str, Callable[[Any, Any], object]] = {
+    "lower": lambda step, x: step.lower(x),
+    "trace": lambda step, x: step.trace(x),
+    "eval_shape": lambda step, x: step.eval_shape(x),
+    "a call that is checked": lambda step, x: checked(step, x),
+    "grad": lambda step, x: jax.grad(lambda it: step(it).sum())(x),
+    "jit": lambda step, x: jax.jit(step)(x),
+    "vmap": lambda step, x: jax.vmap(step)(x[None]),
+    "shapes": lambda step, x: jax.eval_shape(step, x),
+    "a call that is not stored": lambda step, x: unstored(step, x),
+}
+
+
+def checked(step: Any, x: Any) -> None:
+    with jax.debug_nans(True):
+        step(x)
+
+
+def unstored(step: Any, x: Any) -> None:
+    with partax.store(None):
+        step(x)
+
+
+@pytest.mark.parametrize("options", [{}, {"donate": "all"}], ids=["plain", "donated"])
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_what_was_traced_earlier_is_not_stored_for_what_is_read_later(
+    earlier: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    source = TOP + "K = 2\ndef f(x): return x * K\nmake = lambda: f"
+    with partax.store(tmp_path / "store"), imported(source, tmp_path) as module:
+        step = partax.filter_jit(module.make(), **options)
+        EARLIER[earlier](step, jax.numpy.arange(3.0))
+        module.K = 3  # type: ignore[attr-defined]
+        step(jax.numpy.arange(3.0))  # by the earlier trace, as with jax.jit
+        written()
+        step.clear_cache()
+    found = run(source.replace("K = 2", "K = 3"), tmp_path, tmp_path / "store", **options)
+    assert_alike(found.value, found.right)
+
+
+def test_what_a_trace_itself_changes_is_not_stored(tmp_path: Path) -> None:
+    for donate in ("none", "all"):
+        source = TOP + "L = [2.0]\ndef f(x):\n  y = x * L[0]\n  L[0] = 3.0\n  return y\nmake = lambda: f"
+        run(source, tmp_path, tmp_path / donate, donate=donate)
+        found = run(source.replace("[2.0]", "[3.0]"), tmp_path, tmp_path / donate, donate=donate)
+        assert_alike(found.value, found.right)

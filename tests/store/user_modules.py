@@ -90,11 +90,11 @@ def run(
         change(module)
         step = partax.filter_jit(module.make(), **jit)
         step.clear_cache()  # of an equal function before: another process has none
-        arguments = getattr(module, "ARGUMENTS", (jnp.arange(3.0),))
-        value = step(*arguments, **getattr(module, "KEYWORDS", {}))
+        arguments, keywords = getattr(module, "ARGUMENTS", None), getattr(module, "KEYWORDS", {})
+        value = step(*(arguments or (jnp.arange(3.0),)), **keywords)
         traces = step.cache_info().traces
         step.clear_cache()
-        right = module.make()(*arguments, **getattr(module, "KEYWORDS", {}))
+        right = module.make()(*(arguments or (jnp.arange(3.0),)), **keywords)  # another one, where it is donated
     written()
     del step
     gc.collect()

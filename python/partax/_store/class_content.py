@@ -14,13 +14,10 @@ from partax._guards.entries import is_about_class
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import asked_once, entries_of, mro_of, read, unwrapped
 from partax._jax.nodes import is_registered_dataclass, registered_functions, registered_nodes
+from partax._store import UnstoredError
 
 _Constant = Callable[[Any], Any]
 _OF_FIELD = ("init", "repr", "hash", "compare", "kw_only")
-
-
-class NoContentError(Exception):
-    """Ends the reading at what only this process has."""
 
 
 def class_content(cls: type, constant: _Constant) -> Any:
@@ -34,7 +31,7 @@ def class_content(cls: type, constant: _Constant) -> Any:
       Plain values.
 
     Raises:
-      NoContentError: some of it another process could not find again.
+      UnstoredError: some of it another process could not find again.
     """
     return _fields(cls, constant), registrations(cls), _members(cls, constant)
 
@@ -67,7 +64,7 @@ def registrations(cls: type) -> Any:
             continue
         seen.add(id(known))
         if known is not cls and "__subclasshook__" in entries_of(known) and not is_installed(known.__module__):
-            raise NoContentError(f"`{known.__qualname__}`, which decides by itself what its subclasses are")
+            raise UnstoredError(f"`{known.__qualname__}`, which decides by itself what its subclasses are")
         registered = [it for ref in vars(abc)["_get_dump"](known)[0] if (it := ref()) is not None]
         found |= set(map(_name, registered))
         waiting += registered + type.__subclasses__(known)
@@ -79,7 +76,7 @@ def _name(cls: type) -> tuple[str, str]:
     for part in cls.__qualname__.split("."):
         found = read(found, part)
     if found is not cls and not is_installed(cls.__module__):
-        raise NoContentError(f"`{cls.__qualname__}`, a registered class that is not found by its name")
+        raise UnstoredError(f"`{cls.__qualname__}`, a registered class that is not found by its name")
     return cls.__module__, cls.__qualname__
 
 
@@ -98,7 +95,7 @@ def _members(cls: type, constant: _Constant) -> Any:
         if id(member) in own:
             found.append((own[id(member)], value_of(value, member)))
         elif not issubclass(cls, enum.Flag) or member._value_ is not value:  # flags make some when they are combined
-            raise NoContentError("a member of an enumeration that it has not by name")
+            raise UnstoredError("a member of an enumeration that it has not by name")
     return found
 
 

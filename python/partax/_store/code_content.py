@@ -1,9 +1,12 @@
 """What the result of a code object depends on, and not where it stands; whether the seed of hashes is among it."""
 
 import dis
+import hashlib
 import struct
 import types
 from typing import Any
+
+from partax._guards.user_objects import asked_once
 
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "NOT_TAKEN"}
 _OF_SETS = {"&", "|", "^", "-"}
@@ -16,8 +19,18 @@ def number_content(value: "float | complex") -> tuple[str, str]:
     return type(value).__name__, struct.pack("dd", number.real, number.imag).hex()
 
 
-def code_content(code: types.CodeType) -> Any:
-    """All of a code object that its result depends on; not where it stands."""
+@asked_once
+def code_digest(code: types.CodeType) -> bytes:
+    """Of all of a code object that its result depends on; not of where it stands."""
+    return digest_of(_content(code))
+
+
+def digest_of(value: Any) -> bytes:
+    """Of plain values: equal ones have equal digests in any process."""
+    return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=20).digest()
+
+
+def _content(code: types.CodeType) -> Any:
     constants = [
         ("frozenset", sorted(map(repr, map(_constant, it)))) if _only_asked(code, it) else _constant(it)
         for it in code.co_consts
@@ -32,7 +45,7 @@ def code_content(code: types.CodeType) -> Any:
 def _constant(value: Any) -> Any:
     cls = type(value)
     if cls is types.CodeType:
-        return code_content(value)
+        return _content(value)
     if cls is float or cls is complex:
         return number_content(value)
     if cls is slice:
@@ -42,6 +55,7 @@ def _constant(value: Any) -> Any:
     return cls.__name__, repr(value)
 
 
+@asked_once
 def sees_seed(code: types.CodeType) -> bool:
     """Whether a code object, or one inside of it, may read sets in an order that the seed of hashes decides."""
     held = [it for it in code.co_consts if isinstance(it, types.CodeType)]

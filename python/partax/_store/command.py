@@ -8,7 +8,7 @@ import time
 from partax._pytree.short_text import printable
 from partax._report.table import Table, Tables
 from partax._store.folder import Folder
-from partax._store.programs import Record, record_of
+from partax._store.records import Record, record_of
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

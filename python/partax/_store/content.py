@@ -19,15 +19,10 @@ from partax._guards.constants import PLAIN
 from partax._guards.guards import read
 from partax._guards.installed import is_installed
 from partax._guards.type_traits import facts
-from partax._store.class_content import (
-    NoContentError,
-    class_content,
-    registered_by_users,
-    registered_fields,
-    registrations,
-)
-from partax._store.code_content import code_content, is_seeded, number_content, sees_seed
-from partax._store.versions import UnversionedError, versions
+from partax._store import UnstoredError
+from partax._store.class_content import class_content, registered_by_users, registered_fields, registrations
+from partax._store.code_content import code_digest, digest_of, is_seeded, number_content, sees_seed
+from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
 _GETTER: Any = type(vars(checks.Named)["globals"])  # of an item of a named tuple
@@ -60,16 +55,14 @@ class Content(NamedTuple):
     """What can be read of some values.
 
     Attributes:
-      digest: of all of it; empty if some of it has no content that another process could find again.
-      unstored: what that is, in words.
+      digest: of all of it.
       digests: of each part.
       place: what a part is, by number: code with its file and line, all else in words.
     """
 
     digest: str
-    unstored: str = ""
-    digests: tuple[bytes, ...] = ()
-    place: Callable[[int], "types.CodeType | str"] = str
+    digests: list[bytes]
+    place: Callable[[int], "types.CodeType | str"]
 
 
 def content_of(roots: tuple[Any, ...]) -> Content:
@@ -80,17 +73,19 @@ def content_of(roots: tuple[Any, ...]) -> Content:
 
     Returns:
       The content. Equal digests mean that a trace could not tell the two sets of values apart, be it in two processes.
+
+    Raises:
+      UnstoredError: some of it has no content that another process could find again.
     """
     registered = registered_by_users()
     walk = read((*roots, *registered.values()))
     if walk.unproven or walk.of_same_objects:
-        return Content("", walk.unproven or walk.of_same_objects)
+        raise UnstoredError(walk.unproven or walk.of_same_objects)
     reader = _Reader()
+    count, place_of, codes, names = len(walk.checks), walk.place, reader.codes, reader.names
 
-    def place(at: int) -> types.CodeType | str:
-        if at < len(walk.checks):
-            return reader.codes.get(at) or walk.place(at)
-        return reader.names[at - len(walk.checks)]
+    def place(at: int) -> types.CodeType | str:  # which keeps none of the values
+        return (codes.get(at) or place_of(at)) if at < count else names[at - count]
 
     try:
         for check, value in zip(walk.checks, walk.values, strict=True):
@@ -98,10 +93,10 @@ def content_of(roots: tuple[Any, ...]) -> Content:
         for name, value in walk.of_libraries:
             reader.add_attribute(name, value)
         reader.add_rest(tuple(registered))
-    except NoContentError as error:
-        return Content("", f"{place(len(reader.digests)) or 'a value'}: {error}")
+    except UnstoredError as error:
+        raise UnstoredError(f"{place(len(reader.digests)) or 'a value'}: {error}") from error
 
-    return Content(hashlib.sha256(b"".join(reader.digests)).hexdigest(), "", tuple(reader.digests), place)
+    return Content(digest_of(reader.digests).hex(), reader.digests, place)
 
 
 class _Reader:
@@ -128,7 +123,7 @@ class _Reader:
             token = known
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
-            token = code_content(value)
+            token = code_digest(value)
             self._sees_seed |= not self._is_listed and sees_seed(value)
         elif expected == checks.EQUAL and len(self.digests) != self._counted:
             token = self._constant(value)
@@ -158,13 +153,10 @@ class _Reader:
         self._hash(hash("partax") if self._sees_seed else "unseen")
         for library in sorted(self._libraries):
             self.names.append("the version of a library")
-            try:
-                self._hash((library, versions(library)))
-            except UnversionedError as error:
-                raise NoContentError(f"something of {error}") from error
+            self._hash((library, versions(library)))
 
     def _hash(self, token: Any) -> None:
-        self.digests.append(hashlib.blake2b(repr(token).encode("utf-8", "surrogatepass"), digest_size=16).digest())
+        self.digests.append(digest_of(token))
 
     def _named(self, value: Any) -> Any:
         """What is known by the module that defines it, and its name there."""
@@ -174,7 +166,7 @@ class _Reader:
         module = getattr(owner or value, "__module__", None)
         name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         if not isinstance(module, str) or not isinstance(name, str):
-            raise NoContentError(f"a `{type(value).__name__}` without a name of its own")
+            raise UnstoredError(f"a `{type(value).__name__}` without a name of its own")
         self._library(module)
         return type(value).__qualname__, module, name, registered_fields(value) if isinstance(value, type) else ()
 
@@ -209,8 +201,8 @@ class _Reader:
             try:
                 return cls.__qualname__, pickle.dumps(value, protocol=4)
             except Exception as error:
-                raise NoContentError(f"a `{cls.__name__}`, which cannot be written to a file") from error
-        raise NoContentError(f"a `{cls.__name__}`")
+                raise UnstoredError(f"a `{cls.__name__}`, which cannot be written to a file") from error
+        raise UnstoredError(f"a `{cls.__name__}`")
 
     def _node(self, data: tuple[type, Any] | None) -> Any:
         if data is None:  # of a leaf
@@ -232,14 +224,14 @@ class _Reader:
             return "member", value._name_
         if value is jax.sharding.PartitionSpec.UNCONSTRAINED:
             return "unconstrained"
-        raise NoContentError(f"a `{type(value).__name__}`, which is known by identity")
+        raise UnstoredError(f"a `{type(value).__name__}`, which is known by identity")
 
     def _array(self, value: jax.Array) -> Any:
         self._bytes += value.nbytes
         if self._bytes > _LARGEST:
-            raise NoContentError(f"more than {_LARGEST >> 20} MiB of captured arrays")
+            raise UnstoredError(f"more than {_LARGEST >> 20} MiB of captured arrays")
         if isinstance(value, Tracer) or len(value.devices()) != 1 or value.is_deleted():
-            raise NoContentError("an array that is traced, deleted or on several devices")
+            raise UnstoredError("an array that is traced, deleted or on several devices")
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             data, kind = jax.random.key_data(value), str(jax.random.key_impl(value))
         else:
@@ -247,7 +239,7 @@ class _Reader:
         bits = hashlib.sha256(np.ascontiguousarray(np.asarray(data)).tobytes()).hexdigest()
         lies = placement_content(value.sharding), layout_content(data), getattr(value, "committed", None)
         if lies[0] is None:
-            raise NoContentError(f"an array that lies by a `{type(value.sharding).__name__}`")
+            raise UnstoredError(f"an array that lies by a `{type(value.sharding).__name__}`")
         return "array", kind, value.shape, bool(getattr(value, "weak_type", False)), lies, bits
 
     def _address(self, value: Any) -> Any:

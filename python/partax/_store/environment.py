@@ -28,7 +28,7 @@ def environment(devices: tuple[Any, ...]) -> dict[str, Any]:
     """All of it now, as plain values, by what it is, for a program that runs on these devices."""
     variables = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_VARIABLES)))
     every = dict.fromkeys((*devices, *jax.devices()))
-    kinds = tuple((it.platform, it.device_kind, it.id, it.process_index) for it in every)
+    kinds = sorted((it.platform, it.device_kind, it.id, it.process_index) for it in every)
     client = getattr(devices[0], "client", None)
     return {
         **_BUILD,

@@ -47,6 +47,7 @@ class Folder:
         self.path = Path(path).expanduser().absolute()  # the same one wherever the process goes
         self.max_bytes = max_bytes
         self._told: set[str] = set()
+        self._misleading: set[str] = set()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -80,9 +81,25 @@ class Folder:
         if not data.startswith(_MAGIC) or hashlib.sha256(found).digest() != data[len(_MAGIC) :][:_DIGEST]:
             self.tell(f"`{path}` is damaged and is not loaded; it is written anew")
             return None
-        with contextlib.suppress(OSError):  # a folder that may only be read
-            os.utime(path)
         return found
+
+    def has(self, key: str) -> bool:
+        """Whether something is stored by a key."""
+        return self._file(key).exists()
+
+    def note_use(self, key: str) -> None:
+        """Notes that what is stored by a key was used now."""
+        with contextlib.suppress(OSError):  # a folder that may only be read
+            os.utime(self._file(key))
+
+    def likeliest(self, beginning: str) -> str | None:
+        """The key that begins so and was used last; None where there is none, or one has misled."""
+        found = self.files(beginning) if beginning not in self._misleading else []
+        return found[0].key if found else None
+
+    def has_misled(self, beginning: str) -> None:
+        """Notes that of the keys that begin so, others are wanted than the last one."""
+        self._misleading.add(beginning)
 
     def write(self, key: str, data: bytes) -> None:
         """Stores by a key; where that cannot be, says so once."""
@@ -101,12 +118,12 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
 
-    def files(self) -> list[Stored]:
-        """What is stored, the latest used first."""
+    def files(self, beginning: str = "") -> list[Stored]:
+        """What is stored by keys that begin so, the latest used first."""
         found: list[Stored] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.path):
-                if entry.name.endswith(_ENDING):
+                if entry.name.startswith(beginning) and entry.name.endswith(_ENDING):
                     with contextlib.suppress(OSError):  # another process has dropped it
                         info = entry.stat()
                         path = Path(entry.path)

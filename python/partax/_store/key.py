@@ -1,17 +1,19 @@
 """What a stored program is found by: a digest of all that it depends on, read of the call under way."""
 
-import hashlib
+import contextlib
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from partax import _core
+from partax._guards.user_objects import read, unwrapped
 from partax._jit.options import Options
 from partax._pytree.call_site import file_text
-from partax._store import placement
+from partax._store import UnstoredError, placement
+from partax._store.code_content import code_digest, digest_of
 from partax._store.content import content_of
 from partax._store.environment import environment
-from partax._store.placement import Signature, UnstoredError
+from partax._store.placement import Signature
 
 Proof = list[tuple[str, bytes]]
 """What a program depends on, in words, and a digest of each."""
@@ -21,58 +23,76 @@ class Key(NamedTuple):
     """What a stored program is found by.
 
     Attributes:
-      group: how the names of all begin that are for such arguments, whatever the code was.
-      name: of this one.
-      proof: gives what the name is a digest of, one by one.
+      name: the digest.
+      read: what of it is of no arguments: all that a trace depends on beside these.
+      proof: gives what it is a digest of, one by one.
     """
 
-    group: str
     name: str
+    read: str
     proof: Callable[[], Proof]
 
 
-def key_of_call(options: Options, signature: Signature, takes_tuple: bool) -> Key:
-    """The key of the call under way.
+class Wanted:
+    """The program that the call under way wants, as far as it is known before its code is read.
 
-    Args:
-      options: of its wrapper.
-      signature: of its arrays.
-      takes_tuple: whether the program takes them as one tuple.
-
-    Returns:
-      The key.
-
-    Raises:
-      UnstoredError: something that it depends on could not be proven in another process.
+    Attributes:
+      group: how the names of all begin that are for such arguments, whatever the code was.
+      nearest: how those of them begin that were made in such an environment, by the same code of the function itself:
+        one of them can be loaded here, and may be the one that is wanted.
     """
+
+    def __init__(self, options: Options, signature: Signature, takes_tuple: bool) -> None:
+        """Reads it of the call.
+
+        Args:
+          options: of its wrapper.
+          signature: of its arrays.
+          takes_tuple: whether the program takes them as one tuple.
+
+        Raises:
+          UnstoredError: something that it depends on could not be proven in another process.
+        """
+        with _looked_at():
+            nodes, statics, _ = _core.describe_call()[0]
+            function = _core.called_function()
+            asked, devices = placement.of_options(options)
+            classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
+            self._roots = function, options.without_shardings, *classes, *(held[0] for held in statics if held)
+            _, *given = _core.call_shape()  # which parameters the values are of
+            named = read(function, "__module__"), read(function, "__qualname__")
+            arguments = (tuple(map(_node_text, nodes)), given, tuple(map(bool, statics)))
+            self.group = digest_of((named, arguments, signature.arrays, asked, takes_tuple)).hex()
+            self._environment = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
+            code = read(unwrapped(function), "__code__")
+            own = code_digest(code) if type(code) is types.CodeType else b""
+            self.nearest = f"{self.group}-{digest_of((self._environment, own)).hex()}"
+
+    def key(self) -> Key:
+        """Reads all that the code can read.
+
+        Raises:
+          UnstoredError: something of it could not be proven in another process.
+        """
+        with _looked_at():
+            content = content_of(self._roots)
+        everywhere = self._environment
+
+        def proof() -> Proof:  # which keeps none of the call's values
+            found = [(name, digest_of(value)) for name, value in everywhere.items()]
+            return found + [(_text(content.place(i)), digest) for i, digest in enumerate(content.digests)]
+
+        return Key(f"{self.nearest}-{content.digest}", digest_of((everywhere, content.digest)).hex(), proof)
+
+
+@contextlib.contextmanager
+def _looked_at() -> Generator[None, None, None]:
     try:
-        return _key(options, signature, takes_tuple)
+        yield
     except (UnstoredError, MemoryError):
         raise
     except Exception as error:  # of whatever class of the user's that is looked at
         raise UnstoredError(f"it cannot be looked at: {error}") from error
-
-
-def _key(options: Options, signature: Signature, takes_tuple: bool) -> Key:
-    nodes, statics, _ = _core.describe_call()[0]
-    classes = dict.fromkeys(node[1] for node in nodes if node[1] is not None)
-    values = [held[0] for held in statics if held]
-    function = _core.called_function()
-    asked, devices = placement.of_options(options)
-    content = content_of((function, options.without_shardings, *classes, *values))
-    if content.unstored:
-        raise UnstoredError(content.unstored)
-    _, *given = _core.call_shape()  # which parameters the values are of
-    named = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    arguments = (tuple(map(_node_text, nodes)), given, tuple(map(bool, statics)))
-    group = _digest((named, arguments, signature.arrays, asked, takes_tuple)).hex()
-    everywhere = environment(tuple(dict.fromkeys((*signature.devices, *devices))))
-
-    def proof() -> Proof:
-        found = [(name, _digest(value)) for name, value in everywhere.items()]
-        return found + [(_text(content.place(i)), digest) for i, digest in enumerate(content.digests)]
-
-    return Key(group, f"{group}-{_digest((content.digest, everywhere)).hex()}", proof)
 
 
 def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
@@ -85,10 +105,6 @@ def what_changed(earlier: Sequence[Proof], now: Proof) -> str:
 
     changed = min(map(differing, earlier), key=len)
     return (changed[0] if changed else "") or "what its code reads"
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=20).digest()
 
 
 def _text(place: types.CodeType | str) -> str:

@@ -9,11 +9,8 @@ from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
+from partax._store import UnstoredError
 from partax._store.content import layout_content, placement_content
-
-
-class UnstoredError(Exception):
-    """Why a call has no program that could be stored."""
 
 
 class Signature(NamedTuple):

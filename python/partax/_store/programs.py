@@ -7,25 +7,35 @@ import contextlib
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from partax import _core
 from partax._jax.private import configuration
-from partax._jax.programs import compiled, compiled_anew, dispatched, has_callbacks, loaded, runs_compiled, serialized
+from partax._jax.programs import (
+    compiled,
+    compiled_anew,
+    dispatched,
+    has_callbacks,
+    runs_compiled,
+    serialized,
+    with_trees,
+)
 from partax._jit.build_target import TracedFunction
 from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
 from partax._report.explain import explaining, report_line
 from partax._report.history import History as History  # which the first load makes
 from partax._report.report import LoadReport
-from partax._store import placement, switch
+from partax._store import UnstoredError, placement, switch
 from partax._store.folder import Folder
-from partax._store.key import Key, Proof, key_of_call, what_changed
-from partax._store.placement import Signature, UnstoredError
+from partax._store.key import Key, Wanted, what_changed
+from partax._store.placement import Signature
+from partax._store.records import Loading, Record, record_of
 from partax._store.results import rebuilt, stored_result_of
 from partax._store.switch import store as store
 from partax._store.switch import store_as_told as store_as_told
@@ -33,37 +43,26 @@ from partax._store.switch import store_as_told as store_as_told
 _COMPARED = 8  # stored programs of the same function that a call which is traced is compared with
 
 
-class Record(TypedDict):
-    """What is stored of one program.
+class _Search(NamedTuple):
+    """What was looked for in a call.
 
     Attributes:
-      name: the function's name.
-      seconds: how long it took to trace, lower and compile.
-      result: of `results.stored_result_of`.
-      donated: for each leaf a byte that is 1 where the program donates it.
-      outputs: how many arrays it returns.
-      devices: the numbers of those that it runs on, in their order.
-      proof: what it depends on.
-      program: of `serialized`.
+      begun: when.
+      thread: which.
+      is_before_trace: whether the call had not traced by then.
+      signature: of its arrays.
+      group: of `Wanted`.
+      key: of the program.
+      loading: the program; None where it is not stored.
     """
 
-    name: str
-    seconds: float
-    result: bytes
-    donated: bytes
-    outputs: int
-    devices: tuple[int, ...]
-    proof: Proof
-    program: bytes
-
-
-def record_of(folder: Folder, key: str) -> Record | None:
-    """What is stored by a key; None where nothing is, or what is there is damaged."""
-    data = folder.read(key)
-    try:
-        return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own
-    except Exception:  # of another version
-        return None
+    begun: float
+    thread: int
+    is_before_trace: bool
+    signature: Signature
+    group: str
+    key: Key
+    loading: Loading | None
 
 
 def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFunction) -> "Programs | None":
@@ -108,7 +107,8 @@ class Programs:
         self._takes_tuple = traced.takes_tuple
         self._known: dict[Any, Any] = {}  # the compiled programs, by signature and jax's configuration
         self._loaded: list[Any] = []  # those of them that came from the folder
-        self._read: dict[str, Record] = {}  # what `begin` has read, by its key
+        self._proven: list[tuple[weakref.ref[Any], str]] = []  # programs that were traced, with what was read then
+        self._first: _Search | None = None  # that of `begin`, for the call under way then
 
     def begin(self, leaves: tuple[Any, ...]) -> None:
         """Looks for the program of the call under way.
@@ -116,14 +116,14 @@ class Programs:
         Raises:
           UnstoredError: there is none, and none can be.
         """
-        key = self._key(placement.signature(leaves))
-        record = record_of(self._folder, key.name)
+        self._first = search = self._search(placement.signature(leaves))
+        record = search.loading and search.loading.record()
         if record is not None:
-            self.donated, self._read = record["donated"], {key.name: record}
+            self.donated = record["donated"]
         elif explaining():
-            alike = [it.key for it in self._folder.files() if it.key.startswith(key.group)][:_COMPARED]
+            alike = [it.key for it in self._folder.files(search.group)][:_COMPARED]
             records = [record_of(self._folder, name) for name in alike]
-            changed = what_changed([record["proof"] for record in records if record is not None], key.proof())
+            changed = what_changed([record["proof"] for record in records if record is not None], search.key.proof())
             if changed:
                 self.tell(f"traced, since {changed} has changed")
 
@@ -146,12 +146,8 @@ class Programs:
             signature = placement.signature(leaves)
             known = (signature, *configuration().items())
             if known not in self._known:
-                key = self._key(signature)
-                is_on = switch.folder_of(self._options.store) is self._folder
-                read, self._read = self._read.get(key.name), {}
-                record = (read or record_of(self._folder, key.name)) if is_on else None
-                found = None if record is None else self._load(record, leaves, signature.devices)
-                self._known[known] = found or self._make(key, arguments, leaves)
+                search = self._search_of_call(signature)
+                self._known[known] = self._load(search, leaves) or self._make(search, arguments, leaves)
             return self._known[known]
         except UnstoredError as error:
             self.tell(f"not stored: {error}")
@@ -167,14 +163,40 @@ class Programs:
         _core.forget_program()
         return self.target
 
-    def _key(self, signature: Signature) -> Key:
-        """That of the call under way, read now: what it depends on may have changed."""
-        return key_of_call(self._options, signature, self._takes_tuple)
+    def _search_of_call(self, signature: Signature) -> _Search:
+        """That of `begin`, if it was in this call; else what it depends on may have changed."""
+        first, self._first = self._first, None
+        has_begun, _ = _core.call_progress()
+        is_such = first is not None and has_begun and first.thread == threading.get_ident()
+        return first if first is not None and is_such and first.signature == signature else self._search(signature)
 
-    def _load(self, record: Record, leaves: tuple[Any, ...], devices: tuple[Any, ...]) -> Any:
-        if record["donated"] != (self.donated or bytes(len(leaves))):
-            return None
+    def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
+        _, has_traced = _core.call_progress()
+        wanted = self._wanted(signature)
+        # The likeliest one is loaded beside the proof, which most often finds that it is the right one.
+        loading = self._loading(self._folder.likeliest(wanted.nearest), signature)
+        key = wanted.key()
+        if loading is not None and loading.name != key.name:
+            loading.stop()
+            self._folder.has_misled(wanted.nearest)
+            loading = None
+        if loading is None:
+            loading = self._loading(key.name if self._folder.has(key.name) else None, signature)
+        return _Search(begun, threading.get_ident(), not has_traced, signature, wanted.group, key, loading)
+
+    def _wanted(self, signature: Signature) -> Wanted:
+        return Wanted(self._options, signature, self._takes_tuple)
+
+    def _loading(self, name: str | None, signature: Signature) -> Loading | None:
+        if name is None or switch.folder_of(self._options.store) is not self._folder:
+            return None
+        return Loading(self._folder, name, signature.devices, self._takes_tuple)
+
+    def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
+        record = search.loading and search.loading.record()
+        if search.loading is None or record is None or record["donated"] != (self.donated or bytes(len(leaves))):
+            return None
         count = record["outputs"]
         # Each an object of its own, as tracers are.
         stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + count))
@@ -186,20 +208,23 @@ class Programs:
             trees = jax.tree.structure((given, {})), jax.tree.structure(node)
             if trees[1].num_leaves != count:
                 return None
-            program = loaded(record["program"], *trees, placement.by_number(record["devices"], devices))
+            program = with_trees(search.loading.program(), *trees)
         except MemoryError:
             raise
         except Exception:  # whatever a loader, or a class of the user's, raises
             self._folder.tell(f"a program of `{self._name}` cannot be loaded; it is traced")
             return None
+        if program is None:
+            return None
+        self._folder.note_use(search.key.name)
         self._loaded.append(program)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - search.begun
         load = LoadReport(site_text(call_site()), seconds, record["seconds"])
-        _core.note_load().loads.append((begun, load))
+        _core.note_load().loads.append((search.begun, load))
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
 
-    def _make(self, key: Key, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
+    def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
         traced = self.target.trace(*arguments)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
@@ -208,24 +233,27 @@ class Programs:
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
         result, devices = stored_result_of(traced.out_info), placement.numbers_of(program)
+        is_unchanged = self._wanted(placement.signature(leaves)).key().name == search.key.name
+        if is_unchanged and search.is_before_trace and _core.call_progress()[1]:
+            self._proven.append((weakref.ref(traced.jaxpr), search.key.read))
         if result is None:
             self.tell("not stored: its result holds what another process has not")
-            return program
-        if self._key(placement.signature(leaves)).name != key.name:
+        elif not is_unchanged:
             self.tell("not stored: something that it reads has changed while it was traced")
-            return program
-        record: Record = {
-            "name": self._name,
-            "seconds": seconds,
-            "result": result,
-            "donated": self.donated or bytes(len(leaves)),
-            "outputs": program.out_tree.num_leaves,
-            "devices": devices,
-            "proof": key.proof(),
-            "program": b"",
-        }
-        if switch.folder_of(self._options.store) is self._folder:
-            given = (key.name, record, lowered, program, is_whole)
+        elif not any(it() is traced.jaxpr and read == search.key.read for it, read in self._proven):
+            self.tell("not stored: it was traced before, by a call that did not store it")
+        elif switch.folder_of(self._options.store) is self._folder:
+            record: Record = {
+                "name": self._name,
+                "seconds": seconds,
+                "result": result,
+                "donated": self.donated or bytes(len(leaves)),
+                "outputs": program.out_tree.num_leaves,
+                "devices": devices,
+                "proof": search.key.proof(),
+                "program": b"",
+            }
+            given = (search.key.name, record, lowered, program, is_whole)
             threading.Thread(target=self._store, args=given, name="partax store").start()
         return program
 

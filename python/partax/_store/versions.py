@@ -7,21 +7,29 @@ import json
 import os
 import re
 import sys
-from importlib.metadata import Distribution
+from typing import NamedTuple
 
 from partax._guards.installed import is_installed
+from partax._store import UnstoredError
 
 _NAME = re.compile(r"[\w.-]+")
-# Of RECORD: the modules and packages that lie in the folder of all; what is not the same wherever it is installed.
-_MODULE = re.compile(r"^((\w+)(?:/__init__)?(?:\.[\w-]+)*\.(?:py|so|pyd)),", re.MULTILINE)
-_OF_INSTALLERS = ("../", ".dist-info/", ".pyc,")
+_MODULE = re.compile(r"((\w+)(?:/__init__)?(?:\.[\w-]+)*\.(?:py|so|pyd)),")  # of RECORD, in the folder of all
 
 
-class UnversionedError(Exception):
-    """Which library nobody knows the version of."""
+class _Installed(NamedTuple):
+    """A distribution.
+
+    Attributes:
+      version: its version, and a digest of what was installed.
+      modules: its modules and packages, each with its file; None where the system keeps no list of them.
+      required: the names of what it requires.
+    """
+
+    version: str
+    modules: dict[str, str] | None
+    required: tuple[str, ...]
 
 
-@functools.cache  # one that is installed anew meanwhile is not what the process has imported
 def versions(library: str) -> tuple[str, ...]:
     """The version and the files of a library and of each that it requires, and so on.
 
@@ -32,56 +40,74 @@ def versions(library: str) -> tuple[str, ...]:
       Names with their versions and a digest of what was installed, in their order.
 
     Raises:
-      UnversionedError: the library has no distribution, one of them is installed in place and may change, or what is
+      UnstoredError: the library has no distribution, one of them is installed in place and may change, or what is
         imported is none of its files.
     """
     found: dict[str, str] = {}
-    waiting, known = [library], set[str]()
-    try:
-        importlib.metadata.distribution(library)
-    except importlib.metadata.PackageNotFoundError:
-        waiting = importlib.metadata.packages_distributions().get(library, [])[:1]
-        if not waiting:
-            raise UnversionedError(f"`{library}`, whose version nobody knows") from None
+    waiting, known = [_distribution_of(library)], set[str]()
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found:
+        installed = None if name in found else _installed(name)
+        if installed is None or name == "partax":  # whose files are read
             continue
-        try:
-            distribution = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:  # for another system, or another Python
-            continue
-        origin = distribution.read_text("direct_url.json") or "{}"
-        if json.loads(origin).get("dir_info", {}).get("editable", False):
-            if name != "partax":  # whose files are read
-                raise UnversionedError(f"`{name}`, which is installed in place and may change")
-            continue
-        record = distribution.read_text("RECORD") or ""
-        modules = {module: file for file, module in _MODULE.findall(record)}
-        if not record and not found:  # some systems keep none
-            modules = {library: ""}
-        _check_modules(distribution, modules)
+        modules = installed.modules
+        if modules is None:
+            modules = {} if found else {library: ""}
+        _check_modules(modules)
         known |= modules.keys()
-        # Its long description is not read, which takes ten times as long.
-        header = (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
-        version = next((line for line in header if line.startswith("Version:")), "")
-        files = sorted(it for it in record.splitlines() if not any(map(it.__contains__, _OF_INSTALLERS)))
-        digest = hashlib.sha256("\n".join((origin, *files)).encode()).hexdigest()
-        found[name] = f"{version} {digest}"
-        required = (line.partition(":")[2] for line in header if line.startswith("Requires-Dist:"))
-        waiting += [_NAME.findall(it)[0] for it in required if "extra ==" not in it]
+        found[name] = installed.version
+        waiting += installed.required
     if library not in known:  # a folder that several distributions share
-        raise UnversionedError(f"`{library}`, which is no package of one distribution")
+        raise UnstoredError(f"something of `{library}`, which is no package of one distribution")
     return tuple(sorted(f"{name} {version}" for name, version in found.items()))
 
 
-def _check_modules(distribution: Distribution, files: dict[str, str]) -> None:
+@functools.cache
+def _distribution_of(library: str) -> str:
+    try:
+        importlib.metadata.distribution(library)
+    except importlib.metadata.PackageNotFoundError:
+        found = importlib.metadata.packages_distributions().get(library)
+        if not found:
+            raise UnstoredError(f"something of `{library}`, whose version nobody knows") from None
+        return found[0]
+    return library
+
+
+@functools.cache  # one that is installed anew meanwhile is not what the process has imported
+def _installed(name: str) -> _Installed | None:
+    """A distribution by its name; None where it is for another system, or another Python."""
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    origin = distribution.read_text("direct_url.json") or "{}"
+    if json.loads(origin).get("dir_info", {}).get("editable", False) and name != "partax":
+        raise UnstoredError(f"something of `{name}`, which is installed in place and may change")
+    record = (distribution.read_text("RECORD") or "").splitlines()
+    # Not what is another wherever it is installed.
+    files = [line for line in record if not (".dist-info/" in line or ".pyc," in line or "../" in line)]
+    found = (_MODULE.match(line) for line in files if "/" not in line or "/__init__." in line)
+    modules = {it[2]: str(distribution.locate_file(it[1])) for it in found if it is not None}
+    # Its long description is not read, which takes ten times as long.
+    header = (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
+    version = next((line for line in header if line.startswith("Version:")), "")
+    digest = hashlib.blake2b("\n".join((origin, *sorted(files))).encode(), digest_size=20).hexdigest()
+    required = (line.partition(":")[2] for line in header if line.startswith("Requires-Dist:"))
+    names = tuple(_NAME.findall(it)[0] for it in required if "extra ==" not in it)
+    return _Installed(f"{version} {digest}", modules if record else None, names)
+
+
+def _check_modules(modules: dict[str, str]) -> None:
     """Raises where a module is imported by the name of one of a distribution's, but is another: a copy, a namesake."""
-    for name, file in files.items():
+    for name, file in modules.items():
         module = sys.modules.get(name)
         if module is None:
             continue
-        where, installed = getattr(module, "__file__", None), str(distribution.locate_file(file))
-        is_own = isinstance(where, str) and os.path.realpath(where) == os.path.realpath(installed)
+        where = getattr(module, "__file__", None)
+        is_own = isinstance(where, str) and _real_path(where) == _real_path(file)
         if not (is_own if file else is_installed(name)):
-            raise UnversionedError(f"`{name}`, of which another is imported than the one that is installed")
+            raise UnstoredError(f"something of `{name}`, of which another is imported than the one that is installed")
+
+
+_real_path = functools.cache(os.path.realpath)

@@ -1,0 +1,85 @@
+"""What is stored of one program, and how it is read and loaded in a thread beside what else its call does."""
+
+import concurrent.futures  # which imports its threads once they are asked for
+import pickle
+from typing import Any, TypedDict
+
+import jax
+
+from partax._jax.programs import loaded
+from partax._store.folder import Folder
+from partax._store.key import Proof
+from partax._store.placement import by_number
+
+
+class Record(TypedDict):
+    """What is stored of one program.
+
+    Attributes:
+      name: the function's name.
+      seconds: how long it took to trace, lower and compile.
+      result: of `results.stored_result_of`.
+      donated: for each leaf a byte that is 1 where the program donates it.
+      outputs: how many arrays it returns.
+      devices: the numbers of those that it runs on, in their order.
+      proof: what it depends on.
+      program: of `serialized`.
+    """
+
+    name: str
+    seconds: float
+    result: bytes
+    donated: bytes
+    outputs: int
+    devices: tuple[int, ...]
+    proof: Proof
+    program: bytes
+
+
+def record_of(folder: Folder, name: str) -> Record | None:
+    """What is stored by a name; None where nothing is, or what is there is damaged."""
+    data = folder.read(name)
+    try:
+        return None if data is None else pickle.loads(data)  # covered by its digest, in a folder of the user's own
+    except Exception:  # of another version
+        return None
+
+
+class Loading:
+    """A stored program that is read and loaded. It need not be the right one until it is run.
+
+    Attributes:
+      name: what it is stored by.
+    """
+
+    def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...], takes_tuple: bool) -> None:
+        self.name = name
+        pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
+        self._record = pool.submit(record_of, folder, name)
+        self._program = pool.submit(self._load, devices, takes_tuple)
+        pool.shutdown(wait=False)
+
+    def _load(self, devices: tuple[Any, ...], takes_tuple: bool) -> Any:
+        record = self._record.result()
+        if record is None:
+            return None
+        given = (0,) * len(record["donated"])
+        in_tree = jax.tree.structure(((given,) if takes_tuple else given, {}))
+        out_tree = jax.tree.structure([0] * record["outputs"])
+        return loaded(record["program"], in_tree, out_tree, by_number(record["devices"], devices))
+
+    def record(self) -> Record | None:
+        """What is stored; None where it cannot be read."""
+        return self._record.result()
+
+    def program(self) -> Any:
+        """The compiled program, which takes and returns its arrays in trees of its own.
+
+        Raises:
+          Exception: of whatever kind, where it cannot be loaded.
+        """
+        return self._program.result()
+
+    def stop(self) -> None:
+        """It is not the one that is wanted."""
+        self._program.cancel()
