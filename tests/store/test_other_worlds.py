@@ -231,3 +231,19 @@ def test_what_counts_is_traced_and_named(name: str, stored: Path, tmp_path: Path
 def test_what_does_not_count_is_loaded(name: str, stored: Path, tmp_path: Path) -> None:
     traces, said = again(stored, tmp_path, LOADED[name])
     assert traces == 0 and "loaded from the store" in said
+
+
+LATE = """
+import support  # a copy, which no program of this process had before
+later = partax.filter_jit(lambda model, x: f(model, x)[0] + 1)
+with partax.explain():
+    later(*arguments)
+"""
+
+
+def test_a_copy_of_a_library_that_is_imported_late_is_seen(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write("user/train.py", MAIN + LATE)
+    world.write("first/support.py", "")
+    _, said = world.run()
+    assert said.count("another is imported") == 1

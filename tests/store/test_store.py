@@ -339,3 +339,11 @@ def test_a_first_call_that_is_checked_leaves_nothing_for_the_next(tmp_path: Path
         with jax.debug_nans(True), pytest.raises(FloatingPointError):
             step(jnp.full(4, jnp.nan))
         written()
+
+
+def test_to_list_a_folder_is_no_use_of_what_is_in_it(stored: Path, tmp_path: Path) -> None:
+    os.utime(stored, (1, 1))
+    main(["store", str(stored.parent)])
+    assert stored.stat().st_mtime == 1
+    assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
+    assert stored.stat().st_mtime > 1

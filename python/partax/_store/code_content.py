@@ -1,4 +1,4 @@
-"""What the result of a code object depends on, and not where it stands; whether the seed of hashes is among it."""
+"""What the result of a code object depends on, and not where it stands; whether it reads sets in an order of hashes."""
 
 import dis
 import hashlib
@@ -10,6 +10,9 @@ from partax._guards.user_objects import asked_once
 
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "NOT_TAKEN"}
 _OF_SETS = {"&", "|", "^", "-"}
+_VIEWS = {"keys", "items"}
+# Attributes by which a set makes another one, which may hold more.
+_OF_HASHES = {"__hash__", "union", "symmetric_difference"} | {f"__{it}__" for it in ("or", "xor", "and")}
 _BUILD_SET = dis.opmap["BUILD_SET"]
 
 
@@ -56,31 +59,32 @@ def _constant(value: Any) -> Any:
 
 
 @asked_once
-def sees_seed(code: types.CodeType) -> bool:
-    """Whether a code object, or one inside of it, may read sets in an order that the seed of hashes decides."""
-    held = [it for it in code.co_consts if isinstance(it, types.CodeType)]
-    return _makes_sets(code) or any(map(sees_seed, held))
+def reads_hashes(code: types.CodeType) -> bool:
+    """Whether a code object, or one inside of it, may read a set in an order that hashes decide, or a hash itself.
 
-
-def is_seeded(value: Any) -> bool:
-    """Whether a set holds more than numbers, whose hashes are the same in each process."""
-    return any(is_seeded(it) if type(it) is tuple else type(it) not in (int, float, complex, bool) for it in value)
-
-
-def _makes_sets(code: types.CodeType) -> bool:
-    constants = [it for it in code.co_consts if type(it) is frozenset and is_seeded(it)]
-    if any(not _only_asked(code, it) for it in constants) or "__hash__" in code.co_names:
+    Those of texts have a seed in each process, those of functions and classes are where these lie in memory.
+    """
+    if not _OF_HASHES.isdisjoint(code.co_names):
         return True
-    if _BUILD_SET in code.co_code[::2]:
-        steps = _steps(code)
-        if any(step.opname == "BUILD_SET" and not _is_asked(steps, i) for i, step in enumerate(steps)):
-            return True
-    return "keys" in code.co_names and _combines_keys(_steps(code))
+    inner = (it for it in code.co_consts if type(it) is types.CodeType)
+    sets = (it for it in code.co_consts if type(it) is frozenset and is_hashed(it))
+    if any(map(reads_hashes, inner)) or not all(_only_asked(code, it) for it in sets):
+        return True
+    if _BUILD_SET not in code.co_code[::2] and _VIEWS.isdisjoint(code.co_names):
+        return False
+    steps = _steps(code)
+    makes = any(step.opname == "BUILD_SET" and not _is_asked(steps, i) for i, step in enumerate(steps))
+    return makes or _joins_views(steps)
 
 
-def _combines_keys(steps: list[dis.Instruction]) -> bool:
-    """Whether keys of a dictionary may become a set: they are more than looped over, and there are its operators."""
-    is_held = any(step.argval == "keys" and steps[i + 2].opname != "GET_ITER" for i, step in enumerate(steps[:-2]))
+def is_hashed(value: Any) -> bool:
+    """Whether a set holds more than numbers, whose hashes are the same in each process."""
+    return any(is_hashed(it) if type(it) is tuple else type(it) not in (int, float, complex, bool) for it in value)
+
+
+def _joins_views(steps: list[dis.Instruction]) -> bool:
+    """Whether a view of a dictionary may become a set: it is more than looped over, and there are its operators."""
+    is_held = any(step.argval in _VIEWS and steps[i + 2].opname != "GET_ITER" for i, step in enumerate(steps[:-2]))
     return is_held and any(it.opname == "BINARY_OP" and it.argrepr.rstrip("=") in _OF_SETS for it in steps)
 
 

@@ -21,7 +21,7 @@ from partax._guards.installed import is_installed
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
 from partax._store.class_content import class_content, registered_by_users, registered_fields, registrations
-from partax._store.code_content import code_digest, digest_of, is_seeded, number_content, sees_seed
+from partax._store.code_content import code_digest, digest_of, is_hashed, number_content, reads_hashes
 from partax._store.versions import versions
 
 _LARGEST = 64 << 20  # bytes of captured arrays; programs with more of them are not stored
@@ -108,10 +108,10 @@ class _Reader:
         self.names: list[str] = []  # of what is no check
         self._libraries: set[str] = set()
         self._bytes = 0
+        self._holds_sets = self._asks_classes = False
         self._before: Any = None  # the value of the check before
         self._is_listed = False  # whether that was a function whose code is a pure library's
         self._counted = -1  # the check that has how much was registered with abstract classes in this process
-        self._sees_seed = False
 
     def add(self, check: checks.Check, value: Any) -> None:
         expected, known, parts, argument, count = check
@@ -124,16 +124,20 @@ class _Reader:
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
             token = code_digest(value)
-            self._sees_seed |= not self._is_listed and sees_seed(value)
+            if not self._is_listed and reads_hashes(value):
+                raise UnstoredError("it may read a set, whose order another process has otherwise")
+            self._asks_classes |= "__class__" in value.co_names or "type" in value.co_names
         elif expected == checks.EQUAL and len(self.digests) != self._counted:
             token = self._constant(value)
-            is_class_of_set = type(self._before) is value
-            self._sees_seed |= (value is set or value is frozenset) and not is_class_of_set  # code may make one
+            if (value is set or value is frozenset) and type(self._before) is not value:
+                raise UnstoredError("code may make a set, whose order another process has otherwise")
         elif expected == checks.OBJECT:
             token = self._object(value, count > 0)
         elif expected == checks.ADDRESS:
             token = self._address(value)
-        self._sees_seed |= type(value) in (set, frozenset) and is_seeded(value)
+        self._holds_sets |= type(value) in (set, frozenset) and bool(value)
+        if type(value) in (set, frozenset) and is_hashed(value):
+            raise UnstoredError("a set of more than numbers, whose order another process has otherwise")
         self._before, self._is_listed = value, parts == checks.FUNCTION and argument is None
         named = repr(argument) if parts == checks.FUNCTION else ""  # the names of the globals that come next
         self._hash((expected, token, parts, named, count))
@@ -145,12 +149,14 @@ class _Reader:
 
     def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among
-        the checks; the seed of hashes; the version of each library that something was of, and of what it stands on.
+        the checks; the version of each library that something was of, and of what it stands on.
         """
+        self.names.append("the class of a set")
+        if self._holds_sets and self._asks_classes:
+            raise UnstoredError("code may make another by it, whose order another process has otherwise")
+        self._hash(())
         self.names.append("how a library's class is registered with jax")
         self._hash(registered)
-        self.names.append("Python's seed of hashes, which orders a set")
-        self._hash(hash("partax") if self._sees_seed else "unseen")
         for library in sorted(self._libraries):
             self.names.append("the version of a library")
             self._hash((library, versions(library)))

@@ -52,7 +52,7 @@ def _build() -> dict[str, Any]:
         with open(name, "rb") as file:
             digest.update(file.read())
     return {
-        "the version of Python": (sys.version, sys.implementation.cache_tag),
+        "the version of Python": (sys.version, sys.implementation.cache_tag, sys.flags.optimize),
         "the version of jax": (jax.__version__, importlib.metadata.version("jaxlib")),
         "the version of partax": digest.hexdigest(),
         "the processor": _processor(),
