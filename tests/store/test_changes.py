@@ -1004,7 +1004,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     "nnx attr": (
         "from flax import nnx\nclass N(nnx.Module):\n  def __init__(s): s.k=2; s.w=nnx.Param(jnp.ones(3))\n"
         "n=N()\nARGUMENTS=(nnx.state(n),)\ng=nnx.graphdef(n)\n"
-        "def f(s): return nnx.merge(g,s).w.value*nnx.merge(g,s).k",
+        "def f(s): return nnx.merge(g,s).w[...]*nnx.merge(g,s).k",
         "s.k=2",
         "s.k=3",
     ),
