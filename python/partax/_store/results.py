@@ -10,23 +10,12 @@ from typing import Any
 from jax.core import Tracer
 
 from partax import _core
-from partax._guards.installed import is_installed
 from partax._guards.pure import is_pure
 from partax._guards.type_traits import facts
-from partax._guards.user_objects import entries_of
 from partax._guards.walk import STATE
 from partax._jax.nodes import is_tree_node
 from partax._jit.result_values import FIXED, held_by
 
-_HOOKS = {
-    "__getstate__",
-    "__setstate__",
-    "__reduce__",
-    "__reduce_ex__",
-    "__getnewargs__",
-    "__getnewargs_ex__",
-    "__new__",
-}
 _ABSENT: Any = object()  # stands for an attribute that is not there
 _ONE: Any = object()  # stands for the array that is all of a result
 
@@ -59,9 +48,9 @@ def stored_result(result: Any, inputs: tuple[Any, ...], node: _core.OutputNode) 
 def _written(result: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bytes | None:
     try:
         data = io.BytesIO()
-        pickler = _Pickler(data, outputs, inputs)
-        pickler.dump(result)
-        if pickler.has_hooks and not _same(result, rebuilt(data.getvalue(), list(inputs), list(outputs)), set()):
+        _Pickler(data, outputs, inputs).dump(result)
+        # A class of the user's may decide what of it is written, or read.
+        if not _same(result, rebuilt(data.getvalue(), list(inputs), list(outputs)), set()):
             return None
     except MemoryError:
         raise
@@ -97,6 +86,10 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
     met.add((id(a), id(b)))
     if cls in (list, tuple, dict):
         held, other = ((*it, *it.values()) if cls is dict else it for it in (a, b))
+    elif cls is _core.Targets:
+        held, other = ((it.owners, it.names) for it in (a, b))
+    elif facts(cls).equal_by is not None:
+        held, other = ((dict(it),) for it in (a, b))
     elif is_tree_node(cls):
         held, other = (_core.parts_of(it, STATE, None, _ABSENT) for it in (a, b))
     else:
@@ -112,11 +105,6 @@ _PLAIN = (_Empty.__basicsize__, _Empty.__itemsize__)
 """How large an instance is that has a dictionary and nothing beside."""
 
 
-def _has_hooks(cls: type) -> bool:
-    of_user = [base for base in cls.__mro__ if not is_installed(base.__module__)]
-    return cls in copyreg.dispatch_table or any(not _HOOKS.isdisjoint(entries_of(base)) for base in of_user)
-
-
 class _Pickler(pickle.Pickler):
     """Writes arrays and the call's own values by number, pure functions by name, and nothing that has a life."""
 
@@ -125,7 +113,6 @@ class _Pickler(pickle.Pickler):
         self._arrays = {id(it): ("out", i) for i, it in enumerate(outputs)}
         self._arrays |= {id(it): ("in", i) for i, it in enumerate(inputs)}
         self._statics = call_statics()  # kept, so that their ids stay theirs
-        self.has_hooks = False  # whether a class of the user's decides what of it is written or read
         self._places = {id(it): i for i, it in reversed(list(enumerate(self._statics))) if it is not None}
 
     def persistent_id(self, obj: Any) -> Any:
@@ -141,7 +128,6 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         cls = type(obj)
-        self.has_hooks |= _has_hooks(cls)
         by_name = isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType))
         is_node = not by_name and is_tree_node(cls)
         is_usual = cls.__reduce_ex__ is object.__reduce_ex__ and cls.__getstate__ is object.__getstate__
