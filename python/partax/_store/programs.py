@@ -117,7 +117,7 @@ class Programs:
           UnstoredError: there is none, and none can be.
         """
         self._first = search = self._search(placement.signature(leaves))
-        record = search.loading and search.loading.record()
+        record = search.loading and search.loading.record.result()
         if record is not None:
             self.donated = record["donated"]
         elif explaining():
@@ -178,7 +178,7 @@ class Programs:
         loading = self._loading(self._folder.likeliest(wanted.nearest), signature)
         key = wanted.key()
         if loading is not None and loading.name != key.name:
-            loading.stop()
+            loading.program.cancel()
             self._folder.has_misled(wanted.nearest)
             loading = None
         if loading is None:
@@ -194,7 +194,7 @@ class Programs:
         return Loading(self._folder, name, signature.devices, self._takes_tuple)
 
     def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
-        record = search.loading and search.loading.record()
+        record = search.loading and search.loading.record.result()
         if search.loading is None or record is None or record["donated"] != (self.donated or bytes(len(leaves))):
             return None
         count = record["outputs"]
@@ -208,7 +208,7 @@ class Programs:
             trees = jax.tree.structure((given, {})), jax.tree.structure(node)
             if trees[1].num_leaves != count:
                 return None
-            program = with_trees(search.loading.program(), *trees)
+            program = with_trees(search.loading.program.result(), *trees)
         except MemoryError:
             raise
         except Exception:  # whatever a loader, or a class of the user's, raises

@@ -50,36 +50,23 @@ class Loading:
 
     Attributes:
       name: what it is stored by.
+      record: what is stored; None where it cannot be read.
+      program: the compiled program, which takes and returns its arrays in trees of its own; its `result()` raises
+        whatever the loader does.
     """
 
     def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...], takes_tuple: bool) -> None:
         self.name = name
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
-        self._record = pool.submit(record_of, folder, name)
-        self._program = pool.submit(self._load, devices, takes_tuple)
+        self.record = pool.submit(record_of, folder, name)
+        self.program = pool.submit(self._load, devices, takes_tuple)
         pool.shutdown(wait=False)
 
     def _load(self, devices: tuple[Any, ...], takes_tuple: bool) -> Any:
-        record = self._record.result()
+        record = self.record.result()
         if record is None:
             return None
         given = (0,) * len(record["donated"])
         in_tree = jax.tree.structure(((given,) if takes_tuple else given, {}))
         out_tree = jax.tree.structure([0] * record["outputs"])
         return loaded(record["program"], in_tree, out_tree, by_number(record["devices"], devices))
-
-    def record(self) -> Record | None:
-        """What is stored; None where it cannot be read."""
-        return self._record.result()
-
-    def program(self) -> Any:
-        """The compiled program, which takes and returns its arrays in trees of its own.
-
-        Raises:
-          Exception: of whatever kind, where it cannot be loaded.
-        """
-        return self._program.result()
-
-    def stop(self) -> None:
-        """It is not the one that is wanted."""
-        self._program.cancel()
