@@ -347,3 +347,18 @@ def test_to_list_a_folder_is_no_use_of_what_is_in_it(stored: Path, tmp_path: Pat
     assert stored.stat().st_mtime == 1
     assert run(SOURCE, tmp_path, tmp_path / "store").traces == 0
     assert stored.stat().st_mtime > 1
+
+
+AT_THE_END = """
+import atexit, sys, jax.numpy as jnp, partax
+step = partax.filter_jit(lambda x: x * 2)
+call = lambda: print(float(step(jnp.float32(3))))
+call() if sys.argv[1:] else atexit.register(call)
+"""
+
+
+def test_a_call_when_the_process_ends_has_its_result(tmp_path: Path) -> None:
+    for arguments in ((), ("now",), ()):
+        started = start(tmp_path, AT_THE_END, *arguments, PARTAX_STORE=str(tmp_path / "store"))
+        printed, said = started.communicate()
+        assert (printed.strip(), started.returncode) == ("6.0", 0), said

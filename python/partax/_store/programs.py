@@ -191,7 +191,10 @@ class Programs:
     def _loading(self, name: str | None, signature: Signature) -> Loading | None:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
             return None
-        return Loading(self._folder, name, signature.devices, self._takes_tuple)
+        try:
+            return Loading(self._folder, name, signature.devices, self._takes_tuple)
+        except RuntimeError as error:  # as Python says it
+            raise UnstoredError("the process ends, and has no threads any more") from error
 
     def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
         record = search.loading and search.loading.record.result()
@@ -254,7 +257,8 @@ class Programs:
                 "program": b"",
             }
             given = (search.key.name, record, lowered, program, is_whole)
-            threading.Thread(target=self._store, args=given, name="partax store").start()
+            with contextlib.suppress(RuntimeError):  # the process ends
+                threading.Thread(target=self._store, args=given, name="partax store").start()
         return program
 
     def _store(self, key: str, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
