@@ -152,8 +152,9 @@ void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& sp
   }
   if (unchanged) return;
   PyErr_SetString(PyExc_RuntimeError,
-                  "an argument changed while its call was being traced, expected arguments to stay as they are for "
-                  "the length of a call; do not mutate them from `__eq__`, `__hash__` or other threads");
+                  "an argument changed while its call was being traced, or since it was bound, expected arguments to "
+                  "stay as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what "
+                  "you change, as by `model.eval()`");
   throw PythonError{};
 }
 

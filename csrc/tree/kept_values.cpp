@@ -28,6 +28,11 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
     leaves_.reserve(leaves_.size() + part.num_leaves);
     leaves_.append(*leaves, part.first_leaf, part.num_leaves);
     leaves_.append_beside(*leaves, part.first_node, part.end_node, part.first_static, part.end_static);
+    for (std::size_t i = part.first_static; i < part.end_static; ++i) {
+      PyObject* const own = leaves->own_static(i);
+      if (own == nullptr && !spec.statics[i].is_callable()) continue;
+      part.may_change.emplace_back(i, own != nullptr ? Ref::borrow(own) : spec.statics[i].value());
+    }
   }
 }
 
@@ -38,10 +43,21 @@ void KeptValues::let_go(std::size_t leaf) {
   }
 }
 
-void KeptValues::give(std::size_t value, LeafBuffer& to) const {
+bool KeptValues::give(const TreeSpec& spec, std::size_t value, LeafBuffer& to) const {
   const Part& part = parts_[value];
+  for (const auto& [index, object] : part.may_change) {
+    if (!spec.statics[index].equals(object.get())) return false;
+  }
   to.append(leaves_, part.own_leaf, part.num_leaves);
   to.append_beside(leaves_, part.first_node, part.end_node, part.first_static, part.end_static);
+  return true;
+}
+
+int KeptValues::traverse(visitproc visit, void* arg) const {
+  for (const Part& part : parts_) {
+    for (const auto& [index, object] : part.may_change) Py_VISIT(object.get());
+  }
+  return leaves_.traverse(visit, arg);
 }
 
 }  // namespace partax

@@ -1,4 +1,5 @@
-// The values that a call has in common with an earlier one, as that was matched: they are not looked at again.
+// The values that a call has in common with an earlier one, as that was matched: they are not looked at again, but for
+// static values in them that may be others since, such as functions.
 #pragma once
 
 #include "tree/leaf_buffer.h"
@@ -13,21 +14,22 @@ class KeptValues {
   KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, const LeafBuffer* leaves);
 
   bool has(std::size_t value) const noexcept { return parts_[value].is_kept; }
-  // Appends what the value gives to a match.
-  void give(std::size_t value, LeafBuffer& to) const;
+  // Appends what the value gives to a match; false where it is no longer what it was. May run user code.
+  bool give(const TreeSpec& spec, std::size_t value, LeafBuffer& to) const;
   // For each leaf of a match whether it is of a value that stays.
   const std::vector<bool>& is_kept() const noexcept { return is_kept_; }
   // Has None in the place of a leaf of the match that stays.
   void let_go(std::size_t leaf);
-  int traverse(visitproc visit, void* arg) const { return leaves_.traverse(visit, arg); }
+  int traverse(visitproc visit, void* arg) const;
 
  private:
   struct Part {
     bool is_kept = false;
-    std::size_t first_leaf = 0, num_leaves = 0;    // of a match
-    std::size_t own_leaf = 0;                      // of those that are kept here
-    std::size_t first_node = 0, end_node = 0;      // in the spec
-    std::size_t first_static = 0, end_static = 0;  // likewise
+    std::size_t first_leaf = 0, num_leaves = 0;           // of a match
+    std::size_t own_leaf = 0;                             // of those that are kept here
+    std::size_t first_node = 0, end_node = 0;             // in the spec
+    std::size_t first_static = 0, end_static = 0;         // likewise
+    std::vector<std::pair<std::size_t, Ref>> may_change;  // of its static values: by index
   };
 
   std::vector<Part> parts_;

@@ -275,6 +275,73 @@ def test_a_change_of_what_the_function_holds_counts(make: Any) -> None:
     assert float(partax.filter_jit(other)(x, x)) == 3
 
 
+class Registered:
+    def __init__(self, weight: Any, held: Any) -> None:
+        self.weight, self.held = weight, held
+
+
+jax.tree_util.register_pytree_node(
+    Registered, lambda it: ((it.weight,), it.held), lambda held, children: Registered(children[0], held)
+)
+
+
+def _scaled_by_default() -> Any:
+    def scaled(x: Any, k: float = 2.0) -> Any:
+        return x * k
+
+    return scaled
+
+
+def _scaled_by(held: list[float]) -> Any:
+    return lambda x: x * held[0]
+
+
+# A value to be bound, how the step takes its factor of it, and how the factor is changed.
+CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, float], Any]]] = {
+    "a closure": (
+        lambda: _scaled_by([2.0]),
+        lambda fun: fun(1.0),
+        lambda fun, k: fun.__closure__[0].cell_contents.__setitem__(0, k),
+    ),
+    "a default": (_scaled_by_default, lambda fun: fun(1.0), lambda fun, k: setattr(fun, "__defaults__", (k,))),
+    "a partial": (
+        lambda: functools.partial(lambda held, x: x * held["k"], {"k": 2.0}),
+        lambda fun: fun(1.0),
+        lambda fun, k: fun.args[0].update(k=k),
+    ),
+    "a function in a tree": (
+        lambda: {"w": jnp.ones(3), "act": _scaled_by([2.0])},
+        lambda tree: tree["act"](1.0),
+        lambda tree, k: tree["act"].__closure__[0].cell_contents.__setitem__(0, k),
+    ),
+    "a set": (lambda: {2.0}, max, lambda it, k: (it.clear(), it.add(k))),
+    "bytes": (lambda: bytearray([2]), lambda it: it[0], lambda it, k: it.__setitem__(0, int(k))),
+    "a list in a static field": (
+        lambda: Linear(jnp.ones(3), jnp.ones(3), [2.0]),
+        lambda it: it.act[0],
+        lambda it, k: it.act.__setitem__(0, k),
+    ),
+    "a list in aux data": (
+        lambda: eqx.tree_at(lambda it: it.bias, model(), Registered(jnp.ones(3), [2.0])),
+        lambda it: it.bias.held[0],
+        lambda it, k: it.bias.held.__setitem__(0, k),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize("calls", [0, 1, 3])
+def test_static_values_count_as_in_any_call(name: str, calls: int) -> None:
+    """Whether the program is known by then, and for arrays that it is not known for."""
+    make, factor_of, change = CHANGING[name]
+    step, value = partax.filter_jit(lambda value, x: x * factor_of(value)), make()
+    bound = step.bind(value)
+    for factor in (2.0, 3.0, 2.0):
+        change(value, factor)
+        for x in (jnp.ones(3), jnp.ones((2, 3)), *[jnp.ones(3)] * calls, jnp.ones(int(factor))):
+            assert float(bound(x).ravel()[0]) == factor
+
+
 def test_rebinding_traces_where_the_static_part_is_another() -> None:
     step = partax.filter_jit(apply)
     step.clear_cache()
@@ -306,6 +373,13 @@ def test_under_transformations() -> None:
         with jax.disable_jit():
             assert np.allclose(bound(x)[0], [0, 2, 4])
         assert np.allclose(jax.jit(lambda y: bound(x)[0] + y)(1.0), [1, 3, 5])
+
+    # Also where no array is traced, and the program is known.
+    assert isinstance(jax.eval_shape(lambda: bound(x)[0]), jax.ShapeDtypeStruct)
+    staged = [
+        jax.make_jaxpr(lambda call=it: call()[0])() for it in (lambda: bound(x), lambda: bound.func(*bound.args, x))
+    ]
+    assert len(staged[0].eqns) == len(staged[1].eqns) > 0
 
     @jax.jit
     def inside(weights: Any, x: Any) -> Any:

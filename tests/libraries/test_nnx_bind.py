@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,11 +42,17 @@ def counting(model: Model, x: jax.Array) -> jax.Array:
     return model(x) + model.calls[...]
 
 
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
 X = jnp.ones((2, 4))
 
 
 def test_arrays_and_containers_beside_the_objects_count_as_they_were() -> None:
-    array, tree = np.ones(4, "f4"), {"a": [np.ones(4, "f4")], "b": (np.ones(4, "f4"), None)}
+    array, pair = np.ones(4, "f4"), Pair(np.ones(4, "f4"), None)
+    tree = {"a": [np.ones(4, "f4")], "b": (np.ones(4, "f4"), None), "c": pair}
 
     @partax.nnx.jit
     def scaled(model: Model, array: Any, tree: Any, x: jax.Array) -> Any:
@@ -57,10 +63,10 @@ def test_arrays_and_containers_beside_the_objects_count_as_they_were() -> None:
     bound = scaled.bind(model, array, tree)
     for count in range(1, 5):
         found, calls = bound(jnp.ones((count % 2 + 1, 4)))
-        assert [float(it[0, 0]) for it in found] == [1] * 3 and int(calls) == int(model.calls[...]) == count
-        array[:] = tree["a"][0][:] = tree["b"][0][:] = 5  # type: ignore[index]
-    tree["c"] = jnp.ones(4)  # type: ignore[assignment]
-    assert len(bound(jnp.ones((3, 4)))[0]) == 3
+        assert [float(it[0, 0]) for it in found] == [1] * 4 and int(calls) == int(model.calls[...]) == count
+        array[:] = tree["a"][0][:] = tree["b"][0][:] = pair.a[:] = 5  # type: ignore[index]
+    tree["d"] = jnp.ones(4)  # type: ignore[assignment]
+    assert len(bound(jnp.ones((3, 4)))[0]) == 4
 
 
 def close(found: Any, right: Any) -> bool:
@@ -79,6 +85,19 @@ def test_what_others_change_is_seen() -> None:
     nnx.update(model, jax.tree.map(lambda it: it * 2, nnx.state(model)))
     for _ in range(4):
         assert close(bound(X), model(X))
+
+
+def test_attributes_that_others_set_are_not_seen_by_half() -> None:
+    model = Model()
+    bound = partax.nnx.jit(predict).bind(model)
+    for _ in range(3):
+        bound(X)
+    model.eval()
+    model.width = 3  # type: ignore[attr-defined]
+    bound(X)
+    with pytest.raises(RuntimeError, match=r"since it was bound.*bind anew what you change"):
+        bound(jnp.ones((3, 4)))
+    assert close(bound.rebind(model)(jnp.ones((3, 4))), model(jnp.ones((3, 4))))
 
 
 def test_what_the_function_changes_is_changed_in_place() -> None:

@@ -229,9 +229,11 @@ def _fast_path(executable: Any, params: Any, out_flat: Sequence[Any], count: int
 trace_context: Callable[[], tuple[Any, ...]] = _name("jax._src.config.trace_context") or tuple
 """All of jax's configuration that a trace depends on."""
 
-# What else a run by jax's dispatch depends on: a hook after it, as that of `jax_debug_nans`, and how it is compiled.
+# What else a run by jax's dispatch depends on: a hook after it, as that of `jax_debug_nans`; whether some function is
+# being traced; and how it is compiled.
 _settings = (
     _name("jax._src.api._post_hook_state"),
+    _name("jax._src.core.trace_state") or _name("jax._src.config.trace_state"),
     _name("jax._src.config.device_context"),
     _name("jax._src.config.optimization_level"),
     _name("jax._src.config.memory_fitting_level"),
@@ -251,8 +253,7 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
       None for what is free, the place there of each that is free, or -1). None where jax's dispatch does more, or this
       jax has it otherwise.
     """
-    hook = _settings[0]
-    if trace_context is tuple or hook is None or hook.value is not None:
+    if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
     try:
         executable: Any = _attribute(program, "_executable")

@@ -27,11 +27,11 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       >>> serve(jnp.ones(2))
       Array([3., 3.], dtype=float32)
 
-    A call looks at the arguments that are free alone. What is bound counts as it was when it was bound: what is changed
-    later does not. Of the objects of Flax that `partax.nnx.jit` changes in place, the Variables count as they are: new
-    values by the function and by others; attributes that others set, as `model.eval()` does, do not. A call whose
-    arguments jax traces, and one with settings of jax that make its dispatch do more, is an ordinary one. It can be
-    pickled.
+    A call looks at the arguments that are free alone. The trees and arrays that are bound count as they were when they
+    were bound, and a function or another static value as in any call: a change of what it holds is seen. Of the objects
+    of Flax that `partax.nnx.jit` changes in place, the Variables count as they are: new values by the function and by
+    others; attributes that others set, as `model.eval()` does, do not. A call under a trace of jax's, and one with
+    settings of jax that make its dispatch do more, is an ordinary one. It can be pickled.
 
     Args:
       args: the leading arguments.
@@ -69,7 +69,7 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]
-    level = None if changes_objects and type(value) is not tuple else flatten_one_level(value)
+    level = None if changes_objects and not isinstance(value, tuple) else flatten_one_level(value)
     if level is None:
         return value
     children = [_as_now(child, changes_objects) for child in level[0]]
