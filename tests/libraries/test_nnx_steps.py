@@ -149,3 +149,48 @@ def test_what_the_step_holds_is_seen_beside_the_objects() -> None:
         for _ in run(net, over=[np.ones(2, "f4")] * 3):
             assert (net.kernel[...] == held[0]).all()
             held[0] += 1
+
+
+class Counting(nnx.Module):
+    def __init__(self) -> None:
+        self.count = nnx.Variable(jnp.array(0))
+
+    @partax.nnx.jit
+    def step(self, state: Any, x: Any) -> Any:
+        self.count[...] += 1
+        return {"w": state["w"] + x + self.count[...]}, x
+
+    def __call__(self, state: Any, x: Any) -> Any:
+        return self.step(state, x)
+
+
+def test_an_object_that_the_step_belongs_to_is_given_to_it() -> None:
+    owner, other, state = Counting(), Counting(), {"w": jnp.zeros(2)}
+    for step in (owner.step, partax.nnx.jit(owner)):
+        with pytest.raises(TypeError, match=r"`step`: found a method of a `Counting`.*takes the object as an argument"):
+            partax.steps(step, 2)
+    over = [np.ones(2, "f4")] * 5
+    *_, (found, _) = partax.steps(Counting.step, 2)(owner, state, over=over)
+    for x in over:
+        state, _ = other.step(state, x)
+    assert (found["w"] == state["w"]).all() and int(owner.count[...]) == int(other.count[...]) == 5
+
+
+def test_an_argument_that_is_returned_is_refused() -> None:
+    """Where a chunk could only give a copy of it, with one entry for each step in its arrays."""
+
+    def step(model: Any, x: Any) -> Any:
+        model.count[...] += 1
+        return x, {"model": model, "count": model.count}
+
+    model, over = Counting(), [np.ones(2, "f4")] * 2
+    with pytest.raises(TypeError, match=r"`result\[1\]\['model'\]`: found an object of Flax that is an argument"):
+        list(partax.steps(partax.nnx.jit(step), 2)(model, over=over))
+    [(_, counts)] = partax.steps(partax.nnx.jit(lambda model, x: (x, step(model, x)[1]["count"])), 2)(model, over=over)
+    assert counts[...].tolist() == [1, 2] and int(model.count[...]) == 2
+
+
+def test_carry_names_no_objects() -> None:
+    run = partax.steps(partax.nnx.jit(lambda model, x: x), 2, carry="model")
+    with pytest.raises(ValueError, match=r"found 'model' in carry, expected .*: none, as objects of Flax are changed"):
+        list(run(Counting(), over=[np.ones(2, "f4")] * 2))

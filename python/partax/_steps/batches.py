@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax import _core
-from partax._pytree.array_text import array_text
+from partax._transforms.carry_types import ArrayType
 from partax._transforms.loops import Results
 from partax._transforms.tree_differences import Flat, first_difference
 
@@ -87,7 +87,7 @@ class Batches:
     def _leaves(self, batch: dict[str, Any]) -> list[Any]:
         if self._first is None:
             leaves, spec = _core.flatten(batch, "batch")
-            self._first = Flat(spec, [jax.ShapeDtypeStruct(np.shape(it), it.dtype) for it in leaves])
+            self._first = Flat(spec, list(map(_type_of, leaves)))
             return leaves
         leaves = self._first.spec.match(batch)
         if leaves is None:
@@ -97,13 +97,18 @@ class Batches:
             expected = "" if found is None else f", expected {found.first}, as in batch 0"
             raise TypeError(f"batch {self._taken}: {told}{expected}; batches are to differ in their arrays alone")
         for i, (leaf, first) in enumerate(zip(leaves, self._first.arrays, strict=True)):
-            if np.shape(leaf) != first.shape or leaf.dtype != first.dtype:
-                path = self._first.spec.dynamic_paths()[i]
+            found = _type_of(leaf)
+            if found != first:
                 raise ValueError(
-                    f"batch {self._taken}: `{path}`: found {array_text(leaf)}, expected {array_text(first)}, as in "
-                    f"batch 0; leave a smaller one out, or give it to the step itself"
+                    f"batch {self._taken}: `{self._first.spec.dynamic_paths()[i]}`: found {found.text}, expected "
+                    f"{first.text}, as in batch 0; leave a smaller one out, or give it to the step itself"
                 )
         return leaves
+
+
+def _type_of(leaf: Any) -> ArrayType:
+    """As it is given, also where jax takes it for another dtype."""
+    return ArrayType(np.shape(leaf), leaf.dtype, getattr(leaf, "weak_type", False))
 
 
 @jax.jit
@@ -116,7 +121,7 @@ def _joined(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
     return [jnp.concatenate(column) for column in columns]
 
 
-def joined_results(results: list[list[Any]]) -> list[Any]:
+def joined_results(results: list[Any]) -> Any:
     """The results of several chunks as one: arrays one behind the other, all else as it is in each.
 
     Raises:

@@ -4,7 +4,7 @@ from typing import Any
 
 from flax import nnx
 
-from partax._libraries.flax.graph import is_object
+from partax._libraries.flax.graph import Variable, is_object
 
 
 def objects_in(value: Any) -> list[tuple[Any, ...]]:
@@ -19,11 +19,14 @@ def objects_in(value: Any) -> list[tuple[Any, ...]]:
 def refuse_objects(batch: dict[str, Any]) -> None:
     """Raises a TypeError for a batch that holds such: the steps of a chunk see copies of these."""
     for path in objects_in(batch):
-        where = "batch" + "".join(f"[{key!r}]" for key in path)
         raise TypeError(
-            f"`{where}`: found an object of Flax in a batch, where what a step changes in it would be lost, expected "
-            "arrays; give its state, or pass it to the call"
+            f"`{_text('batch', path)}`: found an object of Flax in a batch, where what a step changes in it would be "
+            "lost, expected arrays; give its state, or pass it to the call"
         )
+
+
+def _text(root: str, path: tuple[Any, ...]) -> str:
+    return root + "".join(f"[{key!r}]" for key in path)
 
 
 class Held:
@@ -41,12 +44,19 @@ class Held:
         """Objects of one step, with this state."""
         return nnx.merge(self._graph, state)
 
-    def state_of(self, made: dict[str, Any]) -> Any:
+    def state_of(self, made: dict[str, Any], result: Any) -> Any:
         """Their state after the step.
 
         Raises:
-          TypeError: the step has changed more than that.
+          TypeError: the step has changed more than that, or returns one of them.
         """
+        own = {id(it) for _, it in nnx.iter_graph(made)}
+        for path, it in nnx.iter_graph(result):
+            if id(it) in own and is_object(it) and not isinstance(it, Variable):
+                raise TypeError(
+                    f"`{_text('result', path)}`: found an object of Flax that is an argument and changed in place, "
+                    "expected what the step has computed; leave it out"
+                )
         after, state = nnx.split(made)
         if after != self._graph:
             raise TypeError(

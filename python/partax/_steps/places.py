@@ -1,6 +1,6 @@
 """Which parts of a step's result are what the next step takes: found by their structure, where that leaves no doubt."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -9,44 +9,26 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.array_text import array_text
+from partax._transforms.carry_types import ArrayType, array_type, joined
 from partax._transforms.tree_differences import Difference, Flat, first_difference
 
 Place = int | str | tuple[int | str, ...]
 """Where a part is in a result: a position, a key or a field, or several of these one below the other."""
 
 
-class Carried(NamedTuple):
-    """Of a skeleton: the part of a result that is carried, by the argument that it becomes."""
-
-    name: str
-
-
-class Rest(NamedTuple):
-    """Of a skeleton: a part that is handed out, by its number."""
-
-    number: int
-
-
-class Node(NamedTuple):
-    """Of a skeleton: a tuple, a list or a dictionary that has carried parts."""
-
-    cls: type
-    keys: tuple[Any, ...]
-    children: tuple[Any, ...]
-
-
-Skeleton = Carried | Rest | Node
+Places = Mapping[tuple[Any, ...], str]
+"""Of a result: the arguments that its parts become, by the path to each."""
 
 
 class Shape(NamedTuple):
     """A tree without the values of its arrays, whose types stand by their paths."""
 
     flat: Flat
-    avals: dict[str, Any]
+    avals: dict[str, ArrayType]
     is_array: bool
 
 
-def find(values: Mapping[str, Any], result: Any, carry: Any) -> Skeleton:
+def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
     """Pairs parts of a result with arguments.
 
     Args:
@@ -55,7 +37,7 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Skeleton:
       carry: what the user has said: names, or places by name; None for nothing.
 
     Returns:
-      How a result is taken apart.
+      What is carried, and where it is.
 
     Raises:
       TypeError: what is to be carried comes back with another static part, dtype or shape; the message has the path.
@@ -64,16 +46,22 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Skeleton:
     asked = None if carry is None else dict.fromkeys(carry) if not isinstance(carry, Mapping) else dict(carry)
     for name in asked or ():
         if name not in values:
-            known = ", ".join(f"`{it}`" for it in values)
+            known = ", ".join(f"`{it}`" for it in values) or "none, as objects of Flax are changed in place"
             raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {known}")
     arguments = {name: shape_of(values[name], name) for name in (values if asked is None else asked)}
     if asked is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
         arguments = {name: argument for name, argument in arguments.items() if argument.avals}
     parts: list[tuple[tuple[Any, ...], Any]] = []
     if isinstance(carry, Mapping):
-        found = {_path(place): name for name, place in carry.items()}
-        for path, name in found.items():
+        found: dict[tuple[Any, ...], str] = {}
+        for name, place in carry.items():
+            path = tuple(place) if isinstance(place, (tuple, list)) else (place,)
             _check(arguments[name], shape_of(_at(result, path), name), name, path)
+            if path in found:
+                raise ValueError(
+                    f"found `{_text(path)}` for `{found[path]}` and `{name}` in carry, expected one of them"
+                )
+            found[path] = name
     else:
         _collect(result, (), arguments, asked is not None, parts)
         found = _paired(parts, arguments, asked is not None)
@@ -82,49 +70,34 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Skeleton:
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
             "next step takes; return it as it came in, or say where it is: carry={'state': 0}"
         )
-    return _skeleton(result, (), found, [0])
+    return found
 
 
-def taken_apart(skeleton: Skeleton, result: Any) -> tuple[dict[str, Any], list[Any]]:
-    """What of a result is carried, by name, and the rest.
+def taken_apart(places: Places, result: Any) -> tuple[dict[str, Any], Any]:
+    """What of a result is carried, by name, and the result with None in the places of that.
 
     Raises:
-      TypeError: the result has another structure than the one that the skeleton is of.
+      ValueError: the result has another structure than the one that the places are of.
     """
-    carried: dict[str, Any] = {}
-    rest: list[Any] = []
-    waiting = [(skeleton, result)]
-    while waiting:
-        part, value = waiting.pop(0)
-        if isinstance(part, Carried):
-            carried[part.name] = value
-        elif isinstance(part, Rest):
-            rest.append((part.number, value))
-        else:
-            children = parts_of(value)
-            if type(value) is not part.cls or children is None or set(children) != set(part.keys):
-                raise TypeError("found a result of another structure than that of the step before")
-            waiting += [(child, children[key]) for key, child in zip(part.keys, part.children, strict=True)]
-    return carried, [value for _, value in sorted(rest, key=lambda it: it[0])]
+    carried = {name: _at(result, path) for path, name in places.items()}
+    return carried, _with_parts(result, dict.fromkeys(places))
 
 
-def put_together(skeleton: Skeleton, carried: Mapping[str, Any], rest: Sequence[Any]) -> Any:
-    """The result with these parts."""
-    if isinstance(skeleton, Carried):
-        return carried[skeleton.name]
-    if isinstance(skeleton, Rest):
-        return rest[skeleton.number]
-    children = [put_together(child, carried, rest) for child in skeleton.children]
-    if issubclass(skeleton.cls, dict):
-        return dict(zip(skeleton.keys, children, strict=True))
-    return skeleton.cls(*children) if hasattr(skeleton.cls, "_fields") else skeleton.cls(children)
+def put_together(places: Places, carried: Mapping[str, Any], rest: Any) -> Any:
+    """The result of these."""
+    return _with_parts(rest, {path: carried[name] for path, name in places.items()})
 
 
-def names_in(skeleton: Skeleton) -> list[str]:
-    """The arguments that are carried."""
-    if isinstance(skeleton, Node):
-        return [name for child in skeleton.children for name in names_in(child)]
-    return [skeleton.name] if isinstance(skeleton, Carried) else []
+def _with_parts(value: Any, parts: Mapping[tuple[Any, ...], Any]) -> Any:
+    """The same with other parts, by the path to each."""
+    if not parts or () in parts:
+        return parts.get((), value)
+    children = parts_of(value) or {}
+    for key in dict.fromkeys(path[0] for path in parts):
+        children[key] = _with_parts(children[key], {path[1:]: it for path, it in parts.items() if path[0] == key})
+    if type(value) is dict:
+        return children
+    return type(value)(*children.values()) if hasattr(value, "_fields") else type(value)(children.values())
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
@@ -147,8 +120,7 @@ def shape_of(tree: Any, root: str) -> Shape:
         return array
 
     leaves, spec = _core.flatten(jax.tree.map(stand_in, tree), root)
-    arrays = [structs.get(id(leaf), leaf) for leaf in leaves]
-    types = [it if isinstance(it, jax.ShapeDtypeStruct) else jax.typeof(it) for it in arrays]
+    types = [array_type(structs.get(id(leaf), leaf)) for leaf in leaves]
     by_path = dict(zip((it.removeprefix(root) for it in spec.dynamic_paths()), types, strict=True))
     return Shape(Flat(spec, types), by_path, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
 
@@ -171,7 +143,8 @@ def _structure_difference(argument: Shape, part: Shape, name: str) -> Difference
 def _type_difference(argument: Shape, part: Shape, name: str) -> Difference | None:
     for path, before in argument.avals.items():
         after = part.avals.get(path, before)
-        if (before.shape, before.dtype) != (after.shape, after.dtype):
+        settles = before.weak and joined(before, after) is not None
+        if not settles and (before.shape, before.dtype) != (after.shape, after.dtype):
             return Difference(name + path, array_text(before), array_text(after))
     return None
 
@@ -235,28 +208,14 @@ def _paired(
     return found
 
 
-def _skeleton(value: Any, path: tuple[Any, ...], found: Mapping[tuple[Any, ...], str], count: list[int]) -> Skeleton:
-    if path in found:
-        return Carried(found[path])
-    children = parts_of(value)
-    if children is None or not any(it[: len(path)] == path for it in found):
-        count[0] += 1
-        return Rest(count[0] - 1)
-    return Node(
-        type(value), tuple(children), tuple(_skeleton(it, (*path, key), found, count) for key, it in children.items())
-    )
-
-
-def _path(place: Place) -> tuple[Any, ...]:
-    return place if isinstance(place, tuple) else (place,)
-
-
 def _at(result: Any, path: tuple[Any, ...]) -> Any:
     value = result
     for i, key in enumerate(path):
         children = parts_of(value)
         if children is None or key not in children:
-            raise ValueError(f"found no `{_text(path[: i + 1])}` in the result of a step, which carry asks for")
+            raise ValueError(
+                f"found no `{_text(path[: i + 1])}` in the result of a step, expected what it carries there"
+            )
         value = children[key]
     return value
 

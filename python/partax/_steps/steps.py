@@ -5,7 +5,7 @@ import inspect
 import math
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,8 +18,8 @@ from partax._report.explain import explaining, report_line
 from partax._report.report import StepsReport
 from partax._steps import places
 from partax._steps.batches import Batches, Taken, joined_results
-from partax._steps.chunk import VARIABLE, Layout, function_of_chunk
-from partax._steps.places import Place, Rest, Skeleton
+from partax._steps.chunk import VARIABLE, arguments, function_of_chunk
+from partax._steps.places import Place, Places
 
 
 def steps(
@@ -74,6 +74,12 @@ def steps(
         )
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"`size`: found {size!r}, expected a positive number of steps")
+    owner = getattr(step.__wrapped__, "__self__", None)
+    if step._options.graph is not None and owner is not None:
+        raise TypeError(
+            f"`step`: found a method of a `{type(owner).__name__}`, which it may change in place, expected a function "
+            "that takes the object as an argument"
+        )
     if step._options.in_shardings is not None or step._options.out_shardings is not None:
         raise ValueError(
             "`step`: found one with in_shardings or out_shardings, expected none; place its arguments by "
@@ -81,6 +87,8 @@ def steps(
         )
     if isinstance(carry, str):
         carry = (carry,)
+    if not isinstance(carry, Collection | None) or any(not isinstance(it, str) for it in carry or ()):
+        raise TypeError(f"`carry`: found {carry!r}, expected names of arguments, or a dictionary from these to places")
     return Steps(step, size, carry, unroll)
 
 
@@ -147,33 +155,42 @@ class Steps:
 
     def plan(self, values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
         """How steps with these arguments go together; for arguments like earlier ones it is known."""
-        layout = Layout.of(self._step.__wrapped__, (*values, *batch))
-        args, kwargs = layout.arguments({**values, **batch})
+        args, kwargs = arguments(inspect.signature(self._step.__wrapped__), {**values, **batch})
         call = _core.PreparedCall(self._step, args, kwargs, True)
         # It is another one where the step has changed what it holds, and after `clear_cache`.
         target = weakref.ref(call.run(lambda target, _: target))
         key = target, tuple(map(_type_of, call.leaves)), tuple(values), tuple(batch)
         if key not in self._plans:
             for gone in [it for it in self._plans if it[0]() is None]:
-                self._plans.pop(gone).clear()
-            self._plans[key] = _Plan(target, self._step, layout, *self._found(layout, values, batch))
+                for chunk in self._plans.pop(gone).chunks.values():
+                    chunk.clear_cache()
+            objects = self._changed_objects(values, batch)
+            result = self._step.eval_shape(*args, **kwargs)
+            self._plans[key] = _Plan(target, self._carried(values, objects, result), objects, tuple(batch))
         return self._plans[key]
 
-    def _found(self, layout: Layout, values: dict[str, Any], batch: dict[str, Any]) -> tuple[Skeleton, tuple[str, ...]]:
-        """What is carried: of the result, and the arguments that are changed in place."""
-        objects: tuple[str, ...] = ()
-        if self._step._options.graph is not None:
-            from partax._steps.objects import objects_in, refuse_objects
+    def _changed_objects(self, values: dict[str, Any], batch: dict[str, Any]) -> tuple[str, ...]:
+        if self._step._options.graph is None:
+            return ()
+        from partax._steps.objects import objects_in, refuse_objects
 
-            refuse_objects(batch)
-            objects = tuple(name for name, value in values.items() if objects_in(value))
-        result = layout.call(self._step.eval_shape, {**values, **batch})
+        refuse_objects(batch)
+        return tuple(name for name, value in values.items() if objects_in(value))
+
+    def _carried(self, values: dict[str, Any], objects: tuple[str, ...], result: Any) -> Places:
         try:
-            return places.find({it: values[it] for it in values if it not in objects}, result, self._carry), objects
+            return places.find({it: values[it] for it in values if it not in objects}, result, self._carry)
         except ValueError:
-            if not objects or self._carry is not None:
-                raise
-        return Rest(0), objects
+            if objects and self._carry is None:
+                return {}
+            raise
+
+    def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
+        """The compiled function of so many steps."""
+        if size not in plan.chunks:
+            made = function_of_chunk(self._step.__wrapped__, plan.carried, plan.objects, plan.batch, size, self._unroll)
+            plan.chunks[size] = _core.make_jit_function(made, self._step._options)
+        return plan.chunks[size]
 
 
 def _type_of(leaf: Any) -> tuple[Any, Any]:
@@ -186,32 +203,17 @@ class _Plan:
 
     Attributes:
       program: refers to what the step's wrapper calls; it is gone after `clear_cache`.
-      step: the wrapper.
-      layout: of a call.
-      skeleton: of a result.
+      carried: of a result.
       objects: the names of the arguments that are changed in place.
+      batch: the names of those that a batch gives.
       chunks: the compiled functions, by the number of steps.
     """
 
     program: "weakref.ref[Any]"
-    step: JitFunction[..., Any]
-    layout: Layout
-    skeleton: Skeleton
+    carried: Places
     objects: tuple[str, ...]
+    batch: tuple[str, ...]
     chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)
-
-    def chunk(self, size: int, unroll: int, batch: tuple[str, ...]) -> JitFunction[..., Any]:
-        """The compiled function of so many steps."""
-        if size not in self.chunks:
-            fun, parts = self.step.__wrapped__, (self.layout, self.skeleton, self.objects, batch)
-            made = function_of_chunk(fun, *parts, size, unroll)
-            self.chunks[size] = _core.make_jit_function(made, self.step._options)
-        return self.chunks[size]
-
-    def clear(self) -> None:
-        """As the step's cache has been cleared."""
-        for chunk in self.chunks.values():
-            chunk.clear_cache()
 
 
 class Run:
@@ -254,15 +256,15 @@ class Run:
             raise batches.error
 
     def _together(self, plan: _Plan, batches: dict[str, Any], size: int, timing: "_Timing | None" = None) -> Any:
-        chunk = plan.chunk(size, self._steps._unroll, self._batch)
-        args, kwargs = plan.layout.arguments({**self._values, **batches})
+        chunk = self._steps.chunk(plan, size)
+        args, kwargs = arguments(inspect.signature(chunk.__wrapped__), {**self._values, **batches})
         result = chunk(*args, **kwargs) if timing is None or timing.is_told else timing.of_a_chunk(chunk, args, kwargs)
-        self._values |= places.taken_apart(plan.skeleton, result)[0]
+        self._values |= places.taken_apart(plan.carried, result)[0]
         return result
 
     def _one_by_one(self, plan: _Plan, taken: Taken, timing: "_Timing | None" = None) -> Any:
         """Chunks of one step: in them numbers settle as in the others."""
-        rest: list[list[Any]] = []
+        rest: list[Any] = []
         warm = min(2, taken.size - 1)  # each of two may be compiled: the second has numbers that have settled
         begin = 0.0
         for i in range(taken.size):
@@ -270,11 +272,11 @@ class Run:
                 _wait_for((self._values, rest))
                 begin = time.perf_counter()
             result = self._together(plan, taken.stacked(slice(i, i + 1)), 1)
-            rest.append(places.taken_apart(plan.skeleton, result)[1])
+            rest.append(places.taken_apart(plan.carried, result)[1])
         if timing is not None:
             _wait_for((self._values, rest))
             timing.single = (time.perf_counter() - begin) / (taken.size - warm)
-        return places.put_together(plan.skeleton, self._values, joined_results(rest))
+        return places.put_together(plan.carried, self._values, joined_results(rest))
 
 
 class _Timing:
