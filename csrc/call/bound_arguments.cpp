@@ -3,16 +3,24 @@
 #include "base/python_hooks.h"
 
 namespace partax {
+namespace {
+
+std::size_t num_in(PyObject* names) { return names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)); }
+
+}  // namespace
 
 BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::size_t num_args, PyObject* keyword_names)
-    : bindings_(bindings), num_positional_(bindings.positional.size() + num_args) {
-  const std::size_t num_named =
-      keyword_names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(keyword_names));
-  all_.reserve(num_positional_ + bindings.named.size() + num_named);
-  for (const Ref& it : bindings.positional) all_.push_back(it.get());
-  all_.insert(all_.end(), args, args + num_args);
-  for (const Ref& it : bindings.named) all_.push_back(it.get());
-  all_.insert(all_.end(), args + num_args, args + num_args + num_named);
+    : bindings_(bindings),
+      num_positional_(bindings.positional.size() + num_args),
+      size_(num_positional_ + bindings.named.size() + num_in(keyword_names)),
+      all_(size_),
+      data_(all_.to_fill()) {
+  const std::size_t num_named = num_in(keyword_names);
+  PyObject** next = all_.to_fill();
+  for (const Ref& it : bindings.positional) *next++ = it.get();
+  next = std::copy_n(args, num_args, next);
+  for (const Ref& it : bindings.named) *next++ = it.get();
+  std::copy_n(args + num_args, num_named, next);
   names_ = bindings.names ? bindings.names : Ref::borrow(keyword_names);
   if (!bindings.names || num_named == 0) return;
   for (std::size_t i = 0; i < num_named; ++i) {
@@ -27,7 +35,7 @@ BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::s
 IsBound BoundArguments::are_bound(const JitFunction& jit, const Parameters& parameters) const {
   const Ref free = Ref::checked(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
   const std::size_t num_bound = bindings_.positional.size(), num_named = bindings_.named.size();
-  std::vector<PyObject*> marked = all_;
+  std::vector<PyObject*> marked(data_, data_ + size_);
   for (std::size_t i = 0; i < marked.size(); ++i) {
     const bool is_bound = i < num_bound || (i >= num_positional_ && i < num_positional_ + num_named);
     if (!is_bound) marked[i] = free.get();

@@ -1,6 +1,7 @@
 // The arguments that are bound to a wrapper, together with those of a call.
 #pragma once
 
+#include "base/held_values.h"
 #include "call/bound_programs.h"
 #include "call/jit_function.h"
 
@@ -23,7 +24,7 @@ class BoundArguments {
   // The caller must hold what it passes.
   BoundArguments(Bindings& bindings, PyObject* const* args, std::size_t num_args, PyObject* keyword_names);
 
-  PyObject* const* data() const noexcept { return all_.data(); }
+  PyObject* const* data() const noexcept { return data_; }
   std::size_t num_positional() const noexcept { return num_positional_; }
   PyObject* names() const noexcept { return names_.get(); }
   BoundPrograms& programs() const noexcept { return bindings_.programs; }
@@ -32,8 +33,9 @@ class BoundArguments {
 
  private:
   Bindings& bindings_;
-  std::vector<PyObject*> all_;
-  std::size_t num_positional_;
+  std::size_t num_positional_, size_;
+  HeldValues all_;
+  PyObject* const* data_;
   Ref names_;
 };
 

@@ -19,34 +19,29 @@ bool are_equal_tuples(PyObject* left, PyObject* right) {
 
 bool is_array(PyObject* object) { return hooks().jax_array_type.is(Py_TYPE(object)); }
 
-struct ArrayNames {
-  Name aval{"aval"}, sharding{"sharding"}, committed{"_committed"};
-};
-
-ArrayNames& array_names() {
-  static ArrayNames names;
-  return names;
+// What reading a property of jax's as an attribute gives, in half the time.
+Ref read(const Ref& property, PyObject* of) {
+  return Ref::checked(PyObject_Vectorcall(property.get(), &of, 1, nullptr));
 }
 
 }  // namespace
 
-DirectRun::Signature::Signature(PyObject* array)
-    : aval(attribute(array, array_names().aval)),
-      sharding(attribute(array, array_names().sharding)),
-      committed(attribute(array, array_names().committed)) {}
+DirectRun::Signature DirectRun::signature(PyObject* array) const {
+  Signature values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = read(properties_[i], array);
+  return values;
+}
 
-bool DirectRun::Signature::is_of(PyObject* array) {
-  ArrayNames& names = array_names();
-  if (!is_array(array) || attribute(array, names.committed).get() != committed.get()) return false;
-  // What was compared and is equal is known by identity from then on: arrays of one program have it in common.
-  const auto is_same = [](Ref& known, Ref now) {
-    if (known.get() == now.get()) return true;
-    const Ref compared = known;  // another thread may take its place meanwhile
+bool DirectRun::is_of(Signature& known, PyObject* array) const {
+  if (!is_array(array)) return false;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    Ref now = read(properties_[i], array);
+    if (known[i].get() == now.get()) continue;
+    const Ref compared = known[i];  // another thread may take its place meanwhile
     if (!are_equal(now.get(), compared.get())) return false;
-    known.swap(now);
-    return true;
-  };
-  return is_same(aval, attribute(array, names.aval)) && is_same(sharding, attribute(array, names.sharding));
+    known[i].swap(now);  // it is known by identity from then on: arrays of one program have it in common
+  }
+  return true;
 }
 
 std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored, bool takes_tuple,
@@ -55,28 +50,29 @@ std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored,
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_array(leaves[i])) return {};
   }
-  auto made = std::make_shared<DirectRun>();
   std::vector<Ref> which;
-  for (const std::uint32_t i : free) {
-    made->free_.emplace_back(leaves[i]);
-    which.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
-  }
+  for (const std::uint32_t i : free) which.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
   const Ref found =
       python::direct_run(target, stored, takes_tuple ? Py_True : Py_False, leaves.tuple(), tuple_of(std::move(which)));
   if (found.get() == Py_None) return {};
-  PyObject *context = nullptr, *settings = nullptr, *execute = nullptr, *handlers = nullptr, *arguments = nullptr,
-           *places = nullptr;
-  if (!PyArg_ParseTuple(found.get(), "(OO!)OOO!O!", &context, &PyTuple_Type, &settings, &execute, &handlers,
-                        &PyList_Type, &arguments, &PyTuple_Type, &places)) {
+  auto made = std::make_shared<DirectRun>();
+  PyObject *aval = nullptr, *sharding = nullptr, *committed = nullptr, *context = nullptr, *settings = nullptr,
+           *execute = nullptr, *handlers = nullptr, *arguments = nullptr, *places = nullptr;
+  if (!PyArg_ParseTuple(found.get(), "(OOO)OO!OOO!O!", &aval, &sharding, &committed, &context, &PyTuple_Type, &settings,
+                        &execute, &handlers, &PyList_Type, &arguments, &PyTuple_Type, &places)) {
     throw PythonError{};
   }
+  made->properties_ = {Ref::borrow(aval), Ref::borrow(sharding), Ref::borrow(committed)};
+  for (const std::uint32_t i : free) made->free_.push_back(made->signature(leaves[i]));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(places); ++i) {
     made->places_.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i)));
   }
   made->context_ = Ref::borrow(context);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(settings); ++i) {
-    PyObject* setting = PyTuple_GET_ITEM(settings, i);
-    made->settings_.emplace_back(Ref::borrow(setting), attribute(setting, "value"));
+    PyObject *property = nullptr, *of = nullptr;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(settings, i), "OO", &property, &of)) throw PythonError{};
+    const Ref reader = Ref::borrow(property);
+    made->settings_.push_back({reader, Ref::borrow(of), read(reader, of)});
   }
   made->execute_ = Ref::borrow(execute);
   made->handlers_ = Ref::borrow(handlers);
@@ -86,18 +82,17 @@ std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored,
       made->node_.get() == Py_None ? Ref::checked(PyTuple_Pack(1, returned.get())) : results_of(returned.get());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results.get()); ++i) {
     if (!is_array(PyTuple_GET_ITEM(results.get(), i))) return {};
-    made->expected_.emplace_back(PyTuple_GET_ITEM(results.get(), i));
+    made->expected_.push_back(made->signature(PyTuple_GET_ITEM(results.get(), i)));
   }
   return made;
 }
 
 bool DirectRun::is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free) {
-  static Name value("value");
   for (std::size_t i = 0; i < free.size(); ++i) {
-    if (!free_[i].is_of(leaves[free[i]])) return false;
+    if (!is_of(free_[i], leaves[free[i]])) return false;
   }
-  for (const auto& [setting, expected] : settings_) {
-    if (attribute(setting.get(), value).get() != expected.get()) return false;
+  for (const Setting& it : settings_) {
+    if (read(it.property, it.of.get()).get() != it.value.get()) return false;
   }
   return are_equal_tuples(python::trace_context().get(), context_.get());
 }
@@ -108,7 +103,7 @@ bool DirectRun::are_expected(const Ref& arrays) {
   expected.swap(expected_);
   if (PyTuple_GET_SIZE(arrays.get()) != static_cast<Py_ssize_t>(expected.size())) return false;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (!expected[i].is_of(PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(i)))) return false;
+    if (!is_of(expected[i], PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(i)))) return false;
   }
   return true;
 }
@@ -143,13 +138,14 @@ Ref DirectRun::run(const LeafBuffer& leaves, const std::vector<std::uint32_t>& f
 }
 
 int DirectRun::traverse(visitproc visit, void* arg) const {
-  for (const Signature& it : free_) {
-    Py_VISIT(it.aval.get());
-    Py_VISIT(it.sharding.get());
+  for (const auto* some : {&free_, &expected_}) {
+    for (const Signature& it : *some) {
+      for (const Ref& value : it) Py_VISIT(value.get());
+    }
   }
-  for (const auto& [setting, expected] : settings_) {
-    Py_VISIT(setting.get());
-    Py_VISIT(expected.get());
+  for (const Ref& it : properties_) Py_VISIT(it.get());
+  for (const Setting& it : settings_) {
+    for (const Ref* part : {&it.property, &it.of, &it.value}) Py_VISIT(part->get());
   }
   for (const Ref* it : {&context_, &execute_, &handlers_, &arguments_, &node_}) Py_VISIT(it->get());
   return 0;

@@ -2,6 +2,7 @@
 // all is as it was when that was looked at.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "base/python_api.h"
@@ -24,19 +25,22 @@ class DirectRun {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  // What jax tells programs apart by.
-  struct Signature {
-    explicit Signature(PyObject* array);
-    bool is_of(PyObject* array);
-    Ref aval, sharding, committed;
+  // What jax tells programs apart by: its properties of an array, and the values of one.
+  using Signature = std::array<Ref, 3>;
+  // A property of some object's, and the value that it had.
+  struct Setting {
+    Ref property, of, value;
   };
 
+  Signature signature(PyObject* array) const;
+  bool is_of(Signature& known, PyObject* array) const;
   bool are_expected(const Ref& arrays);
 
+  Signature properties_;
   std::vector<Signature> free_;
-  std::vector<Py_ssize_t> places_;             // of each free leaf in the list; -1 where the program does not need it
-  Ref context_;                                // jax's, that a trace depends on
-  std::vector<std::pair<Ref, Ref>> settings_;  // what else a run depends on, and the value that it had
+  std::vector<Py_ssize_t> places_;  // of each free leaf in the list; -1 where the program does not need it
+  Ref context_;                     // jax's, that a trace depends on
+  std::vector<Setting> settings_;   // what else a run depends on
   Ref execute_, handlers_;
   Ref arguments_;                    // the list, with None for what is free; null while a run has it
   Ref node_;                         // what the target has returned, or None for one array alone

@@ -240,6 +240,11 @@ _settings = (
 )
 
 
+def _reader(cls: Any, name: str) -> Any:
+    """What reads a property of instances of a class; None where this jax has none."""
+    return _attribute(_attribute(cls, name), "fget")
+
+
 def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
     """What runs a compiled program past jax's dispatch.
 
@@ -249,9 +254,9 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
       free: which of them other calls have anew, of the same types in the same places.
 
     Returns:
-      ((jax's configuration, settings), what runs it on a list of arrays, the handlers of what that gives, the list with
-      None for what is free, the place there of each that is free, or -1). None where jax's dispatch does more, or this
-      jax has it otherwise.
+      (what reads aval, sharding and `committed` of an array, jax's configuration, settings with what reads each, what
+      runs it on a list of arrays, the handlers of what that gives, the list with None for what is free, the place there
+      of each that is free, or -1). None where jax's dispatch does more, or this jax has it otherwise.
     """
     if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
@@ -272,8 +277,11 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
             else:
                 return None
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
-        settings = (trace_context(), tuple(it for it in _settings if it is not None))
-        return settings, run, handlers, arguments, tuple(places.values())
+        properties = tuple(_reader(concrete_array_type(), it) for it in ("aval", "_sharding", "_committed"))
+        settings = tuple((_reader(type(it), "value"), it) for it in _settings if it is not None)
+        if None in properties or any(reader is None for reader, _ in settings):
+            return None
+        return properties, trace_context(), settings, run, handlers, arguments, tuple(places.values())
     except (AttributeError, TypeError):
         return None
 
