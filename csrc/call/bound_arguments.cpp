@@ -5,21 +5,26 @@
 namespace partax {
 namespace {
 
-std::size_t num_in(PyObject* names) { return names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names)); }
+std::size_t size_of(PyObject* tuple) {
+  return tuple == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(tuple));
+}
+
+PyObject** copy_items(const Ref& tuple, PyObject** to) {
+  return std::copy_n(reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item, size_of(tuple.get()), to);
+}
 
 }  // namespace
 
 BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::size_t num_args, PyObject* keyword_names)
     : bindings_(bindings),
-      num_positional_(bindings.positional.size() + num_args),
-      size_(num_positional_ + bindings.named.size() + num_in(keyword_names)),
+      num_positional_(size_of(bindings.args.get()) + num_args),
+      size_(num_positional_ + size_of(bindings.named.get()) + size_of(keyword_names)),
       all_(size_),
       data_(all_.to_fill()) {
-  const std::size_t num_named = num_in(keyword_names);
-  PyObject** next = all_.to_fill();
-  for (const Ref& it : bindings.positional) *next++ = it.get();
+  const std::size_t num_named = size_of(keyword_names);
+  PyObject** next = copy_items(bindings.args, all_.to_fill());
   next = std::copy_n(args, num_args, next);
-  for (const Ref& it : bindings.named) *next++ = it.get();
+  next = copy_items(bindings.named, next);
   std::copy_n(args + num_args, num_named, next);
   names_ = bindings.names ? bindings.names : Ref::borrow(keyword_names);
   if (!bindings.names || num_named == 0) return;
@@ -34,7 +39,7 @@ BoundArguments::BoundArguments(Bindings& bindings, PyObject* const* args, std::s
 
 IsBound BoundArguments::are_bound(const JitFunction& jit, const Parameters& parameters) const {
   const Ref free = Ref::checked(PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type)));
-  const std::size_t num_bound = bindings_.positional.size(), num_named = bindings_.named.size();
+  const std::size_t num_bound = size_of(bindings_.args.get()), num_named = size_of(bindings_.named.get());
   std::vector<PyObject*> marked(data_, data_ + size_);
   for (std::size_t i = 0; i < marked.size(); ++i) {
     const bool is_bound = i < num_bound || (i >= num_positional_ && i < num_positional_ + num_named);
@@ -48,10 +53,7 @@ IsBound BoundArguments::are_bound(const JitFunction& jit, const Parameters& para
 }
 
 int Bindings::traverse(visitproc visit, void* arg) const {
-  Py_VISIT(jit.get());
-  Py_VISIT(names.get());
-  for (const Ref& it : positional) Py_VISIT(it.get());
-  for (const Ref& it : named) Py_VISIT(it.get());
+  for (const Ref* it : {&jit, &args, &keywords, &names, &named}) Py_VISIT(it->get());
   return programs.traverse(visit, arg);
 }
 

@@ -10,9 +10,8 @@ namespace partax {
 // What `bind` was given, and what calls have found.
 struct Bindings {
   Ref jit;
-  std::vector<Ref> positional;
-  Ref names;  // of the keywords, a tuple; null where there are none
-  std::vector<Ref> named;
+  Ref args, keywords;  // a tuple and a dictionary
+  Ref names, named;    // the keys and the values of that, tuples; no names where it is empty
   BoundPrograms programs;
 
   int traverse(visitproc visit, void* arg) const;

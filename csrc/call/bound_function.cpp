@@ -51,29 +51,18 @@ void bound_dealloc(PyObject* self) noexcept {
   dealloc_nested(self, [](PyObject* dying) noexcept { bound_clear(dying); });
 }
 
-PyObject* get_func(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return Ref(bindings_of(self).jit).release(); });
-}
-
-PyObject* get_args(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] { return tuple_of(bindings_of(self).positional).release(); });
+template <Ref Bindings::* kPart>
+PyObject* get(PyObject* self, void*) noexcept {
+  return guarded<PyObject*>(nullptr, [&] { return Ref(bindings_of(self).*kPart).release(); });
 }
 
 PyObject* get_keywords(PyObject* self, void*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Bindings& bindings = bindings_of(self);
-    Ref keywords = Ref::checked(PyDict_New());
-    for (std::size_t i = 0; i < bindings.named.size(); ++i) {
-      PyObject* name = PyTuple_GET_ITEM(bindings.names.get(), static_cast<Py_ssize_t>(i));
-      checked_int(PyDict_SetItem(keywords.get(), name, bindings.named[i].get()));
-    }
-    return keywords.release();
-  });
+  return guarded<PyObject*>(nullptr, [&] { return PyDict_Copy(bindings_of(self).keywords.get()); });
 }
 
 PyGetSetDef binding_getset[] = {
-    {"func", get_func, nullptr, "The wrapper.", nullptr},
-    {"args", get_args, nullptr, "The leading arguments that are bound, a tuple.", nullptr},
+    {"func", get<&Bindings::jit>, nullptr, "The wrapper.", nullptr},
+    {"args", get<&Bindings::args>, nullptr, "The leading arguments that are bound, a tuple.", nullptr},
     {"keywords", get_keywords, nullptr, "The keywords that are bound, a dictionary.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -114,16 +103,10 @@ Ref register_bound_function_type() {
 Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs) {
   auto bindings = std::make_unique<Bindings>();
   bindings->jit = Ref::borrow(jit);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
-    bindings->positional.push_back(Ref::borrow(PyTuple_GET_ITEM(args, i)));
-  }
-  std::vector<Ref> names;
-  PyObject *name = nullptr, *value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &name, &value) != 0;) {
-    names.push_back(Ref::borrow(name));
-    bindings->named.push_back(Ref::borrow(value));
-  }
-  if (!names.empty()) bindings->names = tuple_of(std::move(names));
+  bindings->args = Ref::borrow(args);
+  bindings->keywords = Ref::checked(PyDict_Copy(kwargs));
+  if (PyDict_GET_SIZE(kwargs) != 0) bindings->names = Ref::checked(PySequence_Tuple(kwargs));
+  bindings->named = Ref::checked(PySequence_Tuple(Ref::checked(PyDict_Values(kwargs)).get()));
   Ref object = Ref::checked(binding_type->tp_alloc(binding_type, 0));
   as_bound(object.get()).vectorcall = bound_vectorcall;
   as_bound(object.get()).bindings = bindings.release();
