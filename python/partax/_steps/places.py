@@ -175,8 +175,7 @@ def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], 
     for name, argument in alike.items():
         if not shape.is_array:
             _check(argument, shape, name, path)
-    children = parts_of(value)
-    for key, child in (children or {}).items():
+    for key, child in (parts_of(value) or {}).items():
         _collect(child, (*path, key), arguments, named, parts)
 
 
@@ -202,22 +201,19 @@ def _paired(
         found[path] = names[alike.index(path)]
     for name in arguments if named else ():
         if name not in found.values():
-            raise ValueError(
-                f"found nothing in the result of a step that has the structure of `{name}`, which is in carry"
-            )
+            raise ValueError(f"found nothing in the result of a step of the structure of `{name}`, which is in carry")
     return found
 
 
 def _at(result: Any, path: tuple[Any, ...]) -> Any:
-    value = result
     for i, key in enumerate(path):
-        children = parts_of(value)
-        if children is None or key not in children:
+        children = parts_of(result) or {}
+        if key not in children:
             raise ValueError(
-                f"found no `{_text(path[: i + 1])}` in the result of a step, expected what it carries there"
+                f"found no `{_text(path[: i + 1])}` in the result of a step, expected what is carried there"
             )
-        value = children[key]
-    return value
+        result = children[key]
+    return result
 
 
 def _text(path: tuple[Any, ...]) -> str:

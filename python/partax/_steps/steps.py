@@ -240,67 +240,55 @@ class Run:
         size = self._steps._size
         batches = Batches(self._over, size, self._batch)
         taken = batches.take()
-        timing = _Timing(self._steps._step, size) if explaining() and size > 1 else None
+        # A chunk is compared with as many single steps once: the first is run step by step, the second as one.
+        is_measured, single = explaining() and size > 1, 0.0
         while taken is not None:
             if self._plan is None or self._plan.program() is None:
                 self._plan = self._steps.plan(self._values, taken.first())
-            if taken.size < size:
-                result = self._one_by_one(self._plan, taken)
-            elif timing is not None and timing.single is None:
-                result = self._one_by_one(self._plan, taken, timing)
+            if taken.size < size or (is_measured and not single):
+                result, single = self._one_by_one(self._plan, taken, is_measured)
             else:
-                result = self._together(self._plan, taken.stacked(slice(None)), size, timing)
+                result = self._together(self._plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
+                is_measured = False
             taken = batches.take()  # beside the chunk
             yield result
         if batches.error is not None:
             raise batches.error
 
-    def _together(self, plan: _Plan, batches: dict[str, Any], size: int, timing: "_Timing | None" = None) -> Any:
+    def _together(self, plan: _Plan, batches: dict[str, Any], size: int, single: float = 0.0) -> Any:
         chunk = self._steps.chunk(plan, size)
         args, kwargs = arguments(inspect.signature(chunk.__wrapped__), {**self._values, **batches})
-        result = chunk(*args, **kwargs) if timing is None or timing.is_told else timing.of_a_chunk(chunk, args, kwargs)
+        if single:
+            chunk.lower(*args, **kwargs).compile()
+        begin = time.perf_counter()
+        result = chunk(*args, **kwargs)
+        if single:
+            _wait_for(result)
+            self._tell(StepsReport(size, (time.perf_counter() - begin) / size, single))
         self._values |= places.taken_apart(plan.carried, result)[0]
         return result
 
-    def _one_by_one(self, plan: _Plan, taken: Taken, timing: "_Timing | None" = None) -> Any:
-        """Chunks of one step: in them numbers settle as in the others."""
+    def _one_by_one(self, plan: _Plan, taken: Taken, is_measured: bool) -> tuple[Any, float]:
+        """Chunks of one step, in which numbers settle as in the others, and the seconds of one."""
         rest: list[Any] = []
         warm = min(2, taken.size - 1)  # each of two may be compiled: the second has numbers that have settled
         begin = 0.0
         for i in range(taken.size):
-            if timing is not None and i == warm:
+            if is_measured and i == warm:
                 _wait_for((self._values, rest))
                 begin = time.perf_counter()
             result = self._together(plan, taken.stacked(slice(i, i + 1)), 1)
             rest.append(places.taken_apart(plan.carried, result)[1])
-        if timing is not None:
+        if is_measured:
             _wait_for((self._values, rest))
-            timing.single = (time.perf_counter() - begin) / (taken.size - warm)
-        return places.put_together(plan.carried, self._values, joined_results(rest))
+        seconds = (time.perf_counter() - begin) / (taken.size - warm)
+        return places.put_together(plan.carried, self._values, joined_results(rest)), seconds
 
-
-class _Timing:
-    """Compares a chunk with as many single steps, once: the first chunk is run step by step, the second as one."""
-
-    def __init__(self, step: JitFunction[..., Any], size: int) -> None:
-        self.single: float | None = None
-        self.is_told = False
-        self._step = step
-        self._size = size
-
-    def of_a_chunk(self, chunk: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs it, and tells."""
-        chunk.lower(*args, **kwargs).compile()
-        begin = time.perf_counter()
-        result = chunk(*args, **kwargs)
-        _wait_for(result)
-        self.is_told = True
-        measured = StepsReport(self._size, (time.perf_counter() - begin) / self._size, self.single or 0.0)
-        report_line(call_site(), f"{self._step.__name__}: {measured}")
-        history = self._step._cache.history
-        if history is not None:
-            history.steps.append(measured)
-        return result
+    def _tell(self, measured: StepsReport) -> None:
+        step = self._steps._step
+        report_line(call_site(), f"{step.__name__}: {measured}")
+        if step._cache.history is not None:
+            step._cache.history.steps.append(measured)
 
 
 def _wait_for(result: Any) -> None:
