@@ -28,13 +28,14 @@ Ref read(const Ref& property, PyObject* of) {
 
 DirectRun::Signature DirectRun::signature(PyObject* array) const {
   Signature values;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = read(properties_[i], array);
+  for (std::size_t i = 0; i < kLayout; ++i) values[i] = read(properties_[i], array);
+  if (values[kCommitted].get() == Py_True) values[kLayout] = read(properties_[kLayout], array);
   return values;
 }
 
 bool DirectRun::is_of(Signature& known, PyObject* array) const {
   if (!is_array(array)) return false;
-  for (std::size_t i = 0; i < known.size(); ++i) {
+  for (std::size_t i = 0; i < kNumProperties && known[i]; ++i) {
     Ref now = read(properties_[i], array);
     if (known[i].get() == now.get()) continue;
     const Ref compared = known[i];  // another thread may take its place meanwhile
@@ -56,13 +57,13 @@ std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored,
       python::direct_run(target, stored, takes_tuple ? Py_True : Py_False, leaves.tuple(), tuple_of(std::move(which)));
   if (found.get() == Py_None) return {};
   auto made = std::make_shared<DirectRun>();
-  PyObject *aval = nullptr, *sharding = nullptr, *committed = nullptr, *context = nullptr, *settings = nullptr,
-           *execute = nullptr, *handlers = nullptr, *arguments = nullptr, *places = nullptr;
-  if (!PyArg_ParseTuple(found.get(), "(OOO)OO!OOO!O!", &aval, &sharding, &committed, &context, &PyTuple_Type, &settings,
-                        &execute, &handlers, &PyList_Type, &arguments, &PyTuple_Type, &places)) {
+  PyObject *aval = nullptr, *sharding = nullptr, *committed = nullptr, *layout = nullptr, *context = nullptr,
+           *settings = nullptr, *execute = nullptr, *handlers = nullptr, *arguments = nullptr, *places = nullptr;
+  if (!PyArg_ParseTuple(found.get(), "(OOOO)OO!OOO!O!", &aval, &sharding, &committed, &layout, &context, &PyTuple_Type,
+                        &settings, &execute, &handlers, &PyList_Type, &arguments, &PyTuple_Type, &places)) {
     throw PythonError{};
   }
-  made->properties_ = {Ref::borrow(aval), Ref::borrow(sharding), Ref::borrow(committed)};
+  made->properties_ = {Ref::borrow(aval), Ref::borrow(sharding), Ref::borrow(committed), Ref::borrow(layout)};
   for (const std::uint32_t i : free) made->free_.push_back(made->signature(leaves[i]));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(places); ++i) {
     made->places_.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i)));

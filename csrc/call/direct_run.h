@@ -25,8 +25,10 @@ class DirectRun {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  // What jax tells programs apart by: its properties of an array, and the values of one.
-  using Signature = std::array<Ref, 3>;
+  // What jax tells programs apart by: its properties of an array, or the values of one. It looks at the layout of those
+  // that are committed alone.
+  enum : std::size_t { kAval, kSharding, kCommitted, kLayout, kNumProperties };
+  using Signature = std::array<Ref, kNumProperties>;
   // A property of some object's, and the value that it had.
   struct Setting {
     Ref property, of, value;

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jax.experimental.layout import Format, Layout
 
 import partax
 from at_once import at_once
@@ -515,6 +516,21 @@ def test_arrays_over_several_devices_and_keys(split: jax.NamedSharding) -> None:
     by_key = partax.filter_jit(lambda key, x: jax.random.normal(key, (2,)) * x).bind(key)
     for _ in range(3):
         assert np.allclose(by_key(jnp.ones(2)), right[1])
+
+
+def test_arrays_of_another_layout() -> None:
+    """Committed ones, as `jax.jit` takes all others for such of the layout that it expects."""
+    x, w = (jax.device_put(jnp.arange(6.0).reshape(2, 3) + i, jax.devices()[0]) for i in range(2))
+    turned = [jax.device_put(it, Format(Layout((1, 0)), it.sharding)) for it in (x, w)]
+    assert turned[0].format != x.format
+
+    def fun(w: Any, x: Any) -> Any:
+        return w * x, w @ x.T, x.sum(0), x
+
+    step = partax.filter_jit(fun)
+    for bound in (step.bind(w), step.bind(turned[1])):
+        for one in (x, x, turned[0], turned[0], x, turned[0]):
+            assert same(bound(one), fun(w, one))
 
 
 def test_a_program_with_callbacks_runs_them_in_each_call() -> None:

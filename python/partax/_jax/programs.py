@@ -240,6 +240,9 @@ _settings = (
 )
 
 
+_OF_ARRAYS = ("aval", "_sharding", "_committed", "_pjrt_layout")
+
+
 def _reader(cls: Any, name: str) -> Any:
     """What reads a property of instances of a class; None where this jax has none."""
     return _attribute(_attribute(cls, name), "fget")
@@ -254,7 +257,7 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
       free: which of them other calls have anew, of the same types in the same places.
 
     Returns:
-      (what reads aval, sharding and `committed` of an array, jax's configuration, settings with what reads each, what
+      (what reads `_OF_ARRAYS` of an array, jax's configuration, settings with what reads each, what
       runs it on a list of arrays, the handlers of what that gives, the list with None for what is free, the place there
       of each that is free, or -1). None where jax's dispatch does more, or this jax has it otherwise.
     """
@@ -277,7 +280,7 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
             else:
                 return None
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
-        properties = tuple(_reader(concrete_array_type(), it) for it in ("aval", "_sharding", "_committed"))
+        properties = tuple(_reader(concrete_array_type(), it) for it in _OF_ARRAYS)
         settings = tuple((_reader(type(it), "value"), it) for it in _settings if it is not None)
         if None in properties or any(reader is None for reader, _ in settings):
             return None
