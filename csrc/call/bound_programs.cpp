@@ -69,8 +69,7 @@ Ref BoundProgram::run(const LeafBuffer& leaves) {
 void BoundProgram::learn(const Entry& entry, const LeafBuffer& leaves, const Ref& returned) {
   if (runs_.size() >= kMostRuns || failures_ >= kMostFailures) return;
   ++failures_;
-  const Ref target = entry.value, stored = entry.stored ? entry.stored : Ref::borrow(Py_None);
-  if (auto made = DirectRun::make(target, stored, entry.takes_tuple, leaves, free_, returned)) {
+  if (auto made = DirectRun::make(entry, leaves, free_, returned)) {
     runs_.insert(runs_.begin(), std::move(made));
     --failures_;
   }

@@ -45,39 +45,35 @@ bool DirectRun::is_of(Signature& known, PyObject* array) const {
   return true;
 }
 
-std::shared_ptr<DirectRun> DirectRun::make(const Ref& target, const Ref& stored, bool takes_tuple,
-                                           const LeafBuffer& leaves, const std::vector<std::uint32_t>& free,
-                                           const Ref& returned) {
+std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer& leaves,
+                                           const std::vector<std::uint32_t>& free, const Ref& returned) {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_array(leaves[i])) return {};
   }
   std::vector<Ref> which;
   for (const std::uint32_t i : free) which.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
-  const Ref found =
-      python::direct_run(target, stored, takes_tuple ? Py_True : Py_False, leaves.tuple(), tuple_of(std::move(which)));
+  const Ref target = entry.value, stored = entry.stored ? entry.stored : Ref::borrow(Py_None);
+  const Ref found = python::direct_run(target, stored, entry.takes_tuple ? Py_True : Py_False, leaves.tuple(),
+                                       tuple_of(std::move(which)));
   if (found.get() == Py_None) return {};
+  const auto item = [](const Ref& tuple, std::size_t i) {
+    return Ref::borrow(PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i)));
+  };
   auto made = std::make_shared<DirectRun>();
-  PyObject *aval = nullptr, *sharding = nullptr, *committed = nullptr, *layout = nullptr, *context = nullptr,
-           *settings = nullptr, *execute = nullptr, *handlers = nullptr, *arguments = nullptr, *places = nullptr;
-  if (!PyArg_ParseTuple(found.get(), "(OOOO)OO!OOO!O!", &aval, &sharding, &committed, &layout, &context, &PyTuple_Type,
-                        &settings, &execute, &handlers, &PyList_Type, &arguments, &PyTuple_Type, &places)) {
-    throw PythonError{};
+  const Ref properties = item(found, 0), settings = item(found, 2), places = item(found, 6);
+  for (std::size_t i = 0; i < kNumProperties; ++i) made->properties_[i] = item(properties, i);
+  for (std::size_t i = 0; i < free.size(); ++i) {
+    made->free_.push_back(made->signature(leaves[free[i]]));
+    made->places_.push_back(PyLong_AsSsize_t(item(places, i).get()));
   }
-  made->properties_ = {Ref::borrow(aval), Ref::borrow(sharding), Ref::borrow(committed), Ref::borrow(layout)};
-  for (const std::uint32_t i : free) made->free_.push_back(made->signature(leaves[i]));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(places); ++i) {
-    made->places_.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i)));
+  made->context_ = item(found, 1);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(settings.get()); ++i) {
+    const Ref setting = item(settings, static_cast<std::size_t>(i)), property = item(setting, 0), of = item(setting, 1);
+    made->settings_.push_back({property, of, read(property, of.get())});
   }
-  made->context_ = Ref::borrow(context);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(settings); ++i) {
-    PyObject *property = nullptr, *of = nullptr;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(settings, i), "OO", &property, &of)) throw PythonError{};
-    const Ref reader = Ref::borrow(property);
-    made->settings_.push_back({reader, Ref::borrow(of), read(reader, of)});
-  }
-  made->execute_ = Ref::borrow(execute);
-  made->handlers_ = Ref::borrow(handlers);
-  made->arguments_ = Ref::borrow(arguments);
+  made->execute_ = item(found, 3);
+  made->handlers_ = item(found, 4);
+  made->arguments_ = item(found, 5);
   made->node_ = is_output_node(returned.get()) ? returned : Ref::borrow(Py_None);
   const Ref results =
       made->node_.get() == Py_None ? Ref::checked(PyTuple_Pack(1, returned.get())) : results_of(returned.get());

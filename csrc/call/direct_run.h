@@ -5,18 +5,16 @@
 #include <array>
 #include <memory>
 
-#include "base/python_api.h"
-#include "tree/leaf_buffer.h"
+#include "call/entry_table.h"
 
 namespace partax {
 
 class DirectRun {
  public:
-  // Of an entry's target with these leaves; `free` are those that other runs have anew. Null where jax's dispatch has
-  // to look at each run.
-  static std::shared_ptr<DirectRun> make(const Ref& target, const Ref& stored, bool takes_tuple,
-                                         const LeafBuffer& leaves, const std::vector<std::uint32_t>& free,
-                                         const Ref& returned);
+  // Of an entry's target, which has returned this for these leaves; `free` are those that other runs have anew. Null
+  // where jax's dispatch has to look at each run.
+  static std::shared_ptr<DirectRun> make(const Entry& entry, const LeafBuffer& leaves,
+                                         const std::vector<std::uint32_t>& free, const Ref& returned);
 
   // Whether the free leaves are such, and what jax is set to is what it was.
   bool is_for(const LeafBuffer& leaves, const std::vector<std::uint32_t>& free);

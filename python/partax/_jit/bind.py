@@ -79,13 +79,20 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
     return one_level(value).unflatten(children)
 
 
+def _signature(wrapper: JitFunction[..., Any]) -> inspect.Signature | None:
+    """None of some functions that are written in C."""
+    with contextlib.suppress(ValueError):
+        return inspect.signature(wrapper.__wrapped__)
+    return None
+
+
 def _check(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    with contextlib.suppress(ValueError):  # of some functions that are written in C nobody knows the parameters
-        signature = inspect.signature(wrapper.__wrapped__)
-        try:
+    signature = _signature(wrapper)
+    try:
+        if signature is not None:
             signature.bind_partial(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
 
 
 def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
@@ -112,7 +119,10 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     if len(args) > len(bound):
         raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
     bound[: len(args)] = args
-    names = _names(self.func)[: len(bound)]
+    signature = _signature(self.func)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = () if signature is None else signature.parameters.values()
+    names = [it.name for it in parameters if it.kind in kinds][: len(bound)]
     for name, value in kwargs.items():
         if name in keywords:
             keywords[name] = value
@@ -122,16 +132,6 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
             known = ", ".join(f"`{it}`" for it in (*names, *keywords)) or "none"
             raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {known}")
     return _bound(self.func, tuple(bound), keywords)
-
-
-def _names(wrapper: JitFunction[..., Any]) -> list[str]:
-    """Of the parameters that take an argument by its position."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    try:
-        parameters = inspect.signature(wrapper.__wrapped__).parameters.values()
-    except ValueError:
-        return []
-    return [it.name for it in parameters if it.kind in kinds]
 
 
 def text(self: BoundFunction[Any]) -> str:

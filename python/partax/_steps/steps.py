@@ -263,7 +263,7 @@ class Run:
         begin = time.perf_counter()
         result = chunk(*args, **kwargs)
         if single:
-            _wait_for(result)
+            jax.block_until_ready(result)
             self._tell(StepsReport(size, (time.perf_counter() - begin) / size, single))
         self._values |= places.taken_apart(plan.carried, result)[0]
         return result
@@ -275,12 +275,12 @@ class Run:
         begin = 0.0
         for i in range(taken.size):
             if is_measured and i == warm:
-                _wait_for((self._values, rest))
+                jax.block_until_ready((self._values, rest))
                 begin = time.perf_counter()
             result = self._together(plan, taken.stacked(slice(i, i + 1)), 1)
             rest.append(places.taken_apart(plan.carried, result)[1])
         if is_measured:
-            _wait_for((self._values, rest))
+            jax.block_until_ready((self._values, rest))
         seconds = (time.perf_counter() - begin) / (taken.size - warm)
         return places.put_together(plan.carried, self._values, joined_results(rest)), seconds
 
@@ -289,7 +289,3 @@ class Run:
         report_line(call_site(), f"{step.__name__}: {measured}")
         if step._cache.history is not None:
             step._cache.history.steps.append(measured)
-
-
-def _wait_for(result: Any) -> None:
-    jax.block_until_ready([it for it in jax.tree.leaves(result) if isinstance(it, jax.Array)])
