@@ -233,19 +233,11 @@ trace_context: Callable[[], tuple[Any, ...]] = _name("jax._src.config.trace_cont
 # being traced; and how it is compiled.
 _settings = (
     _name("jax._src.api._post_hook_state"),
-    _name("jax._src.core.trace_state") or _name("jax._src.config.trace_state"),
+    _name("jax._src.core.trace_state"),
     _name("jax._src.config.device_context"),
     _name("jax._src.config.optimization_level"),
     _name("jax._src.config.memory_fitting_level"),
 )
-
-
-_OF_ARRAYS = ("aval", "_sharding", "_committed", "_pjrt_layout")
-
-
-def _reader(cls: Any, name: str) -> Any:
-    """What reads a property of instances of a class; None where this jax has none."""
-    return _attribute(_attribute(cls, name), "fget")
 
 
 def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
@@ -257,9 +249,9 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
       free: which of them other calls have anew, of the same types in the same places.
 
     Returns:
-      (what reads `_OF_ARRAYS` of an array, jax's configuration, settings with what reads each, what
-      runs it on a list of arrays, the handlers of what that gives, the list with None for what is free, the place there
-      of each that is free, or -1). None where jax's dispatch does more, or this jax has it otherwise.
+      (what reads aval, sharding, committed, layout of an array, jax's configuration, settings with what reads each,
+      what runs it on a list of arrays, the handlers of what that gives, the list with None for what is free, the place
+      there of each that is free, or -1). None where jax's dispatch does more, or this jax has it otherwise.
     """
     if trace_context is tuple or None in _settings[:2] or _settings[0].value is not None:
         return None
@@ -280,11 +272,11 @@ def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
             else:
                 return None
         run, handlers = call.xla_executable.execute_sharded, call.out_handler.handlers
-        properties = tuple(_reader(concrete_array_type(), it) for it in _OF_ARRAYS)
-        settings = tuple((_reader(type(it), "value"), it) for it in _settings if it is not None)
-        if None in properties or any(reader is None for reader, _ in settings):
-            return None
-        return properties, trace_context(), settings, run, handlers, arguments, tuple(places.values())
+        arrays: Any = concrete_array_type()
+        properties = arrays.aval, arrays._sharding, arrays._committed, arrays._pjrt_layout
+        settings = tuple((type(it).value.fget, it) for it in _settings if it is not None)
+        readers = tuple(it.fget for it in properties)
+        return readers, trace_context(), settings, run, handlers, arguments, tuple(places.values())
     except (AttributeError, TypeError):
         return None
 
@@ -317,12 +309,14 @@ def has_callbacks(program: Any) -> bool:
     return False
 
 
+_auto_layout = _name("jax._src.layout.AutoLayout")
+
+
 @functools.cache
 def _keep_one_of_each() -> None:
     """Has what newer jax compares by identity, a part of the type of each array, pickled by its name."""
-    layout = _name("jax._src.layout.AutoLayout")
-    if layout is not None and not isinstance(layout, type):
-        copyreg.pickle(type(layout), lambda _: "AutoLayout")
+    if _auto_layout is not None and not isinstance(_auto_layout, type):
+        copyreg.pickle(type(_auto_layout), lambda _: "AutoLayout")
 
 
 def serialized(program: Any) -> bytes | None:
