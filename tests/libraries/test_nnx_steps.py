@@ -176,6 +176,20 @@ def test_an_object_that_the_step_belongs_to_is_given_to_it() -> None:
     assert (found["w"] == state["w"]).all() and int(owner.count[...]) == int(other.count[...]) == 5
 
 
+def test_a_method_of_another_object_is_a_step() -> None:
+    class Trainer:
+        rate = 2.0
+
+        @partax.nnx.jit
+        def step(self, model: Any, x: Any) -> Any:
+            model.count[...] += 1
+            return x * self.rate
+
+    model = Counting()
+    chunks = list(partax.steps(Trainer().step, 2)(model, over=[np.ones(2, "f4")] * 3))
+    assert [it.tolist() for it in chunks] == [[[2, 2], [2, 2]], [[2, 2]]] and int(model.count[...]) == 3
+
+
 def test_an_argument_that_is_returned_is_refused() -> None:
     """Where a chunk could only give a copy of it, with one entry for each step in its arrays."""
 

@@ -237,6 +237,8 @@ _settings = (
     _name("jax._src.config.device_context"),
     _name("jax._src.config.optimization_level"),
     _name("jax._src.config.memory_fitting_level"),
+    _name("jax._src.config.jax_pallas_auto_assign_collective_ids"),
+    _name("jax._src.config.jax_pallas_auto_assign_collective_ids_limit"),
 )
 
 

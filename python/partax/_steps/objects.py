@@ -16,6 +16,16 @@ def objects_in(value: Any) -> list[tuple[Any, ...]]:
     return sorted((path for path, it in nnx.iter_graph(value) if is_object(it)), key=len)
 
 
+def refuse_method(step: Any) -> None:
+    """Raises a TypeError for a step that belongs to such an object, which a chunk could not change."""
+    owner = getattr(step, "__self__", None)
+    if objects_in([owner]):
+        raise TypeError(
+            f"`step`: found a method of a `{type(owner).__name__}`, which it may change in place, expected a function "
+            "that takes the object as an argument"
+        )
+
+
 def refuse_objects(batch: dict[str, Any]) -> None:
     """Raises a TypeError for a batch that holds such: the steps of a chunk see copies of these."""
     for path in objects_in(batch):

@@ -63,9 +63,10 @@ def steps(
       A function of the arguments of the first step.
 
     Raises:
-      TypeError: `step` is no compiled function. When called: a step takes more arguments than the call and a batch
-        give; what is to be carried comes back with another structure, dtype or shape; batches differ in more than the
-        values of their arrays, or hold objects of Flax. The message has the path.
+      TypeError: `step` is no compiled function, or a method of an object of Flax. When called: a step takes more
+        arguments than the call and a batch give; what is to be carried comes back with another structure, dtype or
+        shape; batches differ in more than the values of their arrays, or hold objects of Flax; a result has one of the
+        arguments. The message has the path.
       ValueError: `size` is not positive. When called: nothing is carried, or it could be one or the other.
     """
     if not isinstance(step, JitFunction):
@@ -74,12 +75,10 @@ def steps(
         )
     if not isinstance(size, int) or size < 1:
         raise ValueError(f"`size`: found {size!r}, expected a positive number of steps")
-    owner = getattr(step.__wrapped__, "__self__", None)
-    if step._options.graph is not None and owner is not None:
-        raise TypeError(
-            f"`step`: found a method of a `{type(owner).__name__}`, which it may change in place, expected a function "
-            "that takes the object as an argument"
-        )
+    if step._options.graph is not None:
+        from partax._steps.objects import refuse_method
+
+        refuse_method(step.__wrapped__)
     if step._options.in_shardings is not None or step._options.out_shardings is not None:
         raise ValueError(
             "`step`: found one with in_shardings or out_shardings, expected none; place its arguments by "
