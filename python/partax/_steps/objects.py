@@ -5,6 +5,7 @@ from typing import Any
 from flax import nnx
 
 from partax._libraries.flax.graph import Variable, is_object
+from partax._steps.places import place_text
 
 
 def objects_in(value: Any) -> list[tuple[Any, ...]]:
@@ -30,13 +31,9 @@ def refuse_objects(batch: dict[str, Any]) -> None:
     """Raises a TypeError for a batch that holds such: the steps of a chunk see copies of these."""
     for path in objects_in(batch):
         raise TypeError(
-            f"`{_text('batch', path)}`: found an object of Flax in a batch, where what a step changes in it would be "
-            "lost, expected arrays; give its state, or pass it to the call"
+            f"`{place_text(path, 'batch')}`: found an object of Flax in a batch, where what a step changes in it would "
+            "be lost, expected arrays; give its state, or pass it to the call"
         )
-
-
-def _text(root: str, path: tuple[Any, ...]) -> str:
-    return root + "".join(f"[{key!r}]" for key in path)
 
 
 class Held:
@@ -64,7 +61,7 @@ class Held:
         for path, it in nnx.iter_graph(result):
             if id(it) in own and is_object(it) and not isinstance(it, Variable):
                 raise TypeError(
-                    f"`{_text('result', path)}`: found an object of Flax that is an argument and changed in place, "
+                    f"`{place_text(path)}`: found an object of Flax that is an argument and changed in place, "
                     "expected what the step has computed; leave it out"
                 )
         after, state = nnx.split(made)

@@ -43,13 +43,13 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
       TypeError: what is to be carried comes back with another static part, dtype or shape; the message has the path.
       ValueError: nothing comes back as it went in, or it could be one or the other.
     """
-    asked = None if carry is None else dict.fromkeys(carry) if not isinstance(carry, Mapping) else dict(carry)
-    for name in asked or ():
+    asked = list(values if carry is None else carry)
+    for name in asked:
         if name not in values:
             known = ", ".join(f"`{it}`" for it in values) or "none, as objects of Flax are changed in place"
             raise ValueError(f"found {name!r} in carry, expected names of arguments of this call: {known}")
-    arguments = {name: shape_of(values[name], name) for name in (values if asked is None else asked)}
-    if asked is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
+    arguments = {name: shape_of(values[name], name) for name in asked}
+    if carry is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
         arguments = {name: argument for name, argument in arguments.items() if argument.avals}
     parts: list[tuple[tuple[Any, ...], Any]] = []
     if isinstance(carry, Mapping):
@@ -58,13 +58,11 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
             path = tuple(place) if isinstance(place, (tuple, list)) else (place,)
             _check(arguments[name], shape_of(_at(result, path), name), name, path)
             if path in found:
-                raise ValueError(
-                    f"found `{_text(path)}` for `{found[path]}` and `{name}` in carry, expected one of them"
-                )
+                raise ValueError(f"found `{place_text(path)}` for `{found[path]}` and `{name}` in carry, expected one")
             found[path] = name
     else:
-        _collect(result, (), arguments, asked is not None, parts)
-        found = _paired(parts, arguments, asked is not None)
+        _collect(result, (), arguments, carry is not None, parts)
+        found = _paired(parts, arguments, carry is not None)
     if not found:
         raise ValueError(
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
@@ -154,7 +152,7 @@ def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> No
     if difference is not None:
         raise TypeError(
             f"`{difference.path}`: {difference.first} before a step, {difference.second} after it, in "
-            f"`{_text(path)}`; what is carried has to keep its structure, dtypes and shapes"
+            f"`{place_text(path)}`; what is carried has to keep its structure, dtypes and shapes"
         )
 
 
@@ -185,12 +183,12 @@ def _paired(
     found: dict[tuple[Any, ...], str] = {}
     for path, names in parts:
         alike = [other for other, its in parts if its == names]
-        texts = " and ".join(f"`{_text(it)}`" for it in alike)
+        texts = " and ".join(f"`{place_text(it)}`" for it in alike)
         if len(alike) != len(names):
             wanted = " or ".join(f"`{name}`" for name in names)
             raise ValueError(
                 f"found {texts} of the structure of {wanted}, expected as many as these; say which is carried by "
-                f"carry={{{names[0]!r}: {_shown(path)}}}"
+                f"carry={{{names[0]!r}: {(path[0] if len(path) == 1 else path)!r}}}"
             )
         if not named and arguments[names[0]].is_array and not _is_key(arguments[names[0]]):
             every = tuple(dict.fromkeys(name for _, its in parts for name in its))
@@ -209,16 +207,11 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
     for i, key in enumerate(path):
         children = parts_of(result) or {}
         if key not in children:
-            raise ValueError(
-                f"found no `{_text(path[: i + 1])}` in the result of a step, expected what is carried there"
-            )
+            raise ValueError(f"found no `{place_text(path[: i + 1])}` in the result of a step, which is to be carried")
         result = children[key]
     return result
 
 
-def _text(path: tuple[Any, ...]) -> str:
-    return "result" + "".join(f"[{key!r}]" for key in path)
-
-
-def _shown(path: tuple[Any, ...]) -> str:
-    return repr(path[0] if len(path) == 1 else path)
+def place_text(path: tuple[Any, ...], root: str = "result") -> str:
+    """As messages have it."""
+    return root + "".join(f"[{key!r}]" for key in path)

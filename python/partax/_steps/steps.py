@@ -158,7 +158,8 @@ class Steps:
         call = _core.PreparedCall(self._step, args, kwargs, True)
         # It is another one where the step has changed what it holds, and after `clear_cache`.
         target = weakref.ref(call.run(lambda target, _: target))
-        key = target, tuple(map(_type_of, call.leaves)), tuple(values), tuple(batch)
+        types = tuple((np.shape(it), getattr(it, "dtype", type(it))) for it in call.leaves)
+        key = target, types, tuple(values), tuple(batch)
         if key not in self._plans:
             for gone in [it for it in self._plans if it[0]() is None]:
                 for chunk in self._plans.pop(gone).chunks.values():
@@ -190,10 +191,6 @@ class Steps:
             made = function_of_chunk(self._step.__wrapped__, plan.carried, plan.objects, plan.batch, size, self._unroll)
             plan.chunks[size] = _core.make_jit_function(made, self._step._options)
         return plan.chunks[size]
-
-
-def _type_of(leaf: Any) -> tuple[Any, Any]:
-    return np.shape(leaf), getattr(leaf, "dtype", type(leaf))
 
 
 @dataclasses.dataclass
