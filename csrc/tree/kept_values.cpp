@@ -1,6 +1,19 @@
 #include "tree/kept_values.h"
 
+#include <unordered_set>
+
+#include "statics/static_form.h"
+
 namespace partax {
+namespace {
+
+// Whether nothing can change a static value but to put another one in its place.
+bool is_atom(PyObject* value) {
+  const Form form = form_of(value);
+  return form == Form::kAtom || form == Form::kFloat || form == Form::kComplex || form == Form::kNumpyScalar;
+}
+
+}  // namespace
 
 KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, const LeafBuffer* leaves) {
   parts_.resize(is_kept.size());
@@ -28,10 +41,13 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
     leaves_.reserve(leaves_.size() + part.num_leaves);
     leaves_.append(*leaves, part.first_leaf, part.num_leaves);
     leaves_.append_beside(*leaves, part.first_node, part.end_node, part.first_static, part.end_static);
+    std::unordered_set<PyObject*> known;  // one look at each object is enough: the key is of one moment
     for (std::size_t i = part.first_static; i < part.end_static; ++i) {
+      const StaticValue& value = spec.statics[i];
       PyObject* const own = leaves->own_static(i);
-      if (own == nullptr && !spec.statics[i].is_callable()) continue;
-      part.may_change.emplace_back(i, own != nullptr ? Ref::borrow(own) : spec.statics[i].value());
+      if (own != nullptr ? is_atom(own) : !value.is_callable()) continue;
+      Ref object = own != nullptr ? Ref::borrow(own) : value.value();
+      if (known.insert(object.get()).second) part.may_change.emplace_back(i, std::move(object));
     }
   }
 }
