@@ -53,7 +53,7 @@ inline PythonFunction is_inexact_dtype{"partax._families.describe", "is_inexact"
 inline PythonFunction layout{"partax._families.describe", "layout"};
 inline PythonFunction simple_key{"partax._families.describe", "simple_key"};
 inline PythonFunction equinox_answers{"partax._families.equinox_predicates", "equinox_answers"};
-inline PythonFunction written_cells{"partax._guards.bytecode", "written_cells"};
+inline PythonFunction own_cells{"partax._guards.bytecode", "own_cells"};
 inline PythonFunction copy_of{"partax._guards.copies", "copied"};
 inline PythonFunction guards_of{"partax._guards.guards", "written_down"};
 inline PythonFunction type_traits{"partax._guards.type_traits", "traits"};

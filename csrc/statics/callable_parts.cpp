@@ -2,7 +2,6 @@
 
 #include <unordered_map>
 
-#include "base/python_hooks.h"
 #include "classes/type_table.h"
 
 namespace partax {
@@ -68,15 +67,6 @@ bool is_same_code(PyObject* left, PyObject* right) {
     return false;
   }
   return is_same_constant(a->co_consts, b->co_consts);
-}
-
-bool is_written_cell(PyObject* code, std::size_t i, PyObject* content) {
-  const Ref cells = python::written_cells(code);
-  PyObject* written = PyTuple_GetItem(cells.get(), static_cast<Py_ssize_t>(i));
-  if (written == nullptr) throw PythonError{};
-  const bool is_container = content != nullptr && (PyList_Check(content) || PySet_Check(content) ||
-                                                   PyDict_Check(content) || PyByteArray_Check(content));
-  return written == Py_True || (written == Py_None && is_container);
 }
 
 void mark_self_changing(PyObject* callable) {

@@ -76,9 +76,6 @@ bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
   return true;
 }
 
-// Whether the code of a function writes to its cell `i`, which holds `content`, and does not read it.
-bool is_written_cell(PyObject* code, std::size_t i, PyObject* content);
-
 // The same code, also where it was compiled twice, whatever the file is called.
 bool is_same_code(PyObject* left, PyObject* right);
 

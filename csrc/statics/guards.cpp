@@ -100,9 +100,7 @@ thread_local MadeAnew* MadeAnew::innermost_ = nullptr;
 std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
   auto guards = std::make_shared<Guards>();
   guards->num_roots_ = roots.size();
-  std::vector<Ref> all = roots;
-  all.push_back(Ref::borrow(taken_apart().settings.get()));
-  const Ref told = python::guards_of(tuple_of(std::move(all)));
+  const Ref told = python::guards_of(tuple_of(std::vector<Ref>(roots)));
   PyObject *checks, *place, *unproven, *of_same_objects;
   int arrays;
   if (PyArg_ParseTuple(told.get(), "OOpUU", &checks, &place, &arrays, &unproven, &of_same_objects) == 0) {

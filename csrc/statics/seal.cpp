@@ -1,6 +1,7 @@
 // What of a static value a key may keep: snapshots of it.
 #include <unordered_set>
 
+#include "base/python_hooks.h"
 #include "statics/static_value.h"
 
 namespace partax {
@@ -100,7 +101,7 @@ class Sealer {
       return true;
     });
     if (sort == CallableSort::kFunction) composite->code = code_of(value);
-    if (sort == CallableSort::kFunction) composite->left_out = left_out(value, held);
+    if (sort == CallableSort::kFunction) composite->left_out = left_out(value);
     composite->items.resize(held.size());
     ++depth_;
     for (std::size_t i = 0; i < held.size(); ++i) {
@@ -111,13 +112,12 @@ class Sealer {
     return result;
   }
 
-  // What a function's code assigns, or only adds to, is its own.
-  static std::vector<bool> left_out(PyObject* function, const std::vector<Ref>& held) {
-    std::vector<bool> left(held.size(), false);
-    if (held.size() > 3) {
-      const Ref code = code_of(function);
-      for (std::size_t i = 0; i + 3 < held.size(); ++i) left[i] = is_written_cell(code.get(), i, held[i].get());
-    }
+  // The cells in which the same function may find anything.
+  static std::vector<bool> left_out(PyObject* function) {
+    std::vector<bool> left;
+    if (reinterpret_cast<PyFunctionObject*>(function)->func_closure == nullptr) return left;
+    each_item(python::own_cells(function).get(), Form::kTuple,
+              [&](const Ref& is_own) { left.push_back(is_own.get() == Py_True); });
     return left;
   }
 

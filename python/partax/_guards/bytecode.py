@@ -1,10 +1,10 @@
-"""What a code object reads by name: globals, attributes, closure cells that it writes to."""
+"""What a code object reads by name: globals and attributes; and what it does with closure cells."""
 
 import collections
 import dis
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from partax._guards.user_objects import asked_once
@@ -29,9 +29,10 @@ BY_CODE = {**BY_NAME, "__import__": __import__}
 """Functions that code may have only as it calls them by itself."""
 _IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
-_MISSING = {"MATCH_CLASS", "PUSH_EXC_INFO"}
+_PATTERNS = {"MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-_SIMPLE_LOADS = {"LOAD_CONST", "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_SMALL_INT", "LOAD_DEREF"}
+_CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
+_LOADS = {*_CONSTANTS, *_GLOBALS, "LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_DEREF"}
 
 
 class Named(NamedTuple):
@@ -40,16 +41,14 @@ class Named(NamedTuple):
     Attributes:
       globals: each name followed by the attributes that are read of it at once, as `("jax", "numpy", "sin")`.
       attributes: the names of all attributes.
-      can_miss: whether it can do without one: it asks by `hasattr` or `getattr`, matches, or handles errors.
-      asks_registrations: whether it matches what is registered with an abstract class of the standard library.
-      imports: modules that it imports, each after as many dots as it goes up from the package of the code.
+      can_miss: whether it can do without one: it asks by `hasattr` or `getattr`, or handles errors.
+      imports: modules that it imports.
       unproven: what it reads that has no such name, or None.
     """
 
     globals: tuple[tuple[str, ...], ...]
     attributes: frozenset[str]
     can_miss: bool
-    asks_registrations: bool
     imports: frozenset[str]
     unproven: str | None
 
@@ -76,43 +75,46 @@ def named_by(code: types.CodeType) -> Named:
     """What a code object and the code inside it read by name."""
     found: dict[tuple[str, ...], None] = {}
     attributes, imports = set[str](), set[str]()
-    can_miss = asks_registrations = False
-    unproven: str | None = None
+    can_miss, unproven = False, None
     for part in _codes(code):
         chain: tuple[str, ...] = ()
         steps = _steps(part)
         for i, step in enumerate(steps):
+            unproven = unproven or _unproven(steps, i)
+            can_miss = can_miss or step.opname == "PUSH_EXC_INFO"
             if step.opname in _ATTRIBUTES:
                 attributes.add(step.argval)
-                if step.argval in _OF_TEXTS and not _is_plain_format(steps[i - 1], step):
-                    unproven = unproven or f"what '.{step.argval}' may read by names in a text"
-            can_miss = can_miss or step.opname in _MISSING
             if chain and step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                 chain += (step.argval,)
                 continue
             if chain:
                 found[chain] = None
-            chain = ()
-            if step.opname in _GLOBALS:
-                chain = (step.argval,)
-                unproven = "what '__import__' gives" if step.argval == "__import__" else unproven
-                if step.argval in BY_NAME:
-                    name = _constant_name(steps, i)
-                    attributes |= {name} if name is not None else set()
-                    can_miss = True
-                    unproven = unproven if name is not None else f"an attribute by '{step.argval}', of a name made up"
-            elif step.opname == "MATCH_CLASS":
-                attributes |= set(steps[i - 1].argval)
+            chain = (step.argval,) if step.opname in _GLOBALS else ()
+            if chain and step.argval in BY_NAME:
+                attributes.add(_constant_name(steps, i) or "")
+                can_miss = True
             elif step.opname == "IMPORT_NAME":
-                dots = "." * steps[i - 2].argval
-                imports |= {dots + step.argval} | (set() if dots else {step.argval.partition(".")[0]})
+                imports |= {step.argval, step.argval.partition(".")[0]}
                 found["__import__",] = None
-            elif step.opname in ("MATCH_SEQUENCE", "MATCH_MAPPING"):
-                asks_registrations = True
-    for name in attributes - _OF_TEXTS:
-        if leads_anywhere(name):
-            unproven = unproven or f"what '.{name}' gives"
-    return Named(tuple(found), frozenset(attributes), can_miss, asks_registrations, frozenset(imports), unproven)
+    return Named(tuple(found), frozenset(attributes), can_miss, frozenset(imports), unproven)
+
+
+def _unproven(steps: list[dis.Instruction], at: int) -> str | None:
+    """What a step reads that has no name, or by a name that may give anything; None if it does not."""
+    step, name = steps[at], steps[at].argval
+    if step.opname in _PATTERNS:
+        return "a pattern, which asks classes by names of theirs"
+    if step.opname in _ATTRIBUTES and name in _OF_TEXTS:
+        return None if _is_plain_format(steps[at - 1], step) else f"what '.{name}' may read by names in a text"
+    if step.opname in _ATTRIBUTES and leads_anywhere(name):
+        return f"what '.{name}' gives"
+    if step.opname in _GLOBALS and name == "__import__":
+        return "what '__import__' gives"
+    if step.opname in _GLOBALS and name in BY_NAME and leads_anywhere(_constant_name(steps, at) or "__dict__"):
+        return f"an attribute by '{name}', of a name made up or one that leads anywhere"
+    if step.opname == "IMPORT_NAME" and steps[at - 2].argval != 0:
+        return "a relative import"
+    return None
 
 
 _PART_IN_TEXT = re.compile(r"\{[^{}:!]*[.\[]")
@@ -129,49 +131,45 @@ def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
 
     Only where all arguments are simple enough that it is plainly the second: else None.
     """
-    calls = ("CALL", "CALL_KW")
-    end = next((i for i in range(at + 1, len(steps)) if steps[i].opname in calls), None)
-    if end is None:
+    end = next((i for i in range(at + 1, len(steps)) if steps[i].opname in ("CALL", "CALL_KW")), at)
+    given = steps[at + 1 : end]
+    has_default = steps[end].arg == 3 and bool(given) and given[-1].opname in _LOADS
+    if len(given) < 2 or not (has_default or steps[end].arg == 2):
         return None
-    given = steps[end].arg
-    name = steps[end - 1] if given == 2 else steps[end - 2] if given == 3 and steps[end - 1].opname in _LOADS else None
-    if name is None or name.opname != "LOAD_CONST" or type(name.argval) is not str:
-        return None
-    first = steps[at + 1 : end - (1 if given == 2 else 2)]
-    is_plain = bool(first) and first[0].opname in _LOADS and all(step.opname == "LOAD_ATTR" for step in first[1:])
-    return name.argval if is_plain and name.argval not in _OF_TEXTS else None
+    *of, name = given[:-1] if has_default else given
+    is_plain = bool(of) and of[0].opname in _LOADS and all(step.opname == "LOAD_ATTR" for step in of[1:])
+    is_text = name.opname == "LOAD_CONST" and type(name.argval) is str
+    return name.argval if is_plain and is_text else None
 
 
-_LOADS = _SIMPLE_LOADS | {"LOAD_GLOBAL", "LOAD_NAME"}
+class CellUses(NamedTuple):
+    """The free variables that code and the code inside it assign, count up or add to, and read for more than that."""
 
-
-@asked_once
-def written_cells(code: types.CodeType) -> tuple[bool | None, ...]:
-    """Which closure cells a code object and the code inside it write to.
-
-    Args:
-      code: of a function.
-
-    Returns:
-      For each of its free variables True if the code assigns it, as a counter; None if, where it is a container, the
-      code only adds to it, as to a log; else False.
-    """
-    if not code.co_freevars:
-        return ()
-    assigned, read, _ = _cell_uses(code)
-    return tuple(True if name in assigned else False if name in read else None for name in code.co_freevars)
+    assigned: Set[str]
+    counted: Set[str]
+    read: Set[str]
 
 
 _COUNTED = (int, float, list, set, dict, collections.deque)
+_ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
 
 
-def counters(function: types.FunctionType) -> frozenset[str]:
-    """The free variables of a function whose values it cannot see: its code and the code inside it only assign them,
-    count them up by a constant, or append to them.
+def unseen_cells(function: types.FunctionType) -> tuple[bool, ...]:
+    """Of each free variable of a function whether its code cannot see the value: it only assigns it, counts it up by a
+    constant, or appends to it.
     """
-    _, read, stored = _cell_uses(function.__code__)
+    uses = cell_uses(function.__code__)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return frozenset(name for name, cell in cells if name not in read | stored and _is_counted(cell))
+    return tuple(name not in uses.read and (name not in uses.counted or _is_counted(cell)) for name, cell in cells)
+
+
+def own_cells(function: types.FunctionType) -> tuple[bool, ...]:
+    """Of each free variable whether the same function may find another value in it: it cannot see it, or assigns it
+    itself. Called by C++.
+    """
+    assigned = cell_uses(function.__code__).assigned
+    cells = zip(function.__code__.co_freevars, unseen_cells(function), strict=True)
+    return tuple(name in assigned or is_unseen for name, is_unseen in cells)
 
 
 def _is_counted(cell: types.CellType) -> bool:
@@ -181,50 +179,34 @@ def _is_counted(cell: types.CellType) -> bool:
         return False
 
 
-_ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
-
-
 @asked_once
-def _cell_uses(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
-    """The free variables that a code object and the code inside it assign, that they read for more than to count them
-    up, and those of which they only assign an item.
-    """
-    assigned: set[str] = set()
-    read: set[str] = set()
-    stored: set[str] = set()
+def cell_uses(code: types.CodeType) -> CellUses:
+    """What a code object does with its free variables."""
+    assigned, counted, read = set[str](), set[str](), set[str]()
     steps = _steps(code)
     for i, step in enumerate(steps):
         if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             assigned.add(step.argval)
-        elif step.opname in ("LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
-            read.add(step.argval)
-        elif step.opname == "LOAD_DEREF":
-            if _assigns_item(steps, i):
-                stored.add(step.argval)
-            elif not _adds(steps, i) and not _counts(steps, i):
-                read.add(step.argval)
+        elif step.opname in ("LOAD_DEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
+            (counted if _adds(steps, i) or _counts(steps, i) else read).add(step.argval)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            for uses, more in zip((assigned, read, stored), _cell_uses(inner), strict=True):
+            for uses, more in zip((assigned, counted, read), cell_uses(inner), strict=True):
                 uses |= more
     free = set(code.co_freevars)  # else they are variables of this code
-    return assigned & free, read & free, stored & free
+    return CellUses(assigned & free, counted & free, read & free)
 
 
 def _adds(steps: list[dis.Instruction], at: int) -> bool:
-    after = steps[at + 1]
-    return after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING
-
-
-def _assigns_item(steps: list[dis.Instruction], at: int) -> bool:
-    key, then = steps[at + 1], steps[at + 2 : at + 3]
-    return key.opname in _SIMPLE_LOADS and [step.opname for step in then] == ["STORE_SUBSCR"]
+    """Whether a container is loaded to be appended to, or to be given an item."""
+    after, *then = steps[at + 1 : at + 3]
+    is_item = after.opname in _LOADS and [step.opname for step in then] == ["STORE_SUBSCR"]
+    return is_item or (after.opname in ("LOAD_ATTR", "LOAD_METHOD") and after.argval in _ADDING)
 
 
 def _counts(steps: list[dis.Instruction], at: int) -> bool:
     """Whether a variable is loaded to be assigned again with a constant added or taken away: `n += 1`."""
-    rest = steps[at + 1 : at + 4]
-    names = [step.opname for step in rest]
-    if names[:1] not in (["LOAD_CONST"], ["LOAD_SMALL_INT"]) or names[1:] != ["BINARY_OP", "STORE_DEREF"]:
+    added, *then = steps[at + 1 : at + 4]
+    if added.opname not in _CONSTANTS or [step.opname for step in then] != ["BINARY_OP", "STORE_DEREF"]:
         return False
-    return rest[1].argrepr.rstrip("=") in ("+", "-") and rest[2].argval == steps[at].argval
+    return then[0].argrepr.rstrip("=") in ("+", "-") and then[1].argval == steps[at].argval

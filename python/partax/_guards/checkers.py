@@ -5,7 +5,7 @@ import types
 from typing import Any
 
 from partax._guards.pure import package_of
-from partax._guards.shown import set_on
+from partax._guards.shown import bare
 
 
 def is_checker(function: types.FunctionType, is_pure_code: bool) -> bool:
@@ -21,11 +21,12 @@ def parts_of_checker(function: Any) -> tuple[Any, ...]:
     by, objects = _checked_by(function)
     texts = [hint for hint in hints.values() if isinstance(hint, str)]
     meant = tuple(_meant(hint, inner.__globals__, is_known=bool(objects)) for hint in texts)
-    return inner, hints, (meant, objects), function.__code__.co_qualname, by, set_on(function)
+    bare(function)
+    return inner, hints, (meant, objects), function.__code__.co_qualname, by
 
 
 _UNCHECKED = ("nothing is checked",)
-SEGMENTS = (".__wrapped__", ".__annotations__", ".__annotations__", "", "", ".<options>")
+SEGMENTS = (".__wrapped__", ".__annotations__", ".__annotations__", "", "")
 """Where each of these parts is."""
 
 

@@ -1,27 +1,12 @@
 """Entries of classes that are not written down: code that reads them is not proven, or they follow from the others."""
 
-from typing import Any
-
-from partax._guards.constants import is_constant
-from partax._guards.user_objects import read
-
 # What the statement of a class, and decorators of libraries, write about it.
-_ABOUT_CLASS = {
+ABOUT_CLASS = {
     *("__dict__", "__weakref__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
-    *("__abstractclassvars__", "__dataclass_fields__", "__dataclass_params__", "__firstlineno__"),
-    *("__static_attributes__", "__doc__", "__qualname__"),
+    *("__abstractclassvars__", "__dataclass_params__", "__firstlineno__", "__static_attributes__"),
+    *("__doc__", "__qualname__"),
 }
-
-
-def is_about_class(name: str, entry: Any) -> bool:
-    """Whether an entry only tells about its class. Fields that hold more than constants, as converters, do not."""
-    fields = entry.values() if name == "__dataclass_fields__" and type(entry) is dict else ()
-    return name in _ABOUT_CLASS and all(
-        is_constant(it) for field in fields for it in read(field, "metadata", {}).values()
-    )
-
-
 # What an enumeration keeps of its members, beside each member itself, and what finds them by name and by value.
 OF_ENUM = {
     *("_generate_next_value_", "_hashable_values_", "_member_type_", "_new_member_"),

@@ -20,7 +20,7 @@ def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Any, ...], Callable[[int
       is not proven of functions among the roots, which are the same only as the same objects.
     """
     walk = Walk()
-    unproven = walk.all(roots)
+    unproven = walk.all(roots) or walk.settings()
     checks = () if unproven else tuple(walk.checks)
     return checks, functools.partial(place, walk.places), walk.holds_arrays, unproven, walk.of_same_objects
 
@@ -49,6 +49,6 @@ def read(roots: tuple[Any, ...]) -> Read:
     walk = Walk()
     unproven = walk.all(roots)
     place_of = functools.partial(place, walk.places)
-    found = [(name_of(*pair), value_of(*pair)) for pair in walk.of_libraries()]
+    found = [(name_of(*pair), value_of(*pair)) for pair in walk.of_libraries]
     of_libraries = [(name, value) if value is not ABSENT else (f"no {name}", None) for name, value in found]
     return Read(walk.checks, walk.kept, place_of, unproven, walk.of_same_objects, of_libraries)

@@ -1,77 +1,57 @@
-"""What code can read of modules, and of classes and functions on the list, but which others may set: attributes."""
+"""What code can read of modules, classes and functions on the list, but which others may set: attributes."""
 
-import abc
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
-from partax import _core
 from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
 
 _CONSTANTS = (types.NoneType, bool, float, int, str)
 ABSENT: Any = object()  # stands for an attribute that is not there
-REGISTRATIONS = "<registrations>"
-"""Of the module `abc`: how many classes were registered as subclasses of others."""
 Pair = tuple[Any, str]
-"""An object, and the name of an attribute; of `sys.modules` the name of a module."""
+"""A module, class or function, and the name of an attribute."""
 
 
-def constants_of(module: types.ModuleType, names: Set[str]) -> list[Pair] | None:
-    """What code that has a module, and these names for attributes, gets out of it, but for what a library defines.
-
-    Args:
-      module: it has it as a value.
-      names: of all attributes in the code.
-
-    Returns:
-      The attributes of the module and of the modules that it leads to; None if there are others than constants,
-      modules, and functions and classes on the list.
-    """
-    seen, pending, found = {id(module)}, [module], list[Pair]()
-    while pending:
-        known = pending.pop()
-        scope = vars(known)
-        name_of_it = scope["__name__"]
-        is_library = is_listed_module(name_of_it)
-        if not is_library and ("__getattr__" in scope or type(known) is not types.ModuleType):
-            return None
-        for name in names & scope.keys():
-            value = scope[name]
-            if issubclass(type(value), types.ModuleType):
-                pending += [value] if id(value) not in seen else []
-                seen.add(id(value))
-                found += [] if is_library else [(known, name)]
-            elif type(value) in _CONSTANTS and is_listed(name_of_it, name):
-                found.append((known, name))
-            elif not is_pure(value):
-                return None
-            elif not is_library or not _is_called(value, name, name_of_it):
-                found.append((known, name))
-    return found
+class UnprovenAttributeError(Exception):
+    """Its text is the name of an attribute that somebody has set on something of a library, or of a user's module."""
 
 
-def others_attributes(
-    modules: Iterable[types.ModuleType], values: Iterable[Any], names: Set[str], *, can_miss: bool
-) -> list[Pair]:
+def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool) -> list[Pair]:
     """What code can read of modules and libraries, but others may set.
 
     Args:
-      modules: those that it has as values.
       values: all that it has.
       names: of all attributes in it.
       can_miss: whether it can do without one, so that it counts which are not there.
 
     Returns:
-      The attributes, in an order that another process has too.
+      The attributes, which are constants, on the list or absent, in an order that another process has too.
+
+    Raises:
+      UnprovenAttributeError: one of them is something else.
     """
-    found = [pair for module in modules for pair in constants_of(module, names) or ()]
-    met = {id(value): value for value in (*modules, *values)}.values()
-    found += [(value, name) for value in met for name in _set_on(value, names)]
-    if can_miss:
-        found += [(value, name) for value in met for name in _not_set_on(value, names)]
+    found, met, waiting = list[Pair](), set[int](), list(values)
+    while waiting:
+        it = waiting.pop()
+        scopes = () if id(it) in met else _scopes(it)
+        met.add(id(it))
+        for owner, scope in scopes:
+            for name in names & scope.keys():
+                value = scope[name]
+                if type(value) is types.ModuleType and is_module(it):
+                    waiting.append(value)
+                elif not _is_own(value, name, owner):
+                    if type(value) not in _CONSTANTS and not is_pure(value):
+                        raise UnprovenAttributeError(name_of(it, name))
+                    found.append((it, name))
+        if scopes and can_miss:
+            found += [(it, name) for name in names if value_of(it, name) is ABSENT]
     return sorted(found, key=lambda pair: name_of(*pair))
+
+
+def is_module(it: Any) -> bool:
+    return issubclass(type(it), types.ModuleType)
 
 
 def asking_too(ask: Callable[[Any], tuple[Any, ...]], attributes: list[Pair]) -> Callable[[Any], Any]:
@@ -85,47 +65,24 @@ def asking_too(ask: Callable[[Any], tuple[Any, ...]], attributes: list[Pair]) ->
 
 def value_of(it: Any, name: str) -> Any:
     """An attribute, or `ABSENT`."""
-    if it is sys.modules:
-        return sys.modules.get(name, ABSENT)
-    if it is abc and name == REGISTRATIONS:
-        return _core.num_registrations(it)
     # Modules may be asked for more than they hold, and warn of it.
-    return vars(it).get(name, ABSENT) if issubclass(type(it), types.ModuleType) else getattr(it, name, ABSENT)
+    return vars(it).get(name, ABSENT) if is_module(it) else getattr(it, name, ABSENT)
 
 
 def name_of(it: Any, name: str) -> str:
     """How an attribute of a module, class or function is called, such as `optax.sgd.mine`."""
-    if it is sys.modules:
-        return f"import {name}"
-    if issubclass(type(it), types.ModuleType):
-        return f"{it.__name__}.{name}"
-    return f"{read(it, '__module__')}.{read(it, '__qualname__')}.{name}"
-
-
-def _not_set_on(it: Any, names: Set[str]) -> Set[str]:
-    """Of a module, class or function of a library, the attributes by these names that are not there."""
-    if issubclass(type(it), types.ModuleType):
-        absent = names - vars(it).keys()
-        return absent | {"__getattr__"} if absent else absent
-    is_open = bool(_scopes(it)) and is_pure(it)
-    return {name for name in names if value_of(it, name) is ABSENT} if is_open else set()
-
-
-def _set_on(it: Any, names: Set[str]) -> list[str]:
-    """Of a class or function on the list, the attributes by these names that its library has not defined."""
-    present = [(owner, scope[name], name) for owner, scope in _scopes(it) for name in names & scope.keys()]
-    if not present or not is_pure(it):
-        return []
-    return [name for owner, value, name in present if not _is_own(value, name, owner)]
+    return f"{it.__name__}.{name}" if is_module(it) else f"{module_of(it)}.{read(it, '__qualname__')}.{name}"
 
 
 def _scopes(it: Any) -> list[tuple[Any, Mapping[str, Any]]]:
-    """Where the attributes are of what may be on the list, and whose; asks nothing of the user's own objects."""
+    """Where the attributes are of what is on the list, and whose; asks nothing of the user's own objects."""
+    if is_module(it):
+        if not is_listed_module(it):
+            raise UnprovenAttributeError(f"module '{read(it, '__name__')}'")
+        return [(it, vars(it))]
     if issubclass(type(it), type):
-        return [(cls, entries_of(cls)) for cls in mro_of(it)]
-    if type(it) is types.FunctionType:
-        return [(it, it.__dict__)]
-    if issubclass(type(it), types.ModuleType) or not callable(it) or not is_pure(it):
+        return [(cls, entries_of(cls)) for cls in mro_of(it)] if is_pure(it) else []
+    if not callable(it) or not is_pure(it):
         return []
     scope = read(it, "__dict__")
     return [(it, scope)] if type(scope) is dict else []
@@ -143,6 +100,6 @@ def _is_own(value: Any, name: str, owner: Any) -> bool:
 
 def _is_called(value: Any, name: str, owner: Any) -> bool:
     """Whether a function or class has this name, and is of the same library as its owner or a module of that name."""
-    module = owner if type(owner) is str else module_of(owner)
+    module = owner.__name__ if is_module(owner) else module_of(owner)
     own_name, package = read(value, "__name__"), module_of(value).partition(".")[0]
     return own_name == name and package == module.partition(".")[0]

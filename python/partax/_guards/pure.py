@@ -292,6 +292,7 @@ def is_pure_code(function: types.FunctionType) -> bool:
     return known and is_listed(name, function.__code__.co_qualname)
 
 
-def is_listed_module(name: str) -> bool:
-    """Whether the table has a module itself, and not only one that it is below of."""
-    return name in _names
+def is_listed_module(module: Any) -> bool:
+    """Whether a value is a module that is in the table, or below one all of which is, and not another of its name."""
+    name = vars(module).get("__name__") if type(module) is types.ModuleType else None
+    return type(name) is str and sys.modules.get(name) is module and (name in _names or is_listed(name, ""))

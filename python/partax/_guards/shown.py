@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._guards.bytecode import leads_anywhere
 from partax._jax.private import jit_parts
 
 _Ask = Callable[[Any], Any]
@@ -22,28 +21,40 @@ def _treedef_parts(treedef: Any) -> tuple[Any, ...]:
     return treedef.node_data(), *treedef.children()
 
 
-def _method_called(caller: Any) -> tuple[Any, ...]:
-    """The name of the method and its arguments; jax's own callers, of classes that are registered, have no keywords."""
-    made_by, parts = caller.__reduce__()
-    if made_by is not operator.methodcaller or parts[0].startswith("__") or leads_anywhere(parts[0]):
-        raise TypeError("a caller of a method with keywords, or of one that may lead to anything")
-    return parts
+def _registered_method(caller: Any) -> str:
+    """By which jax takes apart classes that are registered with methods of theirs: those are looked at."""
+    name = caller.__reduce__()[1]
+    if name not in (("tree_flatten",), ("tree_flatten_with_keys",)):
+        raise TypeError("a caller of any method")
+    return name
 
 
-# Attributes that are of the function inside of a wrapper, where they are looked at, or are asked for anyway.
-_OF_WRAPPERS = {
+def fields_of(fields: Any) -> tuple[Any, ...]:
+    """What is in the fields of a dataclass, but for their annotations, which code cannot read."""
+    return tuple((name, *_FIELD(field), tuple(field.metadata.items())) for name, field in fields.items())
+
+
+_FIELD = operator.attrgetter("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+
+# What wrappers have of the function inside, which is looked at there, or is asked for anyway;
+# and jax's arrays of keys, and checkers.
+_OWN = {
     *functools.WRAPPER_ASSIGNMENTS,
     *("__wrapped__", "__annotations__", "_fun", "_jit_info", "_options"),  # Python 3.14 copies them by another name
-    *("gen", "func", "args", "kwds", "lock"),
+    *("_impl", "_consumed", "_base_array", "__beartype_args_lens", "__beartype_wrapper"),
+}
+_OWN_OF = {
+    functools.cached_property: {"func", "attrname", "lock", "__doc__", "__module__"},
+    contextlib._GeneratorContextManager: {"gen", "func", "args", "kwds", "__doc__"},
 }
 
 
-def set_on(it: Any) -> tuple[Any, ...]:
-    """The attributes that somebody has set on an object."""
-    attributes = it.__dict__
-    if attributes.keys() <= _OF_WRAPPERS:
-        return ()
-    return tuple(item for item in attributes.items() if item[0] not in _OF_WRAPPERS)
+def bare(it: Any) -> tuple[Any, ...]:
+    """Nothing, of an object on which nobody has set an attribute; raises where somebody has."""
+    attributes = it.__dict__.keys()
+    if not attributes <= _OWN and not attributes <= _OWN_OF.get(type(it), _OWN):
+        raise TypeError("an attribute that somebody has set")
+    return ()
 
 
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
@@ -57,7 +68,7 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     staticmethod: (operator.attrgetter("__func__"), (".__func__",)),
     classmethod: (operator.attrgetter("__func__"), (".__func__",)),
     functools.cached_property: (operator.attrgetter("func"), (".func",)),
-    operator.methodcaller: (_method_called, ()),
+    operator.methodcaller: (_registered_method, ("",)),
     contextlib._GeneratorContextManager: (operator.attrgetter("func", "args", "kwds"), (".func", ".args", ".kwds")),
     jax.tree_util.PyTreeDef: (_treedef_parts, ()),
     _core.Static: (_core.roots_of, ()),
@@ -84,17 +95,14 @@ def shown_by(cls: type, ask: _Ask, segments: tuple[str, ...], *, is_open: bool =
       ask: gives the parts of an instance as a tuple, or the only one.
       segments: where each part is, such as `.fget`; `.<options>` for a tuple of which most is constant. Empty where
         there are as many as there are.
-      is_open: whether attributes that somebody may set on instances count too.
+      is_open: whether somebody may set attributes on instances: then one is not proven.
     """
-    _shown[id(cls)] = cls, ask, segments
-    if not is_open or cls.__dictoffset__ == 0:
-        return
 
-    def ask_both(it: Any) -> tuple[Any, ...]:
-        parts = ask(it)
-        return *(parts if type(parts) is tuple else (parts,)), set_on(it)
+    def ask_bare(it: Any) -> Any:
+        bare(it)
+        return ask(it)
 
-    _shown[id(cls)] = cls, ask_both, (*segments, ".<options>") if segments else ()
+    _shown[id(cls)] = cls, ask if not is_open or cls.__dictoffset__ == 0 else ask_bare, segments
 
 
 def how_shown(cls: type) -> tuple[_Ask, tuple[str, ...]] | None:

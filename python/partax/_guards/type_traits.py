@@ -6,14 +6,17 @@ import struct
 import types
 from typing import Any, NamedTuple
 
+import jax
+
 from partax._families.equinox import module_class
 from partax._guards.installed import is_installed
+from partax._guards.pure import is_pure, module_of
 from partax._guards.user_objects import asked_once, is_written_in_c, read
 
 _WORD = struct.calcsize("P")
 # Classes of jax whose instances never change and tell themselves apart by `==`.
 _CONSTANT = {
-    *("AbstractMesh", "Device", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
+    *("AbstractMesh", "Device", "Mesh", "NamedSharding", "P", "PartitionSpec", "ShapeDtypeStruct"),
     *("SingleDeviceSharding", "UnspecifiedValue"),
 }
 # Classes whose `==` is that of one attribute and whose hash follows from it: each nnx object has one of its own.
@@ -68,8 +71,8 @@ class Facts(NamedTuple):
 def facts(cls: type) -> Facts:
     """What is known of instances of a class."""
     known = traits(cls)
-    of_jax = cls.__module__.partition(".")[0] in ("jax", "jaxlib") and cls.__name__ in _CONSTANT
-    return Facts(of_jax and known.installed, known.enum, known.slots is not None and _is_frozen(cls), known.equal_by)
+    of_jax = cls is jax.Device or (cls.__name__ in _CONSTANT and module_of(cls).partition(".")[0] == "jax" and is_pure(cls))
+    return Facts(of_jax, known.enum, known.slots is not None and _is_frozen(cls), known.equal_by)
 
 
 def _is_frozen(cls: type) -> bool:

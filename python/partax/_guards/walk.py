@@ -2,11 +2,8 @@
 
 import abc
 import collections
-import dataclasses
 import enum
 import functools
-import importlib.util
-import operator
 import sys
 import types
 import weakref
@@ -20,14 +17,14 @@ from jax.core import Tracer
 from partax import _core
 from partax._families.equinox import is_module
 from partax._families.settings import asked_of
-from partax._guards.bytecode import BY_CODE, Named, counters, leads_anywhere, named_by
+from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, unseen_cells
 from partax._guards.checkers import SEGMENTS, is_checker, parts_of_checker
 from partax._guards.constants import DESCRIPTORS, PLAIN, SENTINELS, compares_as, is_constant, is_plain_scalar
-from partax._guards.entries import OF_ENUM, OF_FLAG, is_about_class
-from partax._guards.library_attributes import REGISTRATIONS, Pair, asking_too, constants_of, name_of, others_attributes
+from partax._guards.entries import ABOUT_CLASS, OF_ENUM, OF_FLAG
+from partax._guards.library_attributes import Pair, UnprovenAttributeError, asking_too, name_of, others_attributes
 from partax._guards.places import attribute, followed, place
-from partax._guards.pure import KEEP_RULES, is_pure, is_pure_code, package_of
-from partax._guards.shown import how_shown
+from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
+from partax._guards.shown import bare, fields_of, how_shown
 from partax._guards.type_traits import facts
 from partax._guards.user_objects import entries_of, is_written_in_c
 from partax._jax.nodes import registered_nodes
@@ -47,11 +44,10 @@ _NOTHING: Any = object()  # stands for a part that is not there
 _ARRAYS = (*filter(None, (concrete_array_type(),)), jax.Array)
 # Of jax: found anew by what they hold, in their attributes.
 _STATEFUL = (functools.partial, jax.custom_jvp, jax.custom_vjp)
-_METADATA = operator.attrgetter("metadata")
 _HASH_OF_DATACLASS = "__create_fn__.<locals>.__hash__"
 
 
-_NOTHING_NAMED = Named((), frozenset(), False, False, frozenset(), None)
+_NOTHING_NAMED = Named((), frozenset(), False, frozenset(), None)
 
 
 class _UnprovenError(Exception):
@@ -65,49 +61,50 @@ class Walk:
       checks: for each value what is expected of it, with an object; what is read next, with an argument; and how much.
       places: of each value what it is a part of, by number, and as which part.
       holds_arrays: whether arrays are among the values.
+      kept: the values, so that no id in `_met` is used again.
       of_same_objects: what is not proven of functions among the roots.
+      of_libraries: what the code that was read can read of libraries, but others may set.
     """
 
     def __init__(self) -> None:
         self.checks: list[Check] = []
         self.places: list[tuple[int, str | int]] = []
         self.holds_arrays = False
+        self.kept: list[Any] = []
         self.of_same_objects = ""
+        self.of_libraries: list[Pair] = []
         self._met: dict[int, int] = {}
-        self.kept: list[Any] = []  # each value, so that no id in `_met` is used again
         self._names: set[str] = set()  # of attributes, in the code of the user's functions
         self._can_miss = False  # whether it can do without one
-        self._imported: dict[str, Pair] = {}  # what it imports, and what else is asked for as an attribute
-        self._modules: list[tuple[types.ModuleType, int]] = []  # that were met as values, and at which check
+        self._imported: list[Any] = []
         # Functions, and not methods of this walk: in a cycle it would keep what it has read.
         self._next: list[tuple[Callable[[Walk, Any], None], Any, int, str | int]] = []
 
     def all(self, roots: tuple[Any, ...]) -> str:
         """Walks all; returns what is not proven."""
         for root in roots:
-            state = len(self.checks), dict(self._met), set(self._names), list(self._modules)
+            before = len(self.checks), dict(self._met), set(self._names), list(self._imported)
             unproven = self._root(root)
             if unproven and type(root) is not types.FunctionType:
                 return unproven
             if unproven:  # it is the same as long as it is the same object
-                start, self._met, self._names, self._modules = state
+                start, self._met, self._names, self._imported = before
                 del self.checks[start:], self.places[start:], self.kept[start:]
                 self._next.clear()
                 self.places.append((-1, ""))
                 self.kept.append(root)
                 self._object(root)
                 self.of_same_objects = unproven
-        names = frozenset(self._names)
-        for module, at in self._modules:
-            if constants_of(module, names) is None:
-                return place(self.places, at) or "a module"
+        try:
+            values = [*self._imported, *self.kept]
+            self.of_libraries = others_attributes(values, self._names, can_miss=self._can_miss)
+        except UnprovenAttributeError as error:
+            return str(error)
         return ""
 
-    def of_libraries(self) -> list[Pair]:
-        """What the code that was read can read of modules and libraries, but others may set."""
-        modules = [module for module, _ in self._modules]
-        found = others_attributes(modules, self.kept, self._names, can_miss=self._can_miss)
-        return [*self._imported.values(), *found]
+    def settings(self) -> str:
+        """Walks the settings of the libraries of which something was met; returns what is not proven."""
+        return self._root(SETTINGS)
 
     def _root(self, root: Any) -> str:
         name = f"class '{root.__name__}'" if issubclass(type(root), type) else ""
@@ -202,8 +199,9 @@ class Walk:
 
     def _module(self, it: Any) -> None:
         """One that code has as a value, and not only by the names that it reads of it at once."""
-        self._modules.append((it, len(self.checks)))
-        self._read_by([(Walk._constant, self._open(it, OBJECT, _TYPE)[0], ".__class__")])
+        if not is_listed_module(it):
+            raise _UnprovenError
+        self._object(it)
 
     def _setting(self, it: Any) -> None:
         return self._address(it) if facts(type(it)).enum else self._options(it)
@@ -212,9 +210,9 @@ class Walk:
         """Read after all else: those of a library count where something of it was met."""
         printing = {"numpy"} if self.holds_arrays else set[str]()  # by which jax's arrays are printed
         ask, names = asked_of(printing.union(map(package_of, self.kept)))
-        attributes = self.of_libraries()
-        if attributes:
-            ask, names = asking_too(ask, attributes), (*names, *(name_of(*pair) for pair in attributes))
+        if self.of_libraries:
+            ask = asking_too(ask, self.of_libraries)
+            names = *names, *(name_of(*pair) for pair in self.of_libraries)
         found = self._open(it, _THERE, _ASKED, (Settings, ask))
         steps = [(Walk._setting, value, f"setting '{name}'") for name, value in zip(names, found[1:], strict=True)]
         self._read_by([(Walk._anything, None, ""), *steps])
@@ -236,8 +234,6 @@ class Walk:
             return self._constant(it)
         asked = how_shown(cls)
         if asked is not None and not is_pure(it):
-            if cls is operator.methodcaller:
-                self._names.add(asked[0](it)[0])
             return self._asked(it, *asked)
         if issubclass(cls, type):
             return self._class(it)
@@ -247,10 +243,12 @@ class Walk:
             return self._constant(it)
         if issubclass(cls, Tracer):
             raise _UnprovenError
-        if issubclass(cls, _ARRAYS) or (cls.__module__.startswith("jax") and isinstance(it, jax.Array)):
+        if issubclass(cls, _ARRAYS):
             self.holds_arrays = True
-            return self._object(it)
+            return self._bare(it, OBJECT)
         known = facts(cls)
+        if known.constant and cls.__dictoffset__ > 0:  # those of Python refuse attributes
+            return self._bare(it, EQUAL)
         if known.constant or (issubclass(cls, np.generic) and is_plain_scalar(cls)):
             return self._constant(it)
         if known.enum:
@@ -260,6 +258,10 @@ class Walk:
         ):
             return self._instance(it)
         return self._instance(it) if known.frozen else self._unproven(it)
+
+    def _bare(self, it: Any, expected: int) -> None:
+        """Of an object of jax's, on which somebody may set an attribute: then it is not proven."""
+        self._read_by([(Walk._anything, self._open(it, expected, _ASKED, (type(it), bare))[0], "")])
 
     # ---- Callables.
 
@@ -275,17 +277,14 @@ class Walk:
         named = _NOTHING_NAMED if is_listed else named_by(code)
         self._names |= named.attributes
         self._can_miss = self._can_miss or named.can_miss
-        for name in named.imports:
-            full_name = importlib.util.resolve_name(name, it.__globals__.get("__package__"))
-            self._modules.append((sys.modules[full_name], len(self.checks)))
-            self._imported[full_name] = sys.modules, full_name
-        if named.asks_registrations:
-            self._imported[REGISTRATIONS] = abc, REGISTRATIONS
-        counts = frozenset[str]() if is_listed else counters(it)
-        found = iter(self._open(it, OBJECT if counts else _NEW, FUNCTION, None if is_listed else named.globals))
+        self._imported += [sys.modules[name] for name in named.imports]
+        unseen = () if is_listed else unseen_cells(it)
+        expected = OBJECT if any(unseen) else _NEW
+        found = iter(self._open(it, expected, FUNCTION, None if is_listed else named.globals))
         steps: list[Any] = [(Walk._code, next(found), "")]
-        for name in code.co_freevars:
-            steps.append((Walk._by_type if name in counts else Walk._value, next(found), f"closure cell '{name}'"))
+        for i, name in enumerate(code.co_freevars):
+            note = Walk._by_type if i < len(unseen) and unseen[i] else Walk._value
+            steps.append((note, next(found), f"closure cell '{name}'"))
         steps += [(Walk._value, next(found), "a default") for _ in range(2)]
         attributes = next(found)
         steps.append((Walk._value if attributes is _NOTHING else Walk._attributes, attributes, ""))
@@ -341,7 +340,7 @@ class Walk:
                 raise _UnprovenError
             if name == "_abc_impl":
                 steps += [(Walk._anything, None, ""), (Walk._registrations, entry, ".register")]
-            elif is_about_class(name, entry) or name in of_enum:
+            elif name in ABOUT_CLASS or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
                 note = Walk._fields if name == "__dataclass_fields__" else Walk._value
@@ -349,20 +348,8 @@ class Walk:
         return self._read_by(steps)
 
     def _fields(self, it: Any) -> None:
-        """The fields of a class, by what they have in their metadata: its methods have the rest."""
-        cls, *found = self._open(it, _NEW, _ITEMS)
-        steps: list[Any] = [(Walk._object, cls, "")]
-        for name, field in zip(found[::2], found[1::2], strict=True):
-            steps += [(Walk._constant, name, ""), (Walk._field, field, f"[{name!r}]")]
-        self._read_by(steps)
-
-    def _field(self, it: Any) -> None:
-        """Not met by it: as a value elsewhere it is not proven."""
-        cls, metadata = self._open(it, _THERE, _ASKED, (dataclasses.Field, _METADATA))
-        self._read_by([(Walk._object, cls, ""), (Walk._metadata, metadata, ".metadata")])
-
-    def _metadata(self, it: Any) -> None:
-        self._asked(it, dict, ("",))
+        """The fields of a dataclass, which nobody else has: as values elsewhere they are not proven."""
+        self._asked(it, fields_of, ())
 
     def _registrations(self, it: Any) -> None:
         """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from partax import _core
-from partax._guards.bytecode import written_cells
+from partax._guards.bytecode import cell_uses
 from partax._guards.constants import PLAIN, is_constant
 from partax._guards.pure import is_pure
 from partax._guards.shown import how_shown
@@ -81,7 +81,7 @@ def held_by(value: Any) -> Held:
 def _held_by_function(function: types.FunctionType) -> Held:
     cells = [_content(cell) for cell in function.__closure__ or ()]
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    can_change = any(written_cells(function.__code__)) or any(type(cell) in _COPIED for cell in cells)
+    can_change = bool(cell_uses(function.__code__).assigned) or any(type(cell) in _COPIED for cell in cells)
     return Held(CHANGES if can_change else CONSTANT, (*cells, *defaults, *function.__dict__.values()))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._guards.bytecode import written_cells
+from partax._guards.bytecode import own_cells
 from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
@@ -163,9 +163,9 @@ class ValueParts:
         attributes = dict(function.__dict__)
         if "__wrapped__" in attributes:  # first, since a change is told where it is met first
             items.append(("attribute '__wrapped__'", self.value(attributes.pop("__wrapped__"))))
-        cells = zip(code.co_freevars, function.__closure__ or (), written_cells(code), strict=True)
-        for name, cell, written in cells:
-            if written:  # it sets the variable itself, as a counter: that is no cause of a trace
+        cells = zip(code.co_freevars, function.__closure__ or (), own_cells(function), strict=True)
+        for name, cell, is_own in cells:
+            if is_own:  # it sets the variable itself, as a counter: that is no cause of a trace
                 continue
             try:
                 contents = cell.cell_contents

@@ -1,7 +1,6 @@
 """What a class tells by its content in another process: in its own, where it is the same object, none of it counts."""
 
 import abc
-import dataclasses
 import enum
 import operator
 import sys
@@ -10,14 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from partax._families.equinox import module_class
-from partax._guards.entries import is_about_class
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import asked_once, entries_of, mro_of, read, unwrapped
 from partax._jax.nodes import is_registered_dataclass, registered_functions, registered_nodes
 from partax._store import UnstoredError
 
 _Constant = Callable[[Any], Any]
-_OF_FIELD = ("init", "repr", "hash", "compare", "kw_only")
 
 
 def class_content(cls: type, constant: _Constant) -> Any:
@@ -33,24 +30,16 @@ def class_content(cls: type, constant: _Constant) -> Any:
     Raises:
       UnstoredError: some of it another process could not find again.
     """
-    return _fields(cls, constant), registrations(cls), _members(cls, constant)
+    return _fields(cls), registrations(cls), _members(cls, constant)
 
 
-def _fields(cls: type, constant: _Constant) -> Any:
+def _fields(cls: type) -> Any:
     """Those of a dataclass in their order, by which Equinox registers its modules too."""
     fields = entries_of(cls).get("__dataclass_fields__")
     if type(fields) is not dict:
         return ()
-    is_plain = is_about_class("__dataclass_fields__", fields)  # else the guards look at what is in the metadata
-    found: list[Any] = []
-    for name, field in fields.items():
-        has_default = [getattr(field, it) is not dataclasses.MISSING for it in ("default", "default_factory")]
-        metadata = [(constant(key), constant(value)) for key, value in field.metadata.items()] if is_plain else ()
-        kind = field._field_type.name  # a field, or for the class or `__init__` alone
-        found.append(
-            (constant(name), kind, *has_default, *(constant(getattr(field, it)) for it in _OF_FIELD), metadata)
-        )
-    return found, repr(cls.__dict__.get("__dataclass_params__"))
+    kinds = [field._field_type.name for field in fields.values()]  # a field, or for the class or `__init__` alone
+    return kinds, repr(cls.__dict__.get("__dataclass_params__"))
 
 
 def registrations(cls: type) -> Any:
