@@ -71,8 +71,9 @@ class Facts(NamedTuple):
 def facts(cls: type) -> Facts:
     """What is known of instances of a class."""
     known = traits(cls)
-    of_jax = cls is jax.Device or (cls.__name__ in _CONSTANT and module_of(cls).partition(".")[0] == "jax" and is_pure(cls))
-    return Facts(of_jax, known.enum, known.slots is not None and _is_frozen(cls), known.equal_by)
+    is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
+    is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
+    return Facts(is_constant, known.enum, known.slots is not None and _is_frozen(cls), known.equal_by)
 
 
 def _is_frozen(cls: type) -> bool:
