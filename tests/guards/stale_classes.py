@@ -21,6 +21,22 @@ _MADE = {
         "C.k = 3.0",
     ),
     "module of a class, in its text": ("class C: pass\nC.__module__ = 'a'", "len(repr(C))", "C.__module__ = 'ab'"),
+    **{
+        f"class that tells of being {name} of {module}": (
+            f"class {name}:\n    k = 2.0\n    def __eq__(self, other): return True\n    def __hash__(self): return 1\n"
+            f"{name}.__module__ = '{module}'\nc = {name}()",
+            "c.k",
+            "c.k = 3.0",
+        )
+        for name, module in [
+            ("Mesh", "jax._src.mesh"),
+            ("P", "jax"),
+            ("NamedSharding", "jax.sharding"),
+            ("FrozenDict", "flax.core.frozen_dict"),
+            ("HashableMapping", "flax.typing"),
+            ("Static", "partax._core"),
+        ]
+    },
     "class whose module is none": ("class C: k = 2.0\nC.__module__ = None", "C().k", "C.k = 3.0"),
     "executed class": ("S = {'__name__': 'math'}\nexec('class C: k = 2.0', S)\nC = S['C']", "C.k", "C.k = 3.0"),
     "executed function": ("S = {'K': 2.0}\nexec('def get(): return K', S)\nget = S['get']", "get()", "S['K'] = 3.0"),
@@ -82,6 +98,14 @@ _DATACLASS = {
     "default factory": (CLASS, "C().b", "K"),
     "fields by asdict": (CLASS, "len(dataclasses.asdict(C()))", "del C.__dataclass_fields__['b']"),
     "default in __init__": (CLASS, "C().a", "C.__init__.__defaults__ = (3.0, 1.0)"),
+    **{
+        f"{name} of a field that is a value": (
+            f"@dataclasses.dataclass\nclass C:\n    a: float = 2.0\nF = C.__dataclass_fields__['a']\nF.{name} = 2.0",
+            f"(C(), F.{name})[1]",
+            f"F.{name} = 3.0",
+        )
+        for name in ("default", "type", "metadata", "kw_only")
+    },
     "__post_init__": (f"{DATA}@dataclasses.dataclass\nclass C:\n    def __post_init__(self): self.k = K", "C().k", "K"),
     "is_dataclass": ("class C: pass", "(3.0 if dataclasses.is_dataclass(C) else 2.0)", "dataclasses.dataclass(C)"),
     "field of a module of Equinox": (

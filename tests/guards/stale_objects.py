@@ -91,6 +91,23 @@ _STATES = {
     "module in a tuple": (f"{SETTINGS}\nT = (m,)", "T[0].k", "m.k = 3.0"),
     "module in a closure": (f"{SETTINGS}\ndef made(m): return lambda: m.k", "made(m)()", "m.k = 3.0"),
     "module by its name": (SETTINGS, "importlib.import_module('m_' + __name__).k", "m.k = 3.0"),
+    "name of a module, in its text": ("m = types.ModuleType('ab')", "len(repr(m))", "m.__name__ = 'abc'"),
+    "name of a module of a library": (
+        "OLD = optax.__name__",
+        "len(optax.__name__)",
+        "optax.__name__ = 'abc'",
+        "optax.__name__ = OLD",
+    ),
+    "module of the name of a library's": (
+        "m = types.ModuleType('jax.numpy')\nm.sin = jnp.sin\nL = [m]",
+        "L[0].sin(1.0)",
+        "m.sin = jnp.cos",
+    ),
+    "hash of what is made": (
+        "EVER_OTHER = True\nKEPT = []\ndef made():\n    KEPT.append(object())\n    return KEPT[-1]",
+        "((made().__hash__() >> 4) % 1000003)",
+        "KEPT.extend(object() for _ in range(99))",
+    ),
     "module that is run again": (
         "m = types.ModuleType('m')\nexec('def get(): return 2.0', vars(m))",
         "m.get()",

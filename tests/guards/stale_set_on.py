@@ -24,6 +24,17 @@ _WRAPPERS = {
     "jax.custom_jvp": "jax.custom_jvp(lambda x: x)",
     "a partial": "functools.partial(lambda x: x)",
 }
+# What is known by identity or by its own `==`.
+_OBJECTS = {
+    "an array": "jnp.ones(3)",
+    "a key": "jax.random.key(0)",
+    "a sharding": "jax.sharding.NamedSharding(jax.make_mesh((1,), ('a',)), jax.P())",
+    "a sharding of one device": "jax.sharding.SingleDeviceSharding(jax.devices()[0])",
+    "an annotation": "jaxtyping.Float[jax.Array, 'of_mine']",
+    "a dtype of an annotation": "jaxtyping.Float",
+    "a scalar type": "jnp.float32",
+    "a ufunc": "np.sin",
+}
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: source_of(parts) for name, parts in programs.items()}
@@ -84,6 +95,14 @@ KINDS: dict[str, dict[str, str]] = {
                 "a number of a class of one's own": "type('F', (np.float64,), {})(2.0)",
                 "an integer of a class of one's own": "type('F', (np.int32,), {})(2)",
             }.items()
+        },
+        "set on an object of jax's": {
+            f"{name}, {how}": (f"PLACE = {it}\n{before}", read, "PLACE.mine = 3.0", _UNDO)
+            for name, it in _OBJECTS.items()
+            for how, before, read in [
+                ("read", "PLACE.mine = 2.0", "PLACE.mine"),
+                ("asked with a default", "", "getattr(PLACE, 'mine', 2.0)"),
+            ]
         },
         "not set on yet": {
             **{

@@ -22,6 +22,7 @@ import stale_libraries
 import stale_modules
 import stale_objects
 import stale_packages
+import stale_registries
 import stale_set_on
 import stale_values
 from programs import WAYS, Holder, Load, answers, jitted, plain, program
@@ -31,7 +32,7 @@ import partax
 __all__ = ["program"]
 
 FILES = [stale_callables, stale_arguments, stale_libraries, stale_packages, stale_classes, stale_values]
-FILES += [stale_objects, stale_held, stale_set_on, stale_modules]
+FILES += [stale_objects, stale_held, stale_set_on, stale_modules, stale_registries]
 KINDS = {kind: programs for file in FILES for kind, programs in file.KINDS.items()}
 PROGRAMS = {f"{kind}: {name}": source for kind, programs in KINDS.items() for name, source in programs.items()}
 OTHER_WAYS = [way for way in WAYS if way != "direct"]

@@ -13,7 +13,7 @@ from partax._guards.user_objects import asked_once
 # not those that give an attribute by its name, or all of them, also of a module.
 _SPECIAL = """
 abs add aenter aexit aiter and anext await bool bytes call ceil class complex contains copy deepcopy delattr delete
-delitem divmod enter eq exit float floor floordiv format func ge get getitem gt hash iadd iand index init instancecheck
+delitem divmod enter eq exit float floor floordiv format func ge get getitem gt iadd iand index init instancecheck
 int invert ior isub iter itruediv jax_array le len length_hint lshift lt matmul missing mod mul name ne neg new next or
 pos post_init pow qualname radd rand reduce repr reversed rfloordiv rmatmul rmod rmul ror round rpow rshift rsub
 rtruediv rxor set set_name setattr setitem setstate str sub subclasscheck truediv trunc version wrapped xor

@@ -140,6 +140,7 @@ save_any_names_but_these save_anything_except_these_names save_from_both_policie
     "jax._src.custom_transpose": "*",
     "jax._src.indexing": "*",
     "jax._src.shard_map": "shard_map smap",
+    "jax._src.source_info_util": "ExtendNameStackContextManager",
     "jax._src.traceback_util": "*",
     # libraries
     "beartype": "*",

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from partax import _core
+from partax._guards.pure import is_pure
 from partax._jax.private import jit_parts
 
 _Ask = Callable[[Any], Any]
@@ -36,25 +37,28 @@ def fields_of(fields: Any) -> tuple[Any, ...]:
 
 _FIELD = operator.attrgetter("name", "default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
 
-# What wrappers have of the function inside, which is looked at there, or is asked for anyway;
-# and jax's arrays of keys, and checkers.
-_OWN = {
-    *functools.WRAPPER_ASSIGNMENTS,
-    *("__wrapped__", "__annotations__", "_fun", "_jit_info", "_options"),  # Python 3.14 copies them by another name
-    *("_impl", "_consumed", "_base_array", "__beartype_args_lens", "__beartype_wrapper"),
-}
-_OWN_OF = {
-    functools.cached_property: {"func", "attrname", "lock", "__doc__", "__module__"},
-    contextlib._GeneratorContextManager: {"gen", "func", "args", "kwds", "__doc__"},
+# What wrappers have of the function inside, which is looked at there; Python 3.14 copies annotations by another name.
+_OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "__annotations__"}
+# What else objects of some classes have from the beginning, by the name of the class.
+_OF_OTHERS = {
+    "PjitFunction": {"_fun", "_jit_info"},
+    "PRNGKeyArray": {"_impl", "_consumed", "_base_array"},
+    "_GeneratorContextManager": {"gen", "func", "args", "kwds"},
+    "cached_property": {"func", "attrname", "lock"},
+    "function": {"__beartype_args_lens", "__beartype_wrapper"},
+    "_MetaAbstractArray": {"dtype", "array_type", "dim_str", "dtypes", "dims", "index_variadic"},
 }
 
 
 def bare(it: Any) -> tuple[Any, ...]:
     """Nothing, of an object on which nobody has set an attribute; raises where somebody has."""
-    attributes = it.__dict__.keys()
-    if not attributes <= _OWN and not attributes <= _OWN_OF.get(type(it), _OWN):
+    if not it.__dict__.keys() <= _OF_WRAPPERS | _OF_OTHERS.get(type(it).__name__, set()):
         raise TypeError("an attribute that somebody has set")
     return ()
+
+
+def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
+    return (*bare(annotation), annotation.dtype, annotation.array_type, annotation.dim_str)
 
 
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
@@ -80,7 +84,7 @@ _OF_LIBRARIES: dict[tuple[str, str], tuple[_Ask, tuple[str, ...]]] = {
     ("flax.core.frozen_dict", "FrozenDict"): (operator.attrgetter("_dict"), ("",)),
     ("flax.typing", "HashableMapping"): (operator.attrgetter("_mapping"), ("",)),
     ("jax._src.source_info_util", "ExtendNameStackContextManager"): (operator.attrgetter("name"), (".name",)),
-    ("jaxtyping._array_types", "_MetaAbstractArray"): (operator.attrgetter("dtype", "array_type", "dim_str"), ()),
+    ("jaxtyping._array_types", "_MetaAbstractArray"): (_annotation_parts, ()),
 }
 _DTYPE: tuple[_Ask, tuple[str, ...]] = operator.methodcaller("__reduce__"), ()
 
@@ -110,7 +114,10 @@ def how_shown(cls: type) -> tuple[_Ask, tuple[str, ...]] | None:
     found = _shown.get(id(cls))
     if found is not None:
         return found[1:]
-    return _DTYPE if issubclass(cls, np.dtype) else _OF_LIBRARIES.get((cls.__module__, cls.__qualname__))
+    if issubclass(cls, np.dtype):
+        return _DTYPE
+    known = _OF_LIBRARIES.get((cls.__module__, cls.__qualname__))
+    return known if known is not None and is_pure(cls) else None
 
 
 for _cls, _how in _KNOWN.items():
