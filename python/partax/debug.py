@@ -11,6 +11,7 @@ import jax
 
 from partax import _core
 from partax._jax.private import under_trace
+from partax._jit.options import check_max_traces
 from partax._pytree.key_details import VALUE, Detail, details
 from partax._pytree.short_text import wrapper_text
 from partax._report.history import History
@@ -86,8 +87,7 @@ def assert_max_traces(fun: Any = None, *, max_traces: int | None) -> Any:
       TypeError: `fun` is not callable.
       ValueError: `max_traces` is no number of traces.
     """
-    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
-        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
+    check_max_traces(max_traces)
     if fun is None:
         return functools.partial(_limit, max_traces=max_traces)
     return _limit(fun, max_traces)

@@ -2,6 +2,7 @@
 alone, in the trees of the user's own arguments and result, in which None stands for all that is static.
 """
 
+import dataclasses
 import inspect
 import sys
 import types
@@ -181,7 +182,7 @@ def _without_compiler_options(wrapper: Any) -> Any:
     options: Options = wrapper._options
     if options.compiler_options is None:
         return wrapper
-    return _core.make_jit_function(wrapper.__wrapped__, options.without_compiler_options())
+    return _core.make_jit_function(wrapper.__wrapped__, dataclasses.replace(options, compiler_options=None))
 
 
 def asked_by_export(caller: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import copyreg
 import enum
+import functools
 import operator
 import os
 import sys
@@ -15,7 +16,7 @@ from partax._core import JitFunction
 from partax._guards.shown import shown_by
 from partax._jit import bind, trace_calls
 from partax._jit.build_target import names_of
-from partax._jit.options import DonateMode, Options, check_donate, check_store, check_trace
+from partax._jit.options import DonateMode, Options
 from partax._jit.parameters import argument_names, is_argument_name
 from partax._jit.precompile import precompile
 from partax._jit.shardings import sharding_of
@@ -105,7 +106,7 @@ def _text(self: JitFunction[..., Any]) -> str:
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
     """Pickles by name where there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
-    return (_restore, (wrapper.__wrapped__, wrapper._options)) if name is None else name
+    return (_core.make_jit_function, (wrapper.__wrapped__, wrapper._options)) if name is None else name
 
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
@@ -130,10 +131,6 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
     for part in name.split("."):
         found = getattr(found, part, None)
     return name if found is wrapper else None
-
-
-def _restore(fun: Any, options: Options) -> Any:
-    return _core.make_jit_function(fun, options)
 
 
 def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
@@ -262,7 +259,7 @@ def filter_jit(
         raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, 'which is no option')}")
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
-    wrap = wrapping(
+    options = Options(
         donate=donate,
         inline=inline,
         keep_unused=keep_unused,
@@ -275,65 +272,17 @@ def filter_jit(
         max_traces=max_traces,
         store=store,
     )
-    return wrap if fun is None else wrap(fun)
+    return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
 
 
-def wrapping(
-    *,
-    donate: Any,
-    inline: bool | enum.Enum = False,
-    keep_unused: bool = False,
-    compiler_options: dict[str, Any] | None = None,
-    in_shardings: Any = None,
-    out_shardings: Any = None,
-    cache_size: int = 4096,
-    callables: str = "structure",
-    trace: Any = None,
-    max_traces: int | None = None,
-    graph: str | None = None,
-    donates_returned: bool = False,
-    store: Any = None,
-) -> Callable[[Any], JitFunction[..., Any]]:
-    """Checks options.
-
-    Args:
-      graph: as `Options` has it.
-      donates_returned: as `Options` has it; the others are filter_jit's.
-
-    Returns:
-      What wraps a callable with them.
-    """
-    if not isinstance(cache_size, int) or cache_size < 1:
-        raise ValueError(f"found cache_size={cache_size!r}, expected a positive number of static keys")
-    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
-        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
-    if callables not in ("structure", "identity"):
-        raise ValueError(f"found callables={callables!r}, expected 'structure' or 'identity'")
-    options = Options(
-        check_donate(donate),
-        inline if isinstance(inline, enum.Enum) else bool(inline),
-        bool(keep_unused),
-        None if compiler_options is None else dict(compiler_options),
-        in_shardings,
-        out_shardings,
-        int(cache_size),
-        callables,
-        check_trace(trace),
-        max_traces,
-        graph,
-        donates_returned,
-        check_store(store),
-    )
-
-    def wrap(function: Any) -> Any:
-        if not callable(function):
-            raise TypeError(f"found a `{type(function).__name__}`, expected a callable to compile")
-        for option, names in (("donate", options.donate), ("trace", options.trace)):
-            if isinstance(names, tuple):
-                _check_names(function, option, names)
-        return _core.make_jit_function(function, options)
-
-    return wrap
+def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
+    """The wrapper of a callable with these options."""
+    if not callable(fun):
+        raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile")
+    for option, names in (("donate", options.donate), ("trace", options.trace)):
+        if isinstance(names, tuple):
+            _check_names(fun, option, names)
+    return _core.make_jit_function(fun, options)
 
 
 def install() -> None:

@@ -1,5 +1,6 @@
 """The options of filter_jit, checked and comparable."""
 
+import dataclasses
 import enum
 import os
 from collections.abc import Callable
@@ -18,45 +19,42 @@ def is_traced_array(leaf: Any) -> bool:
     return _core.node_kind(leaf) == "dynamic_leaf" or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Options:
-    """The options of one filter_jit, comparable by the rules of static values."""
+    """The options of one filter_jit, checked, and comparable by the rules of static values.
 
-    def __init__(
-        self,
-        donate: str | tuple[str, ...],
-        inline: bool | enum.Enum,
-        keep_unused: bool,
-        compiler_options: dict[str, Any] | None,
-        in_shardings: Any,
-        out_shardings: Any,
-        cache_size: int,
-        callables: str,
-        trace: Callable[[Any], bool] | tuple[str, ...] | None,
-        max_traces: int | None,
-        graph: str | None,
-        donates_returned: bool = False,
-        store: str | Literal[False] | None = None,
-    ):
-        self.donate = donate
-        self.inline = inline
-        self.keep_unused = keep_unused
-        self.compiler_options = compiler_options
-        self.in_shardings = in_shardings
-        self.out_shardings = out_shardings
-        self.cache_size = cache_size
-        self.callables = callables
-        self.trace = trace
-        self.max_traces = max_traces
-        self.graph = graph
-        """How objects in the arguments are changed in place, for `partax.nnx`; None if they are not."""
-        self.donates_returned = donates_returned
-        """Whether an array that is donated and returned as it came is another array then, as with jax.jit."""
-        self.store: str | Literal[False] | None = store
-        """The folder for its programs; False for none, None for that of `partax.store`."""
-        self.key = (
-            *(donate, inline, keep_unused, compiler_options, in_shardings, out_shardings, cache_size, callables),
-            *(trace, max_traces, graph, donates_returned, store),
-        )
+    Attributes:
+      graph: how objects in the arguments are changed in place, for `partax.nnx`; None if they are not.
+      donates_returned: whether an array that is donated and returned as it came is another array then, as with jax.jit.
+      store: the folder for its programs; False for none, None for that of `partax.store`.
+      key: all of them.
+    """
+
+    donate: Any = "none"
+    inline: bool | enum.Enum = False
+    keep_unused: bool = False
+    compiler_options: dict[str, Any] | None = None
+    in_shardings: Any = None
+    out_shardings: Any = None
+    cache_size: int = 4096
+    callables: str = "structure"
+    trace: Any = None
+    max_traces: int | None = None
+    graph: str | None = None
+    donates_returned: bool = False
+    store: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cache_size, int) or self.cache_size < 1:
+            raise ValueError(f"found cache_size={self.cache_size!r}, expected a positive number of static keys")
+        check_max_traces(self.max_traces)
+        if self.callables not in ("structure", "identity"):
+            raise ValueError(f"found callables={self.callables!r}, expected 'structure' or 'identity'")
+        self.donate, self.trace, self.store = _donated(self.donate), _traced(self.trace), _folder(self.store)
+        self.inline = self.inline if isinstance(self.inline, enum.Enum) else bool(self.inline)
+        self.keep_unused, self.cache_size = bool(self.keep_unused), int(self.cache_size)
+        self.compiler_options = None if self.compiler_options is None else dict(self.compiler_options)
+        self.key = tuple(getattr(self, field.name) for field in dataclasses.fields(self))
         self._spec = _core.flatten(self.key, "options")[1]
 
     def __eq__(self, other: object) -> bool:
@@ -67,11 +65,6 @@ class Options:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Options, self.key)
-
-    def without_compiler_options(self) -> "Options":
-        """The same for a wrapper that is called while jax traces, where it takes none."""
-        key: list[Any] = [None if value is self.compiler_options else value for value in self.key]
-        return Options(*key)
 
     @property
     def without_shardings(self) -> tuple[Any, ...]:
@@ -104,7 +97,12 @@ class Options:
         return {i for i, own in enumerate(names) if not own.isdisjoint(self.donate)}
 
 
-def check_donate(donate: Any) -> str | tuple[str, ...]:
+def check_max_traces(max_traces: Any) -> None:
+    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 0):
+        raise ValueError(f"found max_traces={max_traces!r}, expected a number of traces, or None for any")
+
+
+def _donated(donate: Any) -> str | tuple[str, ...]:
     if isinstance(donate, str):
         if donate not in _MODES:
             raise ValueError(
@@ -120,7 +118,7 @@ def check_donate(donate: Any) -> str | tuple[str, ...]:
     return names
 
 
-def check_store(store: Any) -> str | Literal[False] | None:
+def _folder(store: Any) -> str | Literal[False] | None:
     if store is None or store is False:
         return store
     if not isinstance(store, (str, os.PathLike)):
@@ -128,7 +126,7 @@ def check_store(store: Any) -> str | Literal[False] | None:
     return os.path.abspath(os.path.expanduser(os.fspath(store)))
 
 
-def check_trace(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
+def _traced(trace: Any) -> Callable[[Any], bool] | tuple[str, ...] | None:
     if trace is None or callable(trace):
         return cast("Callable[[Any], bool] | None", trace)
     names: tuple[Any, ...] = (trace,) if isinstance(trace, str) else ()

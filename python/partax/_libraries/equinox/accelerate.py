@@ -14,7 +14,8 @@ import equinox
 from partax._core import JitFunction
 from partax._families.equinox_private import jit_class, jit_options
 from partax._jax.private import jit_options as options_of
-from partax._jit.filter_jit import filter_jit, wrapping
+from partax._jit.filter_jit import filter_jit, wrapper_of
+from partax._jit.options import Options
 from partax._pytree import partition as _partition
 from partax._pytree.at import at
 
@@ -143,7 +144,8 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     made: JitFunction[..., Any] | None = None
     options = None if found is None else _given_options(found[1])
     if found is not None and options is not None:
-        made = wrapping(donate=found[0], donates_returned=found[0] != "none", **options)(wrapper.__wrapped__)
+        ours = Options(donate=found[0], donates_returned=found[0] != "none", **options)
+        made = wrapper_of(ours, wrapper.__wrapped__)
     key = id(wrapper)
     _jitted[key] = weakref.ref(wrapper, lambda _: _jitted.pop(key, None)), made
     return made

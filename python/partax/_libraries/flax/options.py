@@ -9,7 +9,8 @@ from typing import Any
 from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
-from partax._jit.filter_jit import wrapping
+from partax._jit.filter_jit import wrapper_of
+from partax._jit.options import Options
 from partax._jit.parameters import argument_names, call_parameters, is_argument_name, name_at
 from partax._jit.shardings import NoEntry
 from partax._libraries.flax.apply_changes import Outcome
@@ -66,14 +67,9 @@ def made_jit(
     in_shardings = prefix_of(in_shardings)
     if out_shardings is not None:
         out_shardings = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
-    wrap = wrapping(
-        donate=tuple(dict.fromkeys(names)) or donate,
-        in_shardings=in_shardings,
-        out_shardings=out_shardings,
-        graph=mode,
-        **options,
-    )
-    return wrap(fun)
+    donate = tuple(dict.fromkeys(names)) or donate
+    made = Options(donate=donate, in_shardings=in_shardings, out_shardings=out_shardings, graph=mode, **options)
+    return wrapper_of(made, fun)
 
 
 def _refuse_bound_method(fun: Any) -> None:
