@@ -154,37 +154,32 @@ if _environ.get("PARTAX_EQUINOX") == "1":
     _import_module("partax._libraries.equinox.on_import").accelerate_when_imported()
 
 _MODULES = ("debug", "equinox", "nnx", "tree")
-_LATER = {
-    **dict.fromkeys(("filter_cond", "filter_switch"), "partax._transforms.branches"),
-    **dict.fromkeys(("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"), "partax._transforms.loops"),
-    **dict.fromkeys(("Diagnosis", "Finding"), "partax._doctor.diagnosis"),
-    "doctor": "partax._doctor.doctor",
-    "fold": "partax._transforms.fold",
-    **dict.fromkeys(("stack", "unstack"), "partax._transforms.stack"),
-    **dict.fromkeys(("Mismatch", "load", "save"), "partax._io.save_and_load"),
-    "pure": "partax._guards.pure",
-    "steps": "partax._steps.steps",
-    "store": "partax._store.programs",  # all that the first call needs is imported when it is switched on
-    "report": "partax._report.function_reports",
-    **dict.fromkeys(
-        ("FunctionReport", "KeyReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
-        "partax._report.report",
-    ),
-    "filter_shard": "partax._jit.filter_shard",
-    **dict.fromkeys(("Summary", "SummaryRow", "summary"), "partax._report.summary"),
-    "filter_jvp": "partax._transforms.filter_jvp",
-    **dict.fromkeys(("filter_linearize", "filter_vjp"), "partax._transforms.filter_vjp"),
-    **dict.fromkeys(("filter_hessian", "filter_jacfwd", "filter_jacrev"), "partax._transforms.jacobians"),
-    **dict.fromkeys(("filter_io_callback", "filter_pure_callback"), "partax._transforms.callbacks"),
-    "filter_checkpoint": "partax._transforms.filter_checkpoint",
-    "filter_custom_jvp": "partax._transforms.filter_custom_jvp",
-    "filter_custom_vjp": "partax._transforms.filter_custom_vjp",
-    "filter_shard_map": "partax._transforms.filter_shard_map",
-    **dict.fromkeys(
-        ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"), "partax._transforms.programs"
-    ),
-    **dict.fromkeys(("filter_vmap", "if_array"), "partax._transforms.filter_vmap"),
+_OF_MODULES = {
+    "_doctor.diagnosis": ("Diagnosis", "Finding"),
+    "_doctor.doctor": ("doctor",),
+    "_guards.pure": ("pure",),
+    "_io.save_and_load": ("Mismatch", "load", "save"),
+    "_jit.filter_shard": ("filter_shard",),
+    "_report.function_reports": ("report",),
+    "_report.report": ("FunctionReport", "KeyReport", "LoadReport", "Report", "SlowNode", "TraceReport"),
+    "_report.summary": ("Summary", "SummaryRow", "summary"),
+    "_steps.steps": ("steps",),
+    "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
+    "_transforms.branches": ("filter_cond", "filter_switch"),
+    "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
+    "_transforms.filter_vjp": ("filter_linearize", "filter_vjp"),
+    "_transforms.filter_vmap": ("filter_vmap", "if_array"),
+    "_transforms.fold": ("fold",),
+    "_transforms.jacobians": ("filter_hessian", "filter_jacfwd", "filter_jacrev"),
+    "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
+    "_transforms.programs": ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
+    "_transforms.stack": ("stack", "unstack"),
+    **{
+        f"_transforms.{name}": (name,)
+        for name in ("filter_checkpoint", "filter_custom_jvp", "filter_custom_vjp", "filter_jvp", "filter_shard_map")
+    },
 }
+_LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

@@ -21,9 +21,9 @@ try:
 except ImportError as _error:
     raise ImportError("partax.equinox needs equinox: install the extra `partax[equinox]`", name="equinox") from _error
 
+from partax import __all__ as _names_of_partax
 from partax._jit.filter_shard import filter_shard as _filter_shard
 from partax._libraries.equinox.accelerate import Accelerated, accelerate
-from partax._libraries.equinox.names import OURS as _OURS
 from partax._pytree.partition import PyTree as _PyTree
 
 if _TYPE_CHECKING:
@@ -61,6 +61,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     *(name for name in dir(_equinox) if not name.startswith("_")),
 ]
 
+OURS = {name: "partax" for name in __all__ if name in _names_of_partax}
+OURS |= dict.fromkeys(("tree_at", "tree_pformat"), "partax.tree")
+"""The module that has a name of Equinox's; in `partax.tree` it is without `tree_`.
+
+Equinox's `tree_equal` gives an array where ours gives a bool.
+"""
+
 Accelerated.__module__ = "partax.equinox"  # where users find it
 
 
@@ -88,8 +95,8 @@ def filter_shard(x: _PyTree, device_or_shardings: _Any) -> _PyTree:
 
 def __getattr__(name: str) -> object:
     """A name of Equinox's, as partax has it where it does."""
-    if name in _OURS:
-        return getattr(_import_module(_OURS[name]), name.removeprefix("tree_"))
+    if name in OURS:
+        return getattr(_import_module(OURS[name]), name.removeprefix("tree_"))
     return getattr(_equinox, name)
 
 

@@ -26,7 +26,7 @@ import partax.equinox
 from flax_trees import HAS_FLAX
 from page_tables import DOCS, read_table, table, write_table
 from partax._core import JitFunction
-from partax._libraries.equinox.names import OURS
+from partax.equinox import OURS
 
 EQUINOX = DOCS / "coming_from" / "equinox.md"
 JAX_JIT = DOCS / "coming_from" / "jax_jit.md"

@@ -23,7 +23,7 @@ import partax
 import partax.equinox
 import partax.tree
 from conftest import TraceCounter
-from partax._libraries.equinox.names import OURS
+from partax.equinox import OURS
 from trees import array, assert_same
 
 
