@@ -103,7 +103,6 @@ std::vector<Tree> make_trees() {
 TreeSpec spec_of(PyObject* object, LeafBuffer& leaves) {
   TreeSpec spec;
   FlattenOptions options;
-  options.rebuildable = true;
   Flattener(spec, leaves, options).tree(object);
   return spec;
 }

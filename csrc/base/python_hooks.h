@@ -41,7 +41,6 @@ class PythonFunction {
 namespace python {
 
 inline PythonFunction trace_context{"partax._jax.programs", "trace_context"};
-inline PythonFunction note_form{"partax._jax.nodes", "note_form"};
 inline PythonFunction registered_functions{"partax._jax.nodes", "registered_functions"};
 inline PythonFunction unflatten_node{"partax._jax.nodes", "unflatten_node"};
 inline PythonFunction order_of_call{"partax._families.dataclasses", "order_of_call"};

@@ -42,7 +42,6 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   LeafBuffer arrays;
   FlattenOptions flatten_options;
   flatten_options.hashed = false;
-  flatten_options.rebuildable = true;
   flatten_options.dynamic_runs = true;
   with_path("the result", [&] { Flattener(spec, arrays, flatten_options).tree(result); });
 
@@ -138,7 +137,6 @@ Ref call_body(PyObject* callable, const std::vector<Ref>& values) {
 
 void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& spec, LeafBuffer& arrays) {
   FlattenOptions options = flatten_options(frame.cache, frame.call, frame.abstract);
-  options.rebuildable = true;
   options.keyed = true;
   const auto names = [&] { return names_of(frame); };
   flatten_call(spec, arrays, options, frame.call.values(), frame.call.size(), names);

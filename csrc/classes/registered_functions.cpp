@@ -52,12 +52,4 @@ bool agrees(const TypeInfo& info, PyObject* object) {
   return info.agreement == TypeInfo::kAgrees;
 }
 
-void note_form(PyObject* node) {
-  try {
-    python::note_form(node);
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
-  }
-}
-
 }  // namespace partax

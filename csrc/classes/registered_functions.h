@@ -16,7 +16,4 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info);
 // Whether they do what is declared of a kDeclared type: asked of the first instance that is as declared.
 bool agrees(const TypeInfo& info, PyObject* object);
 
-// Notes what `rebuild` needs of a node whose functions jax does not tell.
-void note_form(PyObject* node);
-
 }  // namespace partax

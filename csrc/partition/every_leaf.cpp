@@ -76,7 +76,6 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
     UpTo observer(first.spec);
     TreeSpec spec;
     FlattenOptions options = in_runs(nullptr);
-    options.rebuildable = false;
     options.observer = &observer;
     try {
       Flattener(spec, leaves, options).tree(other);
@@ -176,7 +175,6 @@ Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
   return with_path("tree", [&] {
     Flat flat;
     FlattenOptions options = in_runs(is_leaf);
-    options.rebuildable = false;
     options.only_leaves = true;
     flatten_into(flat, tree, options);
     return list_of(flat.leaves);

@@ -16,7 +16,6 @@ void flatten_into(Flat& flat, PyObject* tree, const FlattenOptions& options) {
 FlattenOptions every_leaf(PyObject* is_leaf) {
   FlattenOptions options;
   options.hashed = false;
-  options.rebuildable = true;
   options.every_leaf = true;
   options.is_leaf = is_leaf;
   return options;

@@ -97,7 +97,6 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
     flats.push_back(std::make_unique<Flat>());
     within(part, [&] { flatten_into(*flats.back(), part.tree, options); });
     if (!have_like_nodes(flats[0]->spec, flats.back()->spec)) return {};
-    options.rebuildable = false;  // only the first is
   }
   const Flat& first = *flats[0];
   for (std::size_t i = 1; i < parts.size(); ++i) {

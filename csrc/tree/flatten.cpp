@@ -357,7 +357,6 @@ void Flattener::registered(PyObject* object, const TypeInfo& info, std::size_t i
   } else {
     open(Kind::kRegistered, count, &info);
     below([] { return ".<aux data>"; }, [&] { add_static(level.aux, Unhashable::kCompare); });
-    if (options_.rebuildable && !info.unflatten_function) note_form(object);
   }
   if (options_.keyed) {
     spec_.segments.push_back(registered_segments(object, count));

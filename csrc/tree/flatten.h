@@ -19,7 +19,6 @@ struct FlattenOptions {
   const DynamicRule* rule = nullptr;  // leaves beside arrays that are dynamic,
   std::vector<bool> rule_values;      // in these values of the call
   bool hashed = true;                 // compute the hash; refuses values that cannot be static
-  bool rebuildable = false;           // note what `rebuild` needs of registered nodes
   bool keyed = false;                 // store the path segments of the children of registered nodes
   bool every_leaf = false;            // every leaf counts as dynamic (jax.tree.flatten)
   bool only_leaves = false;           // keep no static values: nobody will look at the spec

@@ -40,7 +40,6 @@ py::list as_list(const LeafBuffer& leaves) {
 TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
   TreeSpec spec;
   FlattenOptions options;
-  options.rebuildable = true;
   options.keyed = true;
   with_path(root.c_str(), [&] { Flattener(spec, leaves, options).tree(tree); });
   return spec;

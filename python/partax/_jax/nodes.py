@@ -7,7 +7,6 @@ import jax
 
 from partax._jax.private import attribute_of as _attribute
 from partax._jax.private import name_of as _name
-from partax._jax.treedef_forms import from_form, keep_form
 
 
 def registered_nodes() -> dict[type, Any] | None:
@@ -38,17 +37,8 @@ def _first_only() -> Callable[[Any], bool]:
     return lambda _: not next(is_root, False)
 
 
-def _flattened(node: Any) -> tuple[list[Any], Any] | None:
-    if not is_tree_node(type(node)):
-        return None
-    children, treedef = jax.tree.flatten(node, is_leaf=_first_only())
-    return children, treedef.node_data()[1]
-
-
-# (children, aux data) of a node, None of a leaf. The fallback has jax flatten a tree: a microsecond more for each node.
-flatten_one_level: Callable[[Any], Any] = (
-    _attribute(_name("jax.tree_util.default_registry"), "flatten_one_level") or _flattened
-)
+# (children, aux data) of a node, None of a leaf.
+flatten_one_level: Callable[[Any], Any] = jax.tree_util.default_registry.flatten_one_level
 
 
 def flatten_one_level_with_keys(node: Any) -> Any:
@@ -84,11 +74,15 @@ def is_registered_dataclass(cls: type) -> bool:
     return getattr(flatten, "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
 
 
-def note_form(node: Any) -> None:
-    """Is told of each node that `unflatten_node` may have to rebuild."""
-    keep_form(one_level(node))
-
-
 def unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:
-    """Rebuilds a node by the treedef of another such node that was noted, with this aux data: some 20 microseconds."""
-    return from_form(cls, aux, len(children)).unflatten(children)
+    """Rebuilds a node whose functions jax does not tell."""
+    if aux is None and issubclass(cls, tuple):  # a NamedTuple, of which jax would not see that it is registered
+        like: Any = cls
+        return one_level(like._make(children)).unflatten(children)
+    treedef = _treedef(jax.tree_util.default_registry, (cls, aux), (_LEAF,) * len(children))
+    return treedef.unflatten(children)
+
+
+_LEAF = jax.tree.structure(0)
+_names = ("from_node_data_and_children", "make_from_node_data_and_children")  # since jax 0.10, and before
+_treedef: Any = next(filter(None, (getattr(jax.tree_util.PyTreeDef, name, None) for name in _names)))
