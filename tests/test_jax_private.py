@@ -1,5 +1,5 @@
 """Guards that partax works, if slower, where names of jax that are not public are gone: all at once, and at night each
-alone (with fewer than 100 `PARTAX_EXAMPLES` in four groups)."""
+alone (with fewer than 100 `PARTAX_EXAMPLES` in six groups)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def without() -> Iterator[_Ask]:
         server.stdin.close()
 
 
-_GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "20")) >= 100 else 4
+_GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "20")) >= 100 else 6
 
 
 @pytest.mark.nightly

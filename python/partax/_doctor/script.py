@@ -92,7 +92,7 @@ class Watch:
 
     def _took(self, event: str, duration_secs: float, **details: Any) -> None:
         program = None if self._has_ended else getattr(self._at_work, "program", None)
-        stage = stage_of(event, details)
+        stage = stage_of(event)
         if stage == "trace":  # which comes before the program
             name, traces = _plain(function_name(details)), self._traces()
             traces[name] = max(traces.get(name, 0.0), duration_secs)

@@ -3,14 +3,12 @@
 Each is taken by `_name` or `_attribute`, with the public names that serve where it is gone, and what that costs.
 """
 
-import contextlib
-import contextvars
 import functools
 import importlib
 import logging
 import operator
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -176,11 +174,6 @@ def _plain(value: Any) -> Any:
     return None if getattr(value, "empty", False) is True else str(value)
 
 
-def is_jaxpr(value: Any) -> bool:
-    """Whether a parameter of an equation is a program itself."""
-    return hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns")
-
-
 def runs_without_jit() -> bool:
     """Whether functions run as they are: then nothing is donated, and jax gives deleted arrays back too."""
     return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
@@ -227,101 +220,21 @@ def rewrite_misses(explained: Callable[[], bool], rewritten: Callable[[str], str
         logging.getLogger(module.__name__).addFilter(rewrite)
 
 
-# --- what jax does without saying so
+# --- what jax tells of its work
 
-_probing: contextvars.ContextVar[bool] = contextvars.ContextVar("partax_probing", default=False)
-
-
-def is_probe() -> bool:
-    """Whether jax works for a question of this file in this thread, and for nothing of the user's."""
-    return _probing.get()
-
-
-@contextlib.contextmanager
-def _probe() -> Generator[None]:
-    token = _probing.set(True)
-    try:
-        yield
-    finally:
-        _probing.reset(token)
-
-
-_SCALAR = jax.ShapeDtypeStruct((), "float32")
-
-
-@functools.cache
-def _shares_traces() -> bool:
-    runs: list[Any] = []
-
-    def probe(x: Any) -> Any:
-        runs.append(x)
-        return x
-
-    with _probe():
-        for donated in ((), (0,)):
-            jax.jit(probe, donate_argnums=donated).trace(_SCALAR)
-    return len(runs) == 1
-
-
-def traced_once(function: Callable[..., Any], traced: Any, leaves: tuple[Any, ...]) -> Callable[..., Any]:
-    """A function for another `jax.jit`, which is not to run `function` again that has been traced for these leaves.
-
-    It is the function itself, since jax keeps traces by function. The fallback gives the traced program out for the
-    first trace; where jax forgets that trace, the function runs again.
-
-    Args:
-      function: of the leaves.
-      traced: the `jax.stages.Traced` of it.
-      leaves: for which it has been traced.
-
-    Returns:
-      The function for the other `jax.jit`.
-    """
-    if _shares_traces():
-        return function
-    waiting = [(traced.jaxpr, jax.tree.structure(traced.out_info), list(map(_type_text, leaves)))]
-
-    @functools.wraps(function)
-    def target(*arrays: Any) -> Any:
-        if waiting and waiting[0][2] == list(map(_type_text, arrays)):
-            program, structure, _ = waiting.pop()
-            from jax.extend.core import jaxpr_as_fun  # here, to import partax sooner
-
-            return jax.tree.unflatten(structure, jaxpr_as_fun(program)(*arrays))
-        return function(*arrays)
-
-    target.__dict__.update(function.__dict__)
-    return target
-
-
-def _type_text(array: Any) -> str:
-    kind = jax.typeof(array)
-    return f"{getattr(kind, 'dtype', kind)} {getattr(kind, 'shape', ())} {getattr(kind, 'weak_type', False)}"
-
-
-# The stages of a program, by the events that `jax.monitoring` has for them. These names are not promised: where another
-# one names a function, a small program is compiled once to hear which event is of which stage, some 50 ms. Where none
-# comes at all, reports have no seconds of lowering and compiling, and nothing is told of what is compiled again.
-_stages = {
+# Where none of these comes, reports have no seconds of lowering and compiling, and nothing is told of what is compiled
+# again; where the last does not, that is told when it is lowered or compiled, not before.
+_STAGES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
     "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower",
     "/jax/core/compile/backend_compile_duration": "compile",
 }
-# Where it does not come, what is compiled again is told when it is lowered or compiled, not before.
 _BEFORE_COMPILING = "/jax/compilation_cache/compile_requests_use_cache"
-_heard: list[str] | None = None  # events of the probe that name a function
-_have_asked = False
 
 
-def stage_of(event: str, details: Mapping[str, Any]) -> str | None:
+def stage_of(event: str) -> str | None:
     """Which stage has taken the time that an event tells: `trace`, `lower`, `compile`, or None for none of them."""
-    if is_probe():
-        if _heard is not None and function_name(details):
-            _heard.append(event)
-        return None
-    if event not in _stages and not _have_asked and function_name(details):
-        _ask_for_stages()
-    return _stages.get(event)
+    return _STAGES.get(event)
 
 
 def function_name(details: Mapping[str, Any]) -> str:
@@ -331,37 +244,4 @@ def function_name(details: Mapping[str, Any]) -> str:
 
 def is_before_compiling(event: str) -> bool:
     """Whether jax is about to compile, in this thread."""
-    return event == _BEFORE_COMPILING and not is_probe()
-
-
-@functools.cache
-def tells_traces() -> bool:
-    """Whether jax tells of traces at all."""
-    return _ask_for_stages("trace")
-
-
-def _ask_for_stages(*only: str) -> bool:
-    global _heard, _have_asked
-
-    def probe(x: Any) -> Any:
-        return x
-
-    program: Any = jax.jit(probe)
-    steps = {
-        "trace": lambda jitted: jitted.trace(_SCALAR),
-        "lower": lambda it: it.lower(),
-        "compile": lambda it: it.compile(),
-    }
-    heard_all = True
-    with _probe():
-        for stage, step in steps.items():
-            if only and stage not in only:
-                break
-            _heard = heard = []
-            program = step(program)
-            for event in heard:
-                _stages.setdefault(event, stage)
-            heard_all = heard_all and stage in map(_stages.get, heard)
-    _heard = None
-    _have_asked = _have_asked or not only
-    return heard_all
+    return event == _BEFORE_COMPILING

@@ -6,7 +6,7 @@ import os
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from partax._jax.private import attribute_of as _attribute
-from partax._jax.private import concrete_array_type, is_jaxpr, runs_without_jit, under_trace
+from partax._jax.private import concrete_array_type, runs_without_jit, under_trace
 from partax._jax.private import name_of as _name
 
 _context = _name("jax._src.core.trace_ctx")
@@ -297,18 +297,32 @@ def runs_compiled(leaves: Sequence[Any]) -> bool:
     return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
 
 
+def programs_in(equation: Any) -> Iterator[Any]:
+    """The programs that are parameters of an equation."""
+    for value in equation.params.values():
+        for it in value if isinstance(value, (tuple, list)) else (value,):
+            program = getattr(it, "jaxpr", it)
+            if hasattr(program, "eqns"):
+                yield program
+
+
+def every_equation(equations: Iterable[Any]) -> Iterator[Any]:
+    """The equations, and those of programs in them, each program once."""
+    seen: set[int] = set()
+    waiting = [equations]
+    while waiting:
+        for equation in waiting.pop():
+            yield equation
+            for program in programs_in(equation):
+                if id(program) not in seen:
+                    seen.add(id(program))
+                    waiting.append(program.eqns)
+
+
 def has_callbacks(program: Any) -> bool:
     """Whether a jaxpr, or one inside of it, calls Python when it runs."""
-    found: list[Any] = [program]
-    while found:
-        it = found.pop()
-        inner = getattr(it, "jaxpr", it)
-        for equation in getattr(inner, "eqns", ()):
-            if "callback" in equation.primitive.name or equation.primitive.name == "debug_print":
-                return True
-            for value in equation.params.values():
-                found += [part for part in (value if isinstance(value, (tuple, list)) else (value,)) if is_jaxpr(part)]
-    return False
+    names = (equation.primitive.name for equation in every_equation(program.eqns))
+    return any("callback" in name or name == "debug_print" for name in names)
 
 
 _auto_layout = _name("jax._src.layout.AutoLayout")

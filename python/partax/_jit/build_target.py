@@ -10,7 +10,6 @@ import jax
 
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
-from partax._jax.private import traced_once
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, is_argument_name, option_names
@@ -224,16 +223,16 @@ def _target_of(
     donated = traced.donatable - {*forwarded, *kept}
     if donated:
         keywords["donate_argnums"] = tuple(sorted(donated))
-    return _traced_target(function, first, leaves, keywords), bytes(i in donated for i in range(len(leaves)))
+    return _traced_target(function, first, keywords), bytes(i in donated for i in range(len(leaves)))
 
 
-def _traced_target(function: Any, first: Any, leaves: tuple[Any, ...], keywords: dict[str, Any]) -> Callable[..., Any]:
-    """The target with the shardings that its result is asked to have, which has this trace already."""
+def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Callable[..., Any]:
+    """The target with the shardings that its result is asked to have; it has this trace: jax keeps them by function."""
     node = first.out_info
     _, out_shardings = _core.output_info(node)
     if out_shardings is not None:
         keywords = {**keywords, "out_shardings": _core.with_children(node, out_shardings)}
-    return jax.jit(traced_once(function, first, leaves), **keywords)
+    return jax.jit(function, **keywords)
 
 
 class _Later:
@@ -254,5 +253,5 @@ class _Later:
     def _target(self, leaves: tuple[Any, ...]) -> Any:
         if self._made is None:
             function, keywords = self.__wrapped__, self._keywords
-            self._made = _traced_target(function, jax.jit(function, **keywords).trace(*leaves), leaves, keywords)
+            self._made = _traced_target(function, jax.jit(function, **keywords).trace(*leaves), keywords)
         return self._made

@@ -4,15 +4,14 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
 from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
-from partax._jax.private import is_jaxpr, runs_without_jit
-from partax._jax.programs import open_equations
+from partax._jax.private import runs_without_jit
+from partax._jax.programs import every_equation, open_equations
 
 FRAME_ID = os.urandom(16)
 """What Equinox looks for in the frames above an error: those below it are the inside of the program."""
@@ -37,7 +36,7 @@ def holds_errors() -> bool:
     if _LIBRARY not in sys.modules:
         return False
     equations = open_equations()
-    return equations is None or any(map(_raises, _with_inner(equations)))
+    return equations is None or any(map(_raises, every_equation(equations)))
 
 
 def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
@@ -54,7 +53,7 @@ def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
         program = _traced_program(target, leaves)
     except RuntimeError:  # jax 0.9 keeps no trace of a function that has raised before: each call is waited for
         return True
-    return any(map(_raises, _with_inner(program.eqns)))
+    return any(map(_raises, every_equation(program.eqns)))
 
 
 def wait_for(returned: Any) -> None:
@@ -117,21 +116,6 @@ def _raises(equation: Any) -> bool:
         function = function.func
     module, name = str(getattr(function, "__module__", "")), getattr(function, "__name__", "")
     return module.partition(".")[0] == _LIBRARY and name == _CALLBACK
-
-
-def _with_inner(equations: Iterable[Any]) -> Iterator[Any]:
-    """The equations, and those of programs in them, each program once."""
-    seen: set[int] = set()
-    waiting = [equations]
-    while waiting:
-        for equation in waiting.pop():
-            yield equation
-            for value in equation.params.values():
-                for inner in filter(is_jaxpr, value if isinstance(value, (tuple, list)) else (value,)):
-                    program = getattr(inner, "jaxpr", inner)
-                    if id(program) not in seen:
-                        seen.add(id(program))
-                        waiting.append(program.eqns)
 
 
 class _OfErrors(logging.Filter):

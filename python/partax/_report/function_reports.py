@@ -4,7 +4,7 @@ from typing import Any
 
 from partax import _core
 from partax._families.describe import why_called
-from partax._jax.private import is_jaxpr
+from partax._jax.programs import programs_in
 from partax._pytree.call_site import site_text
 from partax._report.captured_arrays import captured_constants
 from partax._report.flatten_costs import flatten_microseconds
@@ -14,14 +14,7 @@ from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, T
 
 
 def _equations(jaxpr: Any) -> int:
-    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
-    count = len(jaxpr.eqns)
-    for equation in jaxpr.eqns:
-        for parameter in equation.params.values():
-            for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                if is_jaxpr(item):
-                    count += _equations(item)
-    return count
+    return len(jaxpr.eqns) + sum(_equations(inner) for equation in jaxpr.eqns for inner in programs_in(equation))
 
 
 _EFFECTS = {

@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import jax
 from jax.core import Tracer
 
 from partax import _core
-from partax._jax.private import function_name, is_before_compiling, stage_of, tells_traces
+from partax._jax.private import function_name, is_before_compiling, stage_of
 from partax._jit.ahead_of_time import record_at_work
 from partax._pytree.key_details import details
 
@@ -53,7 +54,7 @@ def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
     Raises:
       RuntimeError: jax tells of no traces.
     """
-    if not tells_traces():
+    if not _tells_traces():
         raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
     token = _watcher.set(seen)
     try:
@@ -62,8 +63,19 @@ def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
         _watcher.reset(token)
 
 
+@functools.cache
+def _tells_traces() -> bool:
+    heard: list[str] = []
+    token = _watcher.set(heard.append)
+    try:
+        jax.jit(lambda x: x).trace(jax.ShapeDtypeStruct((), "float32"))
+    finally:
+        _watcher.reset(token)
+    return bool(heard)
+
+
 def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
-    stage = stage_of(event, kwargs)
+    stage = stage_of(event)
     if stage is None:
         return
     watcher = _watcher.get()
