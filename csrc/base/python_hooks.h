@@ -62,8 +62,6 @@ inline PythonFunction leaf_paths{"partax._pytree.paths", "leaf_paths"};
 inline PythonFunction static_path{"partax._pytree.paths", "static_path"};
 inline PythonFunction leaves_up_to_prefix{"partax._pytree.structure", "leaves_up_to"};
 inline PythonFunction reduced{"partax._pytree.structure", "reduced"};
-inline PythonFunction spec_html{"partax._pytree.texts", "spec_html"};
-inline PythonFunction structure_html{"partax._pytree.texts", "structure_html"};
 inline PythonFunction tree_text{"partax._pytree.texts", "tree_text"};
 inline PythonFunction unequal_statics{"partax._pytree.texts", "unequal_statics"};
 inline PythonFunction unlike_nodes{"partax._pytree.texts", "unlike_nodes"};

@@ -74,13 +74,6 @@ PyObject* repr(PyObject* self) noexcept {
   });
 }
 
-PyObject* repr_html(PyObject* self, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Ref keep = Ref::borrow(self);
-    return python::structure_html(spec_data(tree_of(self), root_of(""))).release();
-  });
-}
-
 PyObject* num_leaves(PyObject* self, void*) noexcept {
   return guarded<PyObject*>(nullptr, [&] { return PyLong_FromSize_t(tree_of(self).num_dynamic); });
 }
@@ -94,8 +87,7 @@ PyObject* reduce(PyObject* self, PyObject*) noexcept {
   });
 }
 
-PyMethodDef methods[] = {{"_repr_html_", repr_html, METH_NOARGS, nullptr},
-                         {"__copy__", copy, METH_NOARGS, nullptr},
+PyMethodDef methods[] = {{"__copy__", copy, METH_NOARGS, nullptr},
                          {"__deepcopy__", copy, METH_O, nullptr},
                          {"__reduce__", reduce, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};

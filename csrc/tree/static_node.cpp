@@ -174,13 +174,6 @@ PyObject* node_repr(PyObject* self) noexcept {
   });
 }
 
-PyObject* spec_html(PyObject* self, PyObject*) noexcept {
-  return guarded<PyObject*>(nullptr, [&] {
-    const Ref keep = Ref::borrow(self);
-    return python::spec_html(spec_data(part_of(self).tree, root_of(""))).release();
-  });
-}
-
 PyObject* node_copy(PyObject* self, PyObject*) noexcept { return Py_NewRef(self); }
 
 // ---- FlatSpec.
@@ -219,8 +212,7 @@ PyMethodDef static_methods[] = {{"__class_getitem__", Py_GenericAlias, METH_O | 
                                 {"__copy__", node_copy, METH_NOARGS, nullptr},
                                 {"__deepcopy__", node_copy, METH_O, nullptr},
                                 {nullptr, nullptr, 0, nullptr}};
-PyMethodDef spec_methods[] = {{"_repr_html_", spec_html, METH_NOARGS, nullptr},
-                              {"__copy__", node_copy, METH_NOARGS, nullptr},
+PyMethodDef spec_methods[] = {{"__copy__", node_copy, METH_NOARGS, nullptr},
                               {"__deepcopy__", node_copy, METH_O, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
 PyMemberDef node_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(StaticNode, weakrefs), READONLY, nullptr},

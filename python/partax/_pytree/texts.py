@@ -1,20 +1,15 @@
 """The text of a tree, and messages for trees that are not alike."""
 
-import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from partax._guards.user_objects import read
 from partax._pytree.paths import static_path
-from partax._pytree.short_text import LONGEST, name_text, one_line, printable, short_text
+from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, alike, shown
 
 _LONGEST_NAME = 40  # of a class or of a function in the text of a tree
-_LONGEST_LINE = 80  # of a tree over several lines
-_MOST_LINES = 200
-_FEWEST_PARTS = 3  # of a node, of which that many have lines at least
-_MOST_PARTS = 30  # and at most
 
 
 def tree_text(data: SpecData) -> str:
@@ -23,22 +18,6 @@ def tree_text(data: SpecData) -> str:
     Runs the `repr` of the static values that are shown.
     """
     return _TreeText(data).fitting(LONGEST - len("Structure()"))
-
-
-def structure_html(data: SpecData) -> str:
-    """A `Structure` as a tree for a notebook, with no colours of its own. All text is escaped."""
-    return _html("Structure", data)
-
-
-def spec_html(data: SpecData) -> str:
-    """A `FlatSpec`, likewise."""
-    return _html("FlatSpec", data)
-
-
-def _html(name: str, data: SpecData) -> str:
-    import html
-
-    return f"<pre>{html.escape(_TreeText(data).over_lines(f'{name}('))}</pre>"
 
 
 _Pieces = list[str | int]  # texts, and the nodes between them
@@ -87,54 +66,6 @@ class _TreeText:
                 opened[at] = pieces
                 room -= length - len(self._closed(at))
         return one_line(self._joined(0, opened), longest)
-
-    def over_lines(self, start: str) -> str:
-        """The text with each part in a line of its own, but for nodes that fit in one: up to some hundred lines."""
-        if self._nodes[0].is_leaf:
-            return f"{start}{self.fitting(_LONGEST_LINE)})"
-        opened: dict[int, list[tuple[str, str | int]]] = {}
-        room, waiting = _MOST_LINES, deque([0])
-        while waiting:
-            at = waiting.popleft()
-            if len(self._inline(at)) <= _LONGEST_LINE or room < _FEWEST_PARTS:
-                continue
-            opened[at] = list(itertools.islice(self._parts(at), min(room, _MOST_PARTS)))
-            room -= len(opened[at]) + 1
-            waiting.extend(part for _, part in opened[at] if isinstance(part, int))
-
-        def lines(at: int, before: str, after: str, indent: str) -> Iterator[str]:
-            if at not in opened:
-                text = self._inline(at)
-                yield indent + before + (text if len(text) <= _LONGEST_LINE else self._closed(at)) + after
-                return
-            start, end = self._brackets(at, is_open=True)
-            yield f"{indent}{before}{start}"
-            for label, part in opened[at]:
-                if isinstance(part, int):
-                    yield from lines(part, label, ",", indent + "  ")
-                else:
-                    yield f"{indent}  {label}{part},"
-            if len(opened[at]) < self._size(at):
-                yield f"{indent}  ..."
-            yield f"{indent}{end.lstrip(',')}{after}"
-
-        return "\n".join(printable(line) for line in lines(0, start, ")", ""))
-
-    def _size(self, at: int) -> int:
-        return sum(self._nodes[below].size for below in self._below[at]) + len(_own_fields(self._nodes[at]))
-
-    def _inline(self, at: int, room: int = _LONGEST_LINE) -> str:
-        """A node in one line; a text that is too long where it does not fit."""
-        if room < 0 or not self._has_parts(at):
-            return self._closed(at)
-        start, end = self._brackets(at, is_open=True)
-        text = start
-        for i, (label, part) in enumerate(self._parts(at)):
-            text += (", " if i else "") + label
-            text += part if isinstance(part, str) else self._inline(part, room - len(text))
-            if len(text) > room:
-                break
-        return text + end
 
     def _joined(self, at: int, opened: dict[int, _Pieces]) -> str:
         pieces = opened.get(at)
