@@ -188,12 +188,7 @@ def configure_classes(
     registered: Any,
 ) -> None: ...
 def configure_statics(
-    *,
-    partial: type[Any],
-    jitted: type[Any],
-    treedef: type[Any],
-    settings: object,
-    registrations: Callable[[], object],
+    *, partial: type[Any], jitted: type[Any], treedef: type[Any], settings: object, registrations: Callable[[], object]
 ) -> None: ...
 def num_registrations(of: object) -> object: ...
 def configure_tree(*, missing: Any, wrapper_names: tuple[str, ...]) -> None: ...

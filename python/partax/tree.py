@@ -10,15 +10,4 @@ from partax._pytree.equal import equal
 from partax._pytree.every_leaf import flatten, leaves, map, map_with_path, structure, unflatten
 from partax._pytree.pformat import pformat
 
-__all__ = [
-    "Structure",
-    "at",
-    "equal",
-    "flatten",
-    "leaves",
-    "map",
-    "map_with_path",
-    "pformat",
-    "structure",
-    "unflatten",
-]
+__all__ = ["Structure", "at", "equal", "flatten", "leaves", "map", "map_with_path", "pformat", "structure", "unflatten"]

@@ -2,9 +2,8 @@
 
 import functools
 import inspect
-import itertools
 import types
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,10 +11,14 @@ import jax
 import numpy as np
 
 from partax import _core
+from partax._guards.installed import is_installed
+from partax._guards.user_objects import read
+from partax._pytree.spec_data import shown
 
 _MAX_DEPTH = 4
 _MAX_OBJECTS = 1000  # that are looked into for one variable
 _MAX_COMPARED = 1 << 22
+_NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, jax.Array, np.ndarray)
 
 
 class Constant(NamedTuple):
@@ -143,24 +146,34 @@ def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
         leaves, spec = [], None
     if spec is not None:
         yield from zip((Holder(kind, name, path) for path in spec.dynamic_paths()), leaves, strict=True)
-    yield from ((Holder(kind, name, path), array) for path, array in _in_objects(name, value))
+    yield from ((Holder(kind, name, path), array) for path, array in arrays_in(name, value))
 
 
-def _in_objects(name: str, value: Any) -> Generator[tuple[str, Any]]:
-    """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first."""
-    left = [(name, value)]
+def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: bool = True) -> Iterator[tuple[str, Any]]:
+    """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first.
+
+    Args:
+      path: of the value.
+      value: any.
+      deepest: how many levels are looked into.
+      libraries: whether objects of installed libraries that are in it are looked into.
+    """
+    left = [(path, value, 0)]
     seen: set[int] = set()
-    for path, it in left:
-        if isinstance(it, (jax.Array, np.ndarray)):
+    for path, it, level in left:
+        cls: Any = type(it)
+        if issubclass(cls, (jax.Array, np.ndarray)):
             yield path, it
-            continue
-        if id(it) in seen or len(left) > _MAX_OBJECTS or isinstance(it, (type, types.ModuleType, types.FunctionType)):
+        if id(it) in seen or len(left) > _MAX_OBJECTS or level == deepest or issubclass(cls, _NOT_LOOKED_INTO):
             continue
         seen.add(id(it))
-        if isinstance(it, dict):
-            left += [(f"{path}[{key!r}]", item) for key, item in itertools.islice(it.items(), _MAX_OBJECTS)]
-        elif isinstance(it, (list, tuple)):
-            left += [(f"{path}[{i}]", item) for i, item in itertools.islice(enumerate(it), _MAX_OBJECTS)]
-        attributes = getattr(it, "__dict__", None)
-        if type(attributes) is dict:
-            left += [(f"{path}.{attribute}", item) for attribute, item in attributes.items()]
+        items: list[tuple[str, Any]] = []
+        if issubclass(cls, dict):
+            items += [(f"[{shown(key)}]", item) for key, item in list(dict.items(it))[:_MAX_OBJECTS]]
+        elif issubclass(cls, (list, tuple)):
+            own = list if issubclass(cls, list) else tuple
+            items += [(f"[{i}]", item) for i, item in enumerate(own.__getitem__(it, slice(_MAX_OBJECTS)))]
+        attributes = read(it, "__dict__")
+        if type(attributes) is dict and (libraries or level == 0 or not is_installed(cls.__module__)):
+            items += [(f".{name}", item) for name, item in attributes.copy().items()]
+        left += [(path + segment, item, level + 1) for segment, item in items]

@@ -74,11 +74,7 @@ class History:
         self.live = 0
 
     def take(
-        self,
-        described: Iterable[Detail],
-        values: Sequence[Any],
-        traced: Sequence[Any],
-        noted: Noted | None = None,
+        self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any], noted: Noted | None = None
     ) -> Snapshot:
         """The snapshot of a call; see `take_snapshot`."""
         latest = self.records[-1:]  # at once: another thread may remove one meanwhile

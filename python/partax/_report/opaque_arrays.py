@@ -1,19 +1,14 @@
 """Arrays inside of static objects: constants of the program, whatever becomes of them."""
 
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any
-
-import jax
-import numpy as np
+from collections.abc import Iterable
 
 from partax._guards.installed import is_installed
-from partax._guards.user_objects import read
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import FIELD, VALUE, Detail
+from partax._report.captured_arrays import arrays_in
 
-_MAX_DEPTH = 3
-_MAX_ITEMS = 100
+_DEEPEST = 3
 
 _warned: set[tuple[str, str, str]] = set()
 
@@ -28,7 +23,7 @@ def warn_of_arrays(described: Iterable[Detail]) -> None:
         cls = type(value)
         if kind not in (VALUE, FIELD) or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
             continue
-        place = next(_arrays(path, value, 0), None)
+        place = next((place for place, _ in arrays_in(path, value, _DEEPEST, libraries=False)), None)
         key = (cls.__module__, cls.__qualname__, place or "")
         if place is None or key in _warned:
             continue
@@ -40,23 +35,3 @@ def warn_of_arrays(described: Iterable[Detail]) -> None:
             UserWarning,
             *call_site(),
         )
-
-
-def _arrays(path: str, value: Any, depth: int) -> Iterator[str]:
-    if issubclass(type(value), (jax.Array, np.ndarray)):
-        yield path
-    elif depth < _MAX_DEPTH:
-        for segment, item in _items(value, depth):
-            yield from _arrays(path + segment, item, depth + 1)
-
-
-def _items(value: Any, depth: int) -> list[tuple[str, Any]]:
-    cls = type(value)
-    if cls is dict:
-        return [(f"[{key!r}]", item) for key, item in list(value.items())[:_MAX_ITEMS] if isinstance(key, (str, int))]
-    if cls in (list, tuple):
-        return [(f"[{i}]", item) for i, item in enumerate(value[:_MAX_ITEMS])]
-    if depth > 0 and is_installed(cls.__module__):
-        return []
-    attributes = read(value, "__dict__")
-    return [(f".{name}", item) for name, item in attributes.copy().items()] if type(attributes) is dict else []

@@ -24,24 +24,6 @@ class Record:
       measured: whether jax has told how long the trace took.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_history",
-        "compiled",
-        "epoch",
-        "failed",
-        "measured",
-        "number",
-        "places",
-        "reason",
-        "seconds",
-        "site",
-        "snapshot",
-        "stages",
-        "started",
-        "tracked",
-    )
-
     def __init__(self, history: Any, number: int, snapshot: Snapshot, epoch: int):
         self._history = weakref.ref(history)
         self.number = number

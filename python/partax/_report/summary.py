@@ -141,12 +141,7 @@ def _names(filters: Sequence[FilterSpec], given: Sequence[str] | None) -> list[s
     return names
 
 
-def summary(
-    pytree: PyTree,
-    *filters: FilterSpec,
-    names: Sequence[str] | None = None,
-    depth: int | None = 2,
-) -> Summary:
+def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = None, depth: int | None = 2) -> Summary:
     """Counts leaves, parameters and bytes, by group and by subtree.
 
     Example:

@@ -19,10 +19,7 @@ _Operands = TypeVarTuple("_Operands")
 
 
 def filter_cond(
-    pred: Any,
-    true_fun: Callable[[*_Operands], _R],
-    false_fun: Callable[[*_Operands], _R],
-    *operands: *_Operands,
+    pred: Any, true_fun: Callable[[*_Operands], _R], false_fun: Callable[[*_Operands], _R], *operands: *_Operands
 ) -> _R:
     """`jax.lax.cond` for any trees: arrays are operands and results, everything else is static.
 

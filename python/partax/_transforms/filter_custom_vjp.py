@@ -56,10 +56,7 @@ class filter_custom_vjp(Transformed[_P, _R]):
     _children = ("_fwd", "_bwd")
 
     def __init__(
-        self,
-        fn: Callable[_P, _R],
-        _fwd: Callable[..., Any] | None = None,
-        _bwd: Callable[..., Any] | None = None,
+        self, fn: Callable[_P, _R], _fwd: Callable[..., Any] | None = None, _bwd: Callable[..., Any] | None = None
     ) -> None:
         self._fwd, self._bwd = _fwd, _bwd
         super().__init__(fn)

@@ -74,31 +74,19 @@ class _Options(TypedDict, total=False):
 
 @overload
 def filter_grad(
-    fun: Callable[Concatenate[_T, _P], object],
-    *,
-    has_aux: Literal[False] = False,
-    **options: Unpack[_Options],
+    fun: Callable[Concatenate[_T, _P], object], *, has_aux: Literal[False] = False, **options: Unpack[_Options]
 ) -> Transformed[Concatenate[_T, _P], _T]: ...
 @overload
 def filter_grad(
-    fun: None = None,
-    *,
-    has_aux: Literal[False] = False,
-    **options: Unpack[_Options],
+    fun: None = None, *, has_aux: Literal[False] = False, **options: Unpack[_Options]
 ) -> Callable[[Callable[Concatenate[_T, _P], object]], Transformed[Concatenate[_T, _P], _T]]: ...
 @overload
 def filter_grad(
-    fun: Callable[Concatenate[_T, _P], tuple[object, _A]],
-    *,
-    has_aux: Literal[True],
-    **options: Unpack[_Options],
+    fun: Callable[Concatenate[_T, _P], tuple[object, _A]], *, has_aux: Literal[True], **options: Unpack[_Options]
 ) -> Transformed[Concatenate[_T, _P], tuple[_T, _A]]: ...
 @overload
 def filter_grad(
-    fun: None = None,
-    *,
-    has_aux: Literal[True],
-    **options: Unpack[_Options],
+    fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Options]
 ) -> Callable[[Callable[Concatenate[_T, _P], tuple[object, _A]]], Transformed[Concatenate[_T, _P], tuple[_T, _A]]]: ...
 def filter_grad(
     fun: Callable[..., Any] | None = None,
@@ -145,31 +133,19 @@ def filter_grad(
 
 @overload
 def filter_value_and_grad(
-    fun: Callable[Concatenate[_T, _P], _R],
-    *,
-    has_aux: Literal[False] = False,
-    **options: Unpack[_Options],
+    fun: Callable[Concatenate[_T, _P], _R], *, has_aux: Literal[False] = False, **options: Unpack[_Options]
 ) -> Transformed[Concatenate[_T, _P], tuple[_R, _T]]: ...
 @overload
 def filter_value_and_grad(
-    fun: None = None,
-    *,
-    has_aux: Literal[False] = False,
-    **options: Unpack[_Options],
+    fun: None = None, *, has_aux: Literal[False] = False, **options: Unpack[_Options]
 ) -> Callable[[Callable[Concatenate[_T, _P], _R]], Transformed[Concatenate[_T, _P], tuple[_R, _T]]]: ...
 @overload
 def filter_value_and_grad(
-    fun: Callable[Concatenate[_T, _P], tuple[_R, _A]],
-    *,
-    has_aux: Literal[True],
-    **options: Unpack[_Options],
+    fun: Callable[Concatenate[_T, _P], tuple[_R, _A]], *, has_aux: Literal[True], **options: Unpack[_Options]
 ) -> Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]: ...
 @overload
 def filter_value_and_grad(
-    fun: None = None,
-    *,
-    has_aux: Literal[True],
-    **options: Unpack[_Options],
+    fun: None = None, *, has_aux: Literal[True], **options: Unpack[_Options]
 ) -> Callable[
     [Callable[Concatenate[_T, _P], tuple[_R, _A]]], Transformed[Concatenate[_T, _P], tuple[tuple[_R, _A], _T]]
 ]: ...

@@ -52,13 +52,7 @@ class _Vmap(Transformed[_P, _R]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, axis_size, options = self._options
         given = read_arguments(
-            self.__wrapped__,
-            args,
-            kwargs,
-            prefix=in_axes,
-            default=if_array(0),
-            is_entry=is_none,
-            option="in_axes",
+            self.__wrapped__, args, kwargs, prefix=in_axes, default=if_array(0), is_entry=is_none, option="in_axes"
         )
         pairs = zip(given.leaves, given.entries, strict=True)
         axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
@@ -84,11 +78,7 @@ class _Vmap(Transformed[_P, _R]):
                 )
             return result.value.joined(stacked, kept)
         run = jax.vmap(
-            on_one,
-            in_axes=([axes[i] for i in mapped],),
-            out_axes=(0, None, None),
-            axis_size=axis_size,
-            **dict(options),
+            on_one, in_axes=([axes[i] for i in mapped],), out_axes=(0, None, None), axis_size=axis_size, **dict(options)
         )
         try:
             stacked, kept, result = run(values)

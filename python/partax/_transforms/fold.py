@@ -114,14 +114,6 @@ def fold(
 
     entries = (stacked,) if per_layer is None else (stacked, per_layer)
     out = scan(
-        step,
-        x,
-        entries,
-        length=count,
-        reverse=reverse,
-        unroll=unroll,
-        root="x",
-        step="the layer",
-        around=around,
+        step, x, entries, length=count, reverse=reverse, unroll=unroll, root="x", step="the layer", around=around
     )
     return out if has_aux else out[0]

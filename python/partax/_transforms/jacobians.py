@@ -94,11 +94,7 @@ def _typed(function: Any) -> _Jacobians:
 
 @_typed
 def filter_jacfwd(
-    fun: Callable[..., Any] | None = None,
-    has_aux: bool = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
+    fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
     """The Jacobian by the inexact arrays of the first argument, for any trees, column by column as `jax.jacfwd`.
 
@@ -128,11 +124,7 @@ def filter_jacfwd(
 
 @_typed
 def filter_jacrev(
-    fun: Callable[..., Any] | None = None,
-    has_aux: bool = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
+    fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
     """The Jacobian by the inexact arrays of the first argument, for any trees, row by row as `jax.jacrev`.
 
@@ -162,11 +154,7 @@ def filter_jacrev(
 
 @_typed
 def filter_hessian(
-    fun: Callable[..., Any] | None = None,
-    has_aux: bool = False,
-    *,
-    wrt: FilterSpec = None,
-    holomorphic: bool = False,
+    fun: Callable[..., Any] | None = None, has_aux: bool = False, *, wrt: FilterSpec = None, holomorphic: bool = False
 ) -> Any:
     """The second derivatives by the inexact arrays of the first argument, for any trees.
 
