@@ -40,6 +40,7 @@ class PythonFunction {
 
 namespace python {
 
+inline PythonFunction runs_compiled{"partax._jax.programs", "runs_compiled"};
 inline PythonFunction trace_context{"partax._jax.programs", "trace_context"};
 inline PythonFunction registered_functions{"partax._jax.nodes", "registered_functions"};
 inline PythonFunction unflatten_node{"partax._jax.nodes", "unflatten_node"};
@@ -80,7 +81,6 @@ inline PythonFunction call_parameters{"partax._jit.parameters", "call_parameters
 inline PythonFunction value_names{"partax._jit.parameters", "value_names"};
 inline PythonFunction values_meant{"partax._jit.parameters", "values_meant"};
 inline PythonFunction holds_errors{"partax._jit.runtime_errors", "holds_errors"};
-inline PythonFunction may_raise{"partax._jit.runtime_errors", "may_raise"};
 inline PythonFunction wait_for{"partax._jit.runtime_errors", "wait_for"};
 inline PythonFunction leaf_out_shardings{"partax._jit.shardings", "leaf_out_shardings"};
 inline PythonFunction apply_changes{"partax._libraries.flax.graph_call", "apply"};

@@ -16,11 +16,6 @@
 namespace partax {
 namespace {
 
-bool may_raise_at_run_time(const Ref& target, const Entry& entry, const LeafBuffer& leaves) {
-  const Ref arguments = entry.takes_tuple ? Ref::checked(PyTuple_Pack(1, leaves.tuple().get())) : leaves.tuple();
-  return python::may_raise(target, arguments).get() == Py_True;
-}
-
 [[noreturn]] void refuse_shared_result() {
   PyErr_SetString(PyExc_RuntimeError,
                   "found an object in the result that can be changed and is made by the trace, in a first call that "
@@ -95,7 +90,9 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     ran_directly = static_cast<bool>(returned);
     if (!returned) returned = call.run(stored ? stored.get() : target.get(), *entry);
     frame.in_user_code = true;
-    if (frame.holds_errors && !entry->blocks) entry->blocks = may_raise_at_run_time(target, *entry, call.leaves());
+    if (frame.holds_errors && !entry->blocks) {  // inside of another program that one is asked
+      entry->blocks = python::runs_compiled(call.leaves().tuple()).get() == Py_True;
+    }
     if (entry->blocks) python::wait_for(returned);
     if (frame.record) python::note_run(frame.record);
   } catch (const PythonError&) {

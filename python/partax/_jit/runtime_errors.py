@@ -10,7 +10,6 @@ import jax
 from jax.core import Tracer
 
 from partax._families.equinox_private import keep_from_log, last_runtime_error, text_of_runtime_error
-from partax._jax.private import runs_without_jit
 from partax._jax.programs import every_equation, open_equations
 
 FRAME_ID = os.urandom(16)
@@ -29,39 +28,15 @@ def silence_callbacks() -> None:
 
 
 def holds_errors() -> bool:
-    """Whether what this thread traces may hold errors of Equinox's. Called by the native wrapper at its end.
-
-    So that `may_raise`, which takes longer, is asked of few programs.
-    """
+    """Whether what this thread traces may hold errors of Equinox's. Called by the native wrapper at its end."""
     if _LIBRARY not in sys.modules:
         return False
     equations = open_equations()
     return equations is None or any(map(_raises, every_equation(equations)))
 
 
-def may_raise(target: Any, leaves: tuple[Any, ...]) -> bool:
-    """Whether the program that a target has just traced may raise an error of Equinox's. Called by the native wrapper.
-
-    Args:
-      target: the jitted function.
-      leaves: what it was called with.
-    """
-    # Inside of another program that one is asked; with jit disabled there is no program.
-    if runs_without_jit() or _holds_tracers(leaves):
-        return False
-    try:
-        program = _traced_program(target, leaves)
-    except RuntimeError:  # jax 0.9 keeps no trace of a function that has raised before: each call is waited for
-        return True
-    return any(map(_raises, every_equation(program.eqns)))
-
-
 def wait_for(returned: Any) -> None:
-    """Waits until a program has run, and raises what it raises. Called by the native wrapper.
-
-    Args:
-      returned: what its target has returned.
-    """
+    """Waits for the program that has returned this, and raises what it raises. Called by the native wrapper."""
     for leaf in jax.tree.leaves(returned):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
             leaf.block_until_ready()
@@ -74,11 +49,7 @@ def raised_at_run_time(error: BaseException) -> bool:
 
 
 def as_equinox_raises(error: BaseException) -> BaseException:
-    """The error in the place of jax's, which is long and does not help.
-
-    Args:
-      error: for which `raised_at_run_time` is true.
-    """
+    """The error in the place of jax's, for which `raised_at_run_time` is true: it is long and does not help."""
     import equinox
 
     message, stack = last_runtime_error()
@@ -91,22 +62,6 @@ def as_equinox_raises(error: BaseException) -> BaseException:
     found = equinox.EquinoxRuntimeError(text_of_runtime_error(message, "".join(inside[::-1])))
     found.__suppress_context__ = True  # the error in its place
     return found
-
-
-def _traced_program(target: Any, leaves: tuple[Any, ...]) -> Any:
-    """The jaxpr that a target has traced for these leaves.
-
-    jax takes the types of arrays in their place, which no page of its own says, in less than half of the time.
-    """
-    types = jax.tree.map(lambda leaf: jax.typeof(leaf) if isinstance(leaf, jax.Array) else leaf, leaves)
-    try:
-        return target.trace(*types).jaxpr
-    except TypeError:
-        return target.trace(*leaves).jaxpr
-
-
-def _holds_tracers(leaves: tuple[Any, ...]) -> bool:
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(leaves))
 
 
 def _raises(equation: Any) -> bool:
