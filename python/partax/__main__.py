@@ -24,14 +24,7 @@ from partax._store import command as store_command
 
 
 def main(arguments: list[str]) -> None:
-    """Runs the command.
-
-    Args:
-      arguments: those after `python -m partax`.
-
-    Raises:
-      SystemExit: the arguments make no sense, or the script exits so.
-    """
+    """Runs the command that the arguments after `python -m partax` name."""
     parser = argparse.ArgumentParser(prog="python -m partax", description="Tools of partax.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser(

@@ -20,14 +20,8 @@ _TRAITS = {
 
 
 def equinox_answers(function: types.FunctionType) -> tuple[tuple[type, ...], bool, bool] | None:
-    """What is known of a predicate of Equinox's own; None of any other function.
-
-    Args:
-      function: the predicate.
-
-    Returns:
-      The classes that it asks about, whether it is True of all their instances, and whether it asks for
-      `__jax_array__`.
+    """The classes that a predicate of Equinox's own asks about, whether it is True of all their instances, and whether
+    it asks for `__jax_array__`; None of any other function.
     """
     name = function.__name__
     if name not in _TRAITS or getattr(sys.modules.get("equinox"), name, None) is not function:

@@ -25,13 +25,11 @@ def fallback(cls: type) -> str:
 
 
 class Fields(NamedTuple):
-    """What a library or the user declares of a class that is registered with functions.
+    """What is declared of a class with functions: the attributes that are its children, in order, and those of the aux
+    data.
 
-    Attributes:
-      children: the attributes that are the children, in their order.
-      statics: those that the aux data is made of.
-      is_partial: whether it is a partial, which is made of these. Any other is made as an empty instance, of which
-        these attributes are set, and nothing else is done.
+    A partial is made of these. Any other is made as an empty instance, of which these are set, and nothing else is
+    done.
     """
 
     children: tuple[str, ...]

@@ -74,11 +74,8 @@ def is_key(array: Any) -> bool:
 def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], keys: Mapping[str, str]) -> None:
     """Replaces a file, at once or not at all.
 
-    Args:
-      name: the file.
-      arrays: what to store, by path.
-      data: its values as NumPy arrays; of typed PRNG keys their data.
-      keys: the implementations of the typed PRNG keys among them.
+    By path, `arrays` are what to store, `data` their values as NumPy arrays, of typed PRNG keys their data, and `keys`
+    the implementations of these.
     """
     library = safetensors_library()
     stored = {key: _stored_form(values) for key, values in data.items()}

@@ -18,11 +18,7 @@ def is_unfinished(name: str) -> bool:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Replaces a file by a text, at once or not at all.
-
-    Args:
-      path: the file. A symbolic link stays, and the file that it points to is replaced.
-      text: what it is to hold.
+    """Replaces a file by a text, at once or not at all. A symbolic link stays; the file that it points to is replaced.
 
     Raises:
       OSError: the file cannot be written; the message names it and says what to do. An older file is whole.

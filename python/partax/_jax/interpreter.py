@@ -15,10 +15,8 @@ def _is_subinterpreter() -> bool:
 
 
 def refuse_subinterpreters() -> None:
-    """Raises an ImportError in another interpreter than the main one.
-
-    Called before jax is imported, which ends the process there; so does CPython 3.12 when a subinterpreter has imported
-    modules written in C.
+    """Raises an ImportError in another interpreter than the main one: importing jax, or any module in C, ends the
+    process.
     """
     if _is_subinterpreter():
         raise ImportError(

@@ -59,13 +59,10 @@ _FUNCTION = "lower_sharding_computation"
 
 
 def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
-    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered, from now on.
+    """Has `seen(jaxpr, name, donated)` called before each program of this process is lowered; says whether this jax
+    lets it.
 
-    Args:
-      seen: gets the program, the function's name, and for each input whether it is donated.
-
-    Returns:
-      Whether this jax lets it. Without it, a script is examined by the traces of partax alone.
+    Without it, a script is examined by the traces of partax alone.
     """
     module = _name("jax._src.interpreters.pxla")
     lower = getattr(module, _FUNCTION, None)
@@ -119,13 +116,7 @@ def is_read_of_programs(name: str) -> bool:
 def with_trees(compiled: Any, in_tree: Any, out_tree: Any) -> Any:
     """A compiled program that takes and returns its arrays in other trees with as many leaves.
 
-    Args:
-      compiled: a `jax.stages.Compiled`.
-      in_tree: of the arguments.
-      out_tree: of the result.
-
-    Returns:
-      Another `jax.stages.Compiled`; None where this jax makes none, and it is compiled once more.
+    None where this jax makes none, and it is compiled once more.
     """
     executable = _attribute(compiled, "_executable")
     constants = _attribute(_attribute(compiled, "_params"), "const_args")
@@ -155,14 +146,9 @@ Choose = Callable[[tuple[Any, ...]], Callable[..., Any]]
 def dispatched(name: str, choose: Choose, instead: Callable[[Any], Callable[..., Any] | None]) -> Callable[..., Any]:
     """A function that asks for its program once for each signature of arrays, and calls it natively from then on.
 
-    Args:
-      name: of the function.
-      choose: gives for the arguments of a call the `jax.stages.Compiled` of their signature; or another function, which
-        is called once and asked for again.
-      instead: gives what is called in the place of a program whose first run failed; None if nothing is.
-
-    Returns:
-      The function. The fallback asks in each call.
+    `choose` gives the `jax.stages.Compiled` for the arguments of a call, or another function, which is called once and
+    asked for again. `instead` gives what is called in the place of a program whose first run failed, or None. The
+    fallback asks in each call.
     """
 
     def asked(*args: Any) -> Any:
@@ -243,12 +229,7 @@ _settings = (
 
 
 def direct_run(program: Any, leaves: Sequence[Any], free: Sequence[int]) -> Any:
-    """What runs a compiled program past jax's dispatch.
-
-    Args:
-      program: a `jax.stages.Compiled`.
-      leaves: the arrays of a call.
-      free: which of them other calls have anew, of the same types in the same places.
+    """What runs a compiled program past jax's dispatch, for calls that have the leaves `free` anew, of the same types.
 
     Returns:
       (what reads aval, sharding, committed, layout of an array, jax's configuration, settings with what reads each,

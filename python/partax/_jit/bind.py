@@ -59,9 +59,7 @@ def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[s
 def _as_now(value: Any, changes_objects: bool) -> Any:
     """A tree with containers, objects and arrays of its own where these may be changed; else the very same.
 
-    Args:
-      value: the tree.
-      changes_objects: whether the function does so, which then count as they are.
+    Objects that the function itself changes count as they are.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -148,15 +146,7 @@ def reduced(self: BoundFunction[Any]) -> Any:
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:
     """What `programs.direct_run` gives of the program that a call has run. Called by the native wrapper after it.
 
-    Args:
-      target: the call's.
-      stored: the `Programs` of its key, or None.
-      takes_tuple: whether the target takes the leaves as one tuple.
-      leaves: of the call; what it has donated is gone.
-      free: the leaves that are not bound.
-
-    Returns:
-      The same; None where there is none.
+    What the call has donated of its leaves is gone.
     """
     if not programs.runs_compiled(leaves):
         return None

@@ -121,13 +121,10 @@ def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
 
 
 class TracedFunction(NamedTuple):
-    """What jax traces for a static key.
+    """What jax traces for a static key, a function of the leaves or of one tuple of them, with the options of its
+    jax.jit.
 
-    Attributes:
-      function: of the array leaves.
-      keywords: options of its jax.jit.
-      donatable: the leaves that the options donate, if they do not come back as they are.
-      takes_tuple: whether the function takes the leaves as one tuple.
+    `donatable` are the leaves that the options donate, if they do not come back as they are.
     """
 
     function: Callable[..., Any]
@@ -144,18 +141,10 @@ def traced_function(
     described: SpecData,
     has_callable: bool,
 ) -> tuple[TracedFunction, bytes]:
-    """Makes the function that jax traces for a new static key. Called by the native wrapper, in the first call.
+    """The function that jax traces for a new static key, and for each leaf a byte that is 1 where it must not be
+    forwarded.
 
-    Args:
-      options: the wrapper's.
-      fun: the wrapped callable.
-      values: of the call; the first is the callable itself if `has_callable`.
-      leaves: the array leaves.
-      described: what the values are flattened to.
-      has_callable: whether the callable is a tree whose arrays are traced.
-
-    Returns:
-      The function, and for each leaf a byte that is 1 where it must not be forwarded.
+    Called by the native wrapper in the first call, whose values begin with the callable if that is a tree with arrays.
     """
     of_values = option_names(_core.call_shape())
     _check_names(options, fun, of_values)
@@ -188,17 +177,11 @@ def traced_function(
 def build_target(
     options: Options, traced: TracedFunction, leaves: tuple[Any, ...], kept: tuple[int, ...], stored: Any
 ) -> tuple[Callable[..., Any], bytes]:
-    """Makes the jax.jit target of a new static key. Called by the native wrapper, maybe by several threads at once.
+    """The jax.jit target of a new static key, and for each leaf a byte that is 1 where it is donated.
 
-    Args:
-      options: the wrapper's.
-      traced: what `traced_function` has made; all threads have the same one, so that jax traces it once.
-      leaves: the array leaves.
-      kept: the leaves that some thread has traced to come back as they are.
-      stored: the `Programs` of the key, which get the target too; None where nothing is stored.
-
-    Returns:
-      The jitted function, and for each leaf a byte that is 1 where it is donated.
+    Called by the native wrapper, maybe by several threads at once: all have the same `traced`, so that jax traces it
+    once, and all leaves in `kept` come back as they are in some thread's trace. `stored`, the `Programs` of the key or
+    None, gets the target too.
     """
     target, donated = _target_of(options, traced, leaves, kept, None if stored is None else stored.donated)
     if stored is not None:

@@ -19,17 +19,11 @@ from partax._pytree.spec_data import SpecData
 def explain_failure(
     error: BaseException, options: Options, values: tuple[Any, ...], traced: bool, in_body: bool
 ) -> BaseException:
-    """The exception of a call that has failed. Called by the native wrapper for errors of the kinds below.
+    """The exception of a call that has failed by a TypeError, a ValueError or a RuntimeError. Called by the native
+    wrapper.
 
-    Args:
-      error: a TypeError, a ValueError or a RuntimeError.
-      options: the wrapper's.
-      values: of the call.
-      traced: whether the call has traced its function.
-      in_body: whether the function itself has raised.
-
-    Returns:
-      The same exception, or one with the path of an argument, which has it for its cause.
+    `traced` says whether it has traced its function, `in_body` whether that has raised. It is the same exception, or
+    one with the path of an argument, which has it for its cause.
     """
     if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
         return as_equinox_raises(error)

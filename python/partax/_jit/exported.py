@@ -132,17 +132,10 @@ class ArrayCall:
         return jitted.trace(*args, **kwargs)
 
     def compiled(self, compiled: Any, compiler_options: Any) -> Any:
-        """The program of this call as jax has it.
+        """The program of this call as a `jax.stages.Compiled` of jax's own.
 
-        That one is taken which is there already, if it takes and returns all arrays in the order of the user's trees.
-        One that does not, as it returns inputs by not computing them, is compiled once more.
-
-        Args:
-          compiled: the `jax.stages.Compiled` of this call's target.
-          compiler_options: with which it was compiled.
-
-        Returns:
-          A `jax.stages.Compiled`.
+        It is the one that its target has, if that takes and returns all arrays in the order of the user's trees. One
+        that does not, as it returns inputs by not computing them, is compiled once more.
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
@@ -186,12 +179,9 @@ def _without_compiler_options(wrapper: Any) -> Any:
 
 
 def asked_by_export(caller: dict[str, Any]) -> bool:
-    """Whether it is `jax.export` that asks for a trace.
+    """Whether what asks for a trace, by its globals, is `jax.export`.
 
     Where its functions are elsewhere, it gets the trace that the user gets, and cannot export it.
-
-    Args:
-      caller: the globals of what asks.
     """
     export = getattr(sys.modules.get("jax.export"), "export", None)
     return export is not None and caller is getattr(inspect.unwrap(export), "__globals__", None)

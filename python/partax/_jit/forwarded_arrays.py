@@ -36,13 +36,7 @@ def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
 
 
 def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
-    """Raises if the program of a call gives back what is deleted or what it donates. Called by the native wrapper.
-
-    Args:
-      target: the jax.jit target of the call.
-      leaves: its array leaves.
-      donated: for each leaf, 1 where it is donated.
-    """
+    """Raises if the program of a call gives back what is deleted or what it donates. Called by the native wrapper."""
     if runs_without_jit():
         return
     forwarded, _ = _core.output_info(target.trace(*leaves).out_info)
@@ -56,15 +50,7 @@ def refuse_lost(target: Any, leaves: tuple[Any, ...], donated: bytes) -> None:
 
 
 def raise_lost(target: Any, leaves: tuple[Any, ...], donated: bytes, index: int, was_there: bool) -> None:
-    """Raises for an array that a call should give back, and that is deleted now. Called by the native wrapper.
-
-    Args:
-      target: the jax.jit target of the call.
-      leaves: its array leaves.
-      donated: for each leaf, 1 where it is donated.
-      index: that of the deleted leaf.
-      was_there: whether it was not deleted before the call.
-    """
+    """Raises for a leaf that a call should give back, and that is deleted now. Called by the native wrapper."""
     if runs_without_jit():
         return
     given_away = (was_there and any(donated)) or _donation_of(leaves, donated, index) is not None

@@ -22,14 +22,7 @@ def is_of_lost_arrays(error: BaseException) -> bool:
 def name_lost_arrays(
     error: BaseException, paths: Sequence[str], leaves: Sequence[Any], donated: Sequence[bool]
 ) -> None:
-    """Notes at an error for which `is_of_lost_arrays` is true which arguments it is about.
-
-    Args:
-      error: of a call.
-      paths: of the array leaves of the call.
-      leaves: the array leaves.
-      donated: for each of them whether the call donates it.
-    """
+    """Notes at an error for which `is_of_lost_arrays` is true which of the call's array leaves it is about."""
     arrays = [
         (i, leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
     ]

@@ -14,13 +14,7 @@ _STATE = "_pytree__state"  # the trace that an object was made in
 
 
 class _Seen(NamedTuple):
-    """An nnx object that a traced function was given.
-
-    Attributes:
-      path: where.
-      value: the object.
-      contents: what it consisted of.
-    """
+    """An nnx object that a traced function was given: where, and what it consisted of."""
 
     path: str
     value: Any
@@ -28,13 +22,8 @@ class _Seen(NamedTuple):
 
 
 def watch(values: tuple[Any, ...]) -> list[_Seen] | None:
-    """Remembers the nnx objects that are given to a function. Called by the native wrapper, in a trace.
-
-    Args:
-      values: of the call, with tracers.
-
-    Returns:
-      What `refuse_lost` takes.
+    """Remembers the nnx objects that are given to a function, for `refuse_lost`. Called by the native wrapper, in a
+    trace.
     """
     nnx: Any = sys.modules.get("flax.nnx")
     if not hasattr(nnx, "Pytree"):
@@ -48,12 +37,7 @@ def watch(values: tuple[Any, ...]) -> list[_Seen] | None:
 
 
 def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
-    """Raises if the function has changed an nnx object and does not return the change. Called by the native wrapper.
-
-    Args:
-      watched: of `watch`.
-      result: of the function.
-    """
+    """Raises if the function has changed an nnx object and does not return the change. Called by the native wrapper."""
     if not watched:
         return
     returned = set(map(id, jax.tree.leaves(result)))

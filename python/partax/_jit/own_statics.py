@@ -66,10 +66,8 @@ def find_own_statics(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], bool, int]:
     """Finds what of the static values in a result came in with the call. Called by C++ after a trace.
 
-    Args:
-      given: the static values that came in, with None for those that are no object of the call.
-      returned: those of the result, likewise.
-      aux_data: which of these are no objects of the result, but what functions give for its nodes.
+    Both have None for what is no object of the call; `aux_data` are those of a result that functions give for its
+    nodes.
 
     Returns:
       For each value of the result which of those that came in it is, or -1. Which of them other values of the result

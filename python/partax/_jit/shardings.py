@@ -23,18 +23,10 @@ def is_sharding_leaf(prefix: Any) -> bool:
 
 
 def sharding_of(device: Any, backend: str | None, *shardings: Any) -> Sharding:
-    """What options that jax has deprecated stand for, which a function that a user calls has got; warns that they are.
-
-    Args:
-      device: where to compute.
-      backend: where to compute, on its first device.
-      *shardings: the options that are given in their place now.
-
-    Returns:
-      The sharding of all arguments and results.
+    """The sharding that jax's deprecated options `device` and `backend` stand for. Warns whoever calls the caller.
 
     Raises:
-      ValueError: both are given, or one beside shardings.
+      ValueError: both are given, or one beside `shardings`, the options that are given in their place now.
     """
     if device is not None and backend is not None:
         raise ValueError(f"found both device={device!r} and backend={backend!r}, expected one of them")
@@ -67,14 +59,9 @@ class NoEntry(PrefixOfValue):
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
-    """A prefix without the parts that are made from the value that they are for, which are made here.
+    """A prefix of a tree in which the parts that are made from the value that they are for are made.
 
-    Args:
-      prefix: of `tree`. Where it is none, its other parts are left, by which `broadcast_prefix` says so.
-      tree: what it is for.
-
-    Returns:
-      A prefix of shardings alone.
+    Where it is no prefix, the other parts are left, by which `broadcast_prefix` says so.
     """
     leaves, structure = jax.tree.flatten(prefix, is_leaf=lambda it: is_sharding_leaf(it) or _is_made(it))
     if not any(map(_is_made, leaves)):
@@ -144,16 +131,8 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
 def misplaced_leaf(
     options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
 ) -> tuple[int, str] | None:
-    """The first array leaf that `in_shardings` do not fit, of the call under way, which jax has refused.
-
-    Args:
-      options: the wrapper's.
-      values: of the call.
-      leaves: the array leaves.
-      error: what jax has raised.
-
-    Returns:
-      The index of the leaf and what is wrong with it, or None if all fit.
+    """The first array leaf of the call under way that `in_shardings` do not fit, which jax has refused, and what is
+    wrong with it; None if all fit.
     """
     if options.in_shardings is None:
         return None

@@ -45,14 +45,9 @@ def name_text(name: str, longest: int = LONGEST) -> str:
 
 
 def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
-    """The `repr` of a value in one line, with arrays as their dtype and shape.
+    """The `repr` of a value in one line, with arrays as their dtype and shape; the type's name where the `repr` raises.
 
-    Args:
-      value: anything. No array data is read; of a long container only what is shown is asked for its `repr`.
-      longest: how many characters the text has at most.
-
-    Returns:
-      The text; the type's name for a value whose `repr` raises.
+    No array data is read; of a long container only what is shown is asked for its `repr`.
     """
     try:
         return one_line(_text(value, longest, _DEEPEST), longest)

@@ -11,16 +11,11 @@ _IsLeaf = Callable[[Any], bool]
 
 
 def leaves_up_to(tree: Any, other: Any, is_leaf: _IsLeaf | None, name: str) -> list[Any] | str:
-    """What `other` has where `tree` has leaves, by jax.
-
-    Args:
-      tree: the tree that decides.
-      other: the tree beside it, which did not look like it.
-      is_leaf: of `tree`.
-      name: what messages call `other`.
+    """What `other` has where `tree` has leaves, by jax, where both did not look alike.
 
     Returns:
-      One subtree for each leaf; or why the structure of `tree` is no prefix of that of `other`, with the path.
+      One subtree for each leaf; or why the structure of `tree` is no prefix of that of `other`, which messages call
+      `name`.
     """
     try:
         return jax.tree.structure(tree, is_leaf=is_leaf).flatten_up_to(other)

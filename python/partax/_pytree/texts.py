@@ -174,17 +174,7 @@ def _cut(value: Any) -> str:
 
 
 def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, what: str) -> str:
-    """The message for a node that is not like the one of `what` beside it.
-
-    Args:
-      expected: the node of `what`, opened by one level.
-      found: the other node, or None if it is a leaf.
-      type_name: of its type.
-      what: the name of the tree that decides.
-
-    Returns:
-      The message.
-    """
+    """The message for a node, None if it is a leaf, that is not like the one of `what` beside it."""
     node = Node(*expected[0][0])
     is_array = type_name.endswith(("Tracer", "ArrayImpl", "numpy.ndarray"))
     text = "an array" if is_array else f"a `{type_name}`"
@@ -196,17 +186,7 @@ def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, wha
 
 
 def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) -> tuple[str, str]:
-    """The path and the message for a static value that is not equal to the one of `what` beside it.
-
-    Args:
-      expected: the tree of `what`.
-      found: the other tree, alike but for static values.
-      index: of the static value.
-      what: the name of the tree that decides.
-
-    Returns:
-      The path below the tree, and the message.
-    """
+    """The path below the tree and the message for a static value that is not equal to the one of `what` beside it."""
     for fields, others, path in zip(found[0], expected[0], found[2], strict=True):
         node, other = Node(*fields), Node(*others)
         if node.kind in DICTS and 0 <= index - node.first_key < node.arity:

@@ -24,18 +24,7 @@ def check_used(
     is_leaf: Callable[[Any], bool] | None,
     strict: bool,
 ) -> None:
-    """Looks at filters that got no leaf: an error if `strict`; else a warning, once, if it asks for a path.
-
-    Args:
-      pytree: what was split.
-      filters: by which.
-      counts: how many leaves each of them took.
-      is_leaf: as it was given.
-      strict: whether a filter that takes nothing is an error.
-
-    Raises:
-      ValueError: with `strict`, a filter got no leaf.
-    """
+    """Looks at filters that took no leaf: an error if `strict`; else a warning, once, of one that asks for a path."""
     unused = [i for i in range(len(filters)) if counts[i] == 0]
     if strict and unused:
         paths = _paths(pytree, is_leaf)

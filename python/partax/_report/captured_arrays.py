@@ -36,12 +36,9 @@ class Constant(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """The variable that holds an array.
+    """The variable that holds an array, and the path from there to it, such as `model.layers[0].weight`.
 
-    Attributes:
-      kind: what it is: `closure cell`, `global`, `bound argument`, `static argument` or `attribute`.
-      root: its name, such as `model`.
-      name: the path from there to the array, such as `model.layers[0].weight`.
+    It is a `closure cell`, `global`, `bound argument`, `static argument` or `attribute`.
     """
 
     kind: str
@@ -50,15 +47,7 @@ class Holder(NamedTuple):
 
 
 def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
-    """Names the constants of a program.
-
-    Args:
-      constants: of the jaxpr.
-      fun: the function that was traced, or None if it is gone.
-
-    Returns:
-      One `Constant` each, the largest first.
-    """
+    """The constants of a program by name, the largest first; `fun` was traced, or is None if it is gone."""
     found: list[Constant] = []
     for constant, holder in zip(constants, holders(constants, fun), strict=True):
         shape, dtype = getattr(constant, "shape", ()), getattr(constant, "dtype", None)
@@ -69,15 +58,8 @@ def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
 
 
 def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = MappingProxyType({})) -> list[Holder | None]:
-    """Finds the variables that hold the constants of a program.
-
-    Args:
-      constants: of the jaxpr.
-      fun: the function that was traced, or None if it is gone.
-      statics: the static arguments, by path.
-
-    Returns:
-      One for each constant; None where none was found.
+    """The variable that holds each constant of a program, None where none was found; `statics` are its arguments by
+    path.
     """
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
     for path, value in statics.items() if constants else ():
@@ -152,11 +134,7 @@ def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
 def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: bool = True) -> Iterator[tuple[str, Any]]:
     """The arrays in the attributes of objects, static ones too, and in the containers there; the nearest first.
 
-    Args:
-      path: of the value.
-      value: any.
-      deepest: how many levels are looked into.
-      libraries: whether objects of installed libraries that are in it are looked into.
+    So many levels are looked into, and objects of installed libraries inside of the value only where that is asked for.
     """
     left = [(path, value, 0)]
     seen: set[int] = set()

@@ -9,13 +9,10 @@ from partax._report.snapshot import Snapshot
 
 
 class Difference(NamedTuple):
-    """One difference.
+    """One difference: where, from the user's own argument or as a jax option, and what, such as `static int 7 -> 8`.
 
-    Attributes:
-      path: where, from the user's own argument; or the name of a jax option.
-      text: what, such as `static int 7 -> 8`.
-      numbers: the values before and now, if all that differs is the value of a static Python number.
-      is_inside: whether it is inside of a static value, and no static value of the call itself.
+    `numbers` are the values before and now, if all that differs is the value of a static Python number; `is_inside`,
+    whether it is inside of a static value, and no static value of the call itself.
     """
 
     path: str

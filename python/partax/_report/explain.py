@@ -75,11 +75,8 @@ def explaining() -> bool:
 
 
 def report_line(site: tuple[str, int], text: str) -> None:
-    """Reports what became of a call.
-
-    Args:
-      site: the file and line of the call. What a library has called for itself is told where that is asked for.
-      text: the function's name, and what is told of it.
+    """Reports what became of a call at a place. What a library has called for itself is told where that is
+    asked for.
     """
     if _Switch.libraries or not is_of_library(site[0]):
         _logger.warning("%s %s", site_text(site), text)

@@ -18,12 +18,7 @@ def flatten_microseconds(kind: type) -> float:
 
 
 def time_flatten_functions(kinds: Iterable[type], arguments: tuple[Any, ...]) -> None:
-    """Measures those of the types in a call that are new.
-
-    Args:
-      kinds: the types in the call that have a registered function.
-      arguments: its values.
-    """
+    """Measures those of the registered types in a call that are new, on the nodes among its arguments."""
     for kind in [kind for kind in kinds if kind not in _flatten_costs]:  # not by iterating over what others may add to
         nodes = jax.tree.leaves(arguments, is_leaf=lambda node, kind=kind: type(node) is kind)
         node = next((node for node in nodes if type(node) is kind), None)

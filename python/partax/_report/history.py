@@ -30,14 +30,12 @@ _COMPARED = 8  # of these, how many a trace is compared with while nothing is ex
 
 
 class History:
-    """All traces of one function.
+    """All traces of one function, the latest ones as records, oldest first.
 
     Attributes:
-      name: the function's name.
       reasons: finds the reason of each trace.
       function: gives the function if it lives.
       defined: the file and line of its definition, or None.
-      records: the latest ones, oldest first.
       count: how many traces there have been.
       live: how many of them since `clear_cache`, without those that raised.
       loads: the stored programs that were loaded in the place of a trace, and when that began.
@@ -88,14 +86,7 @@ class History:
         return min(reversed(recent), key=lambda record: distance(record.snapshot, snapshot))
 
     def begin(self, snapshot: Snapshot, occasion: Occasion) -> Record:
-        """Adds a record, unless the trace is refused.
-
-        Args:
-          snapshot: what the trace depends on.
-          occasion: what the native wrapper tells of it.
-
-        Returns:
-          The record.
+        """Adds a record of a trace that depends on this.
 
         Raises:
           RetraceError: there are to be no more traces.
@@ -207,13 +198,7 @@ def explains_now() -> bool:
 def new_history(fun: Any, options: Any, difference: str) -> History:
     """Begins the history of a callable. Called by the native wrapper.
 
-    Args:
-      fun: the callable.
-      options: of its wrapper.
-      difference: what an earlier callable of the same code read otherwise, or what of that is not proven; else empty.
-
-    Returns:
-      The history.
+    `difference` is what an earlier callable of the same code read otherwise, or what of that is not proven; else empty.
     """
     code = read(fun, "__code__")
     name = read(unwrapped(fun) if isinstance(fun, functools.partial) else fun, "__name__")

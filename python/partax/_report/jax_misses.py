@@ -13,13 +13,9 @@ _traces: Counter[tuple[str, str]] = Counter()
 
 
 def one_line(text: str) -> str | None:
-    """Rewrites an explanation: `train.py:41 step: trace 2, because x: float32[2] -> float32[3]`.
+    """An explanation that jax logs, as `train.py:41 step: trace 2, because x: float32[2] -> float32[3]`.
 
-    Args:
-      text: as jax logs it, while the call is under way.
-
-    Returns:
-      The line, or None for what is no explanation of a miss.
+    It is rewritten while the call is under way; None for what is no explanation of a miss.
     """
     if "TRACING CACHE MISS" not in text:
         return None

@@ -24,13 +24,7 @@ _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.Con
 
 @dataclasses.dataclass
 class Other:
-    """What jax has done for functions of one name that are none of partax.
-
-    Attributes:
-      traces: how often one was traced by itself.
-      compiles: how often one was compiled.
-      seconds: what all of it took, lowering included.
-    """
+    """What jax has done for functions of one name that are none of partax; lowering counts in the seconds too."""
 
     traces: int = 0
     compiles: int = 0
@@ -109,8 +103,7 @@ def _on_event(event: str, **_: Any) -> None:
 def _record_of_call(compiles: bool = True) -> "Record | None":
     """The record that jax's work now is for, if it is for a target of ours and not for what its function calls.
 
-    Args:
-      compiles: whether that work is no trace: jax 0.9 also tells of a trace that it only looks up.
+    Without `compiles` that work may be a trace: jax 0.9 also tells of one that it only looks up.
     """
     under_way = _core.call_under_way()
     if under_way is None:

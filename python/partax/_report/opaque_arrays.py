@@ -14,11 +14,7 @@ _warned: set[tuple[str, str, str]] = set()
 
 
 def warn_of_arrays(described: Iterable[Detail]) -> None:
-    """Warns once of each place where an object of a user's class, known by identity, holds an array.
-
-    Args:
-      described: the details of a call that is traced.
-    """
+    """Warns once of each place in a call where an object of a user's class, known by identity, holds an array."""
     for path, kind, value in described:
         cls = type(value)
         if kind not in (VALUE, FIELD) or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):

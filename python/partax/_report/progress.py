@@ -15,13 +15,8 @@ _LONGEST = 50  # characters of a title
 
 
 class Progress:
-    """A piece of work, and how far it has come.
-
-    Attributes:
-      title: what is done now.
-      total: how much there is to do.
-      done: how much of it is done.
-      measure: what tells `done` when it is asked, in another thread; None where the work itself sets it.
+    """A piece of work, and how far it has come; `measure` tells `done`, in another thread, where the work itself does
+    not.
     """
 
     def __init__(self, title: str, total: int) -> None:
@@ -38,19 +33,11 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) -> Generator[Progress]:
-    """Shows how far the work in a block has come, once it has taken a second.
+    """Shows how far the work in a block has come, once it has taken a second; if it may, since a thread draws it.
 
     The bar is on the standard error, drawn by rich; there is none where that is no terminal, or rich is not installed.
-    A thread draws it, from what the work tells; it is gone when the block is left.
-
-    Args:
-      title: what is done.
-      total: how much there is to do.
-      unit: what is counted: `B` for bytes, or an empty string for stages.
-      is_long: whether it may take a second; if not, no thread is started.
-
-    Returns:
-      A context manager with the `Progress`, whose attributes the work sets.
+    It is gone when the block is left. What is counted are stages, or `B` for bytes, which the work sets at the
+    `Progress`.
     """
     work = Progress(title, total)
     file = sys.stderr

@@ -45,11 +45,8 @@ class Occasion(NamedTuple):
 
 
 class Reasons:
-    """Finds the reason of each trace of one function.
-
-    Attributes:
-      first: the reason of the first trace.
-      cleared_at: how many traces there were when clear_cache dropped all of them.
+    """Finds the reason of each trace of one function, of which clear_cache may have dropped those up to
+    `cleared_at`.
     """
 
     def __init__(self, name: str, cache_size: int, nested: bool):
@@ -91,16 +88,8 @@ class Reasons:
         )
 
     def reason(self, snapshot: Snapshot, nearest: Record | None, changes: list[Difference], occasion: Occasion) -> str:
-        """Why a trace is made.
-
-        Args:
-          snapshot: what it depends on.
-          nearest: the record that differs least, or None if there is none.
-          changes: the differences from it.
-          occasion: what the native wrapper tells.
-
-        Returns:
-          The reason in words.
+        """Why a trace is made, in words, where `changes` are the differences from the nearest record, None if there is
+        none.
         """
         if nearest is None:
             return self.first

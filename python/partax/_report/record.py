@@ -14,10 +14,6 @@ class Record:
     Attributes:
       number: counts the traces of its function, from 1.
       site: the file and line of the call.
-      snapshot: what it depended on.
-      reason: why it was made.
-      failed: whether it raised; `error` has the type of the exception's name then.
-      seconds: by stage: `trace`, `lower`, `compile`.
       stages: what jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds.
         After `compile` comes `run`, until the call returned.
       compiled: how often it was compiled.

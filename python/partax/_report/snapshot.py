@@ -32,12 +32,8 @@ class Snapshot(NamedTuple):
 
 @dataclass
 class Noted:
-    """What a trace asks for beside its snapshot, of the same details.
-
-    Attributes:
-      objects: the static values that are no plain ones.
-      registered: the types that have a registered function.
-      fields: the paths of static values that are no leaves, but belong to nodes.
+    """What a trace asks for beside its snapshot, of the same details: the static values that are no plain ones, the
+    types that have a registered function, and the paths of static values that are no leaves, but belong to nodes.
     """
 
     objects: list[Detail] = field(default_factory=list[Detail])
@@ -53,18 +49,9 @@ def take_snapshot(
     like: Snapshot | None,
     noted: Noted,
 ) -> Snapshot:
-    """The snapshot of one call.
+    """The snapshot of a call by its details, of its array leaves and what the program sees of them.
 
-    Args:
-      described: its details.
-      values: its array leaves.
-      traced: what the program sees of them.
-      statics: makes parts of its static values.
-      like: an earlier snapshot, if there is one, whose equal parts are used again.
-      noted: gets what else is asked of the details.
-
-    Returns:
-      The snapshot.
+    Equal parts of an earlier snapshot are used again. `noted` gets what else is asked of the details.
     """
     arrays = iter(ArrayParts().parts(values, traced))
     nodes: dict[Any, Part] = {}

@@ -64,11 +64,9 @@ class Tables:
         self._tables = [table.printable() for table in tables]
 
     def text(self, file: Any) -> str:
-        """The tables as they are printed, without codes for colours.
+        """The tables as they are printed to a file, without codes for colours.
 
-        Args:
-          file: where to. On a terminal rich draws them in its width, where it is installed; elsewhere each row is one
-            line.
+        On a terminal rich draws them in its width, where it is installed; elsewhere each row is one line.
         """
         if is_terminal(file) and (getattr(file, "encoding", None) or "").lower().replace("-", "") == "utf8":
             with contextlib.suppress(ImportError):  # rich is not installed

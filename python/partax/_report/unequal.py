@@ -36,15 +36,8 @@ def _are_equal(one: object, other: object) -> bool:
 
 
 def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:
-    """What makes the key of a trace another one than that of an earlier trace of the same snapshot.
-
-    Args:
-      old: what the earlier trace depended on, if that is known.
-      new: what this one depends on.
-      number: of the earlier trace.
-
-    Returns:
-      A sentence that names the static values, or those that it may be.
+    """A sentence that names the static values, or those that it may be, by which the key of a trace is another one than
+    that of an earlier trace of the same snapshot, if that is known.
     """
     known = dict(old.pairs()) if old is not None else {}
     found = [place for path, part in new.pairs() for place in _places(path, known.get(path), part)]

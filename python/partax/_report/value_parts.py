@@ -33,9 +33,8 @@ def _unknown() -> None:
 class ValueParts:
     """Makes parts of static values.
 
-    Args:
-      by_structure: whether functions that mean the same are the same static value.
-      verbose: whether the `repr` of users' objects may be asked.
+    By structure, functions that mean the same are the same static value; only verbose, the `repr` of users' objects is
+    asked.
     """
 
     def __init__(self, by_structure: bool, verbose: bool):

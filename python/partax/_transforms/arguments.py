@@ -10,12 +10,7 @@ from partax import _core
 
 
 class Arguments:
-    """The arguments of one call, flat, with the entry of a prefix for each leaf.
-
-    Attributes:
-      leaves: of all arguments.
-      entries: for each leaf, the entry of the prefix that is for it.
-    """
+    """The arguments of one call, flat, with the entry of a prefix for each leaf."""
 
     def __init__(
         self,
@@ -63,26 +58,17 @@ def read_arguments(
     is_entry: Callable[[Any], bool],
     option: str,
 ) -> Arguments:
-    """Spreads a prefix over the arguments of a call.
-
-    An argument that may be given by position or by name has the same entry either way.
+    """Spreads a prefix over the arguments of a call. One by position or by name has the same entry either way.
 
     Args:
-      fun: what is called.
-      args: the positional arguments.
-      kwargs: the named arguments.
       prefix: one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
         dictionary from names of arguments to prefixes.
       default: the entry of an argument that `prefix` says nothing of.
       is_entry: whether a node of a prefix is an entry.
       option: the option's name.
 
-    Returns:
-      The arguments and their entries.
-
     Raises:
       ValueError: `prefix` does not fit the arguments; the message has the path.
-      TypeError: `fun` cannot be called so.
     """
     signature = _signature(fun)
     by_name = isinstance(prefix, dict)

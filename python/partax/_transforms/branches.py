@@ -83,12 +83,7 @@ class _Results:
         self._first: tuple[str, Flat] | None = None
 
     def arrays(self, name: str, result: Any) -> list[Any]:
-        """The arrays of one branch's result.
-
-        Raises:
-          TypeError: it is unlike that of another branch.
-          Unsettled: leaves have to have other types.
-        """
+        """The arrays of one branch's result. `Unsettled` if leaves have to have other types."""
         if self._types:
             whole, leaves, _ = flat_partition(result, True)
             leaves |= {path: _as(leaves[path], type) for path, type in self._types.items() if path in leaves}

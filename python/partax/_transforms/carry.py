@@ -15,11 +15,7 @@ _T = TypeVar("_T")
 
 
 class Carry:
-    """A carry with the types that it has in this attempt.
-
-    Attributes:
-      arrays: its arrays.
-    """
+    """A carry with the types that it has in this attempt."""
 
     def __init__(self, tree: Any, root: str, step: str, changed_numbers: tuple[str, ...] = ()):
         self._tree = tree
@@ -35,13 +31,7 @@ class Carry:
         return self._spec.rebuild(arrays.leaves)
 
     def settled(self, after: Any) -> Arrays:
-        """The arrays of the carry after a step, of the types that it had before.
-
-        Args:
-          after: what the step has made of the carry.
-
-        Returns:
-          Its arrays.
+        """The arrays of the carry that a step has made, of the types that it had before.
 
         Raises:
           TypeError: its static part, a dtype or a shape differs; the message has the path and both.
@@ -105,16 +95,8 @@ def _stays_static(before: Any, after: Any) -> bool:
 def until_settled(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:
     """Runs a loop with a carry whose types are promoted until a step gives them back.
 
-    Each attempt makes one leaf more an array, its dtype a wider one, or its type strong, so it ends.
-
-    Args:
-      init: what the loop begins with.
-      run: traces the loop.
-      root: what paths into the carry begin with.
-      step: what messages call a step.
-
-    Returns:
-      What `run` does.
+    Each attempt makes one leaf more an array, its dtype a wider one, or its type strong, so it ends. Messages call a
+    step `step`, and paths into the carry begin with `root`.
     """
     carry = Carry(init, root, step)
     while True:

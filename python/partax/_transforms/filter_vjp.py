@@ -76,11 +76,10 @@ def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = Fal
       {'name': None, 'y': Array([2., 6.], dtype=float32)}
 
     Args:
-      fun: a function of any trees, with any result.
-      *primals: its arguments.
-      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: a filter, as of `partition`, of what to differentiate in the tuple of arguments: of what it takes, the
-        inexact arrays. None: all inexact arrays.
+      fun: as for `filter_vjp`.
+      *primals: as for `filter_vjp`.
+      has_aux: as for `filter_vjp`.
+      wrt: as for `filter_vjp`.
 
     Returns:
       `(result, push)`, or `(result, push, aux)`. `push` takes for each argument a tree like it, with arrays for what is
@@ -88,9 +87,8 @@ def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = Fal
       the result, with None for all but inexact arrays.
 
     Raises:
-      TypeError: `fun` is not callable, or did not return a pair though `has_aux` says so.
-      ValueError: `wrt` is no filter. When `push` is called: a tangent is not like its argument; the message has the
-        path.
+      TypeError: as for `filter_vjp`.
+      ValueError: likewise. When `push` is called: a tangent is not like its argument; the message has the path.
     """
     check_callable(fun, "filter_linearize")
     on_arrays, differentiable = _on_arrays(fun, primals, has_aux, wrt)

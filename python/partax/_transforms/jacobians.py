@@ -134,20 +134,16 @@ def filter_jacrev(
       {'name': None, 'weight': Array([3., 3.], dtype=float32)}
 
     Args:
-      fun: a function of one or more arguments, with any result.
-      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: as of `filter_grad`.
-      holomorphic: as of `jax.grad`.
+      fun: as for `filter_jacfwd`.
+      has_aux: as for `filter_jacfwd`.
+      wrt: as for `filter_jacfwd`.
+      holomorphic: as for `filter_jacfwd`.
 
     Returns:
-      A function of the same arguments that returns the Jacobian, or `(jacobian, aux)`. The Jacobian is a tree like the
-      result, with None for what is no floating or complex array or number there, and in place of each that is one, a
-      tree like the first argument, with None for what is not differentiated. Without `fun`, a decorator.
+      The same as `filter_jacfwd`.
 
     Raises:
-      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
-        though `has_aux` says so.
-      ValueError: when called, `wrt` is no filter.
+      TypeError, ValueError: as for `filter_jacfwd`.
     """
     return wrapped(_Reverse, fun, has_aux, wrt, holomorphic)
 
@@ -164,10 +160,10 @@ def filter_hessian(
       {'name': None, 'x': {'name': None, 'x': Array(12., dtype=float32)}}
 
     Args:
-      fun: a function of one or more arguments, with any result.
-      has_aux: whether `fun` returns `(result, aux)`; `aux` may be anything.
-      wrt: as of `filter_grad`.
-      holomorphic: as of `jax.grad`.
+      fun: as for `filter_jacfwd`.
+      has_aux: as for `filter_jacfwd`.
+      wrt: as for `filter_jacfwd`.
+      holomorphic: as for `filter_jacfwd`.
 
     Returns:
       A function of the same arguments that returns the Hessian, or `(hessian, aux)`. The Hessian is a tree like the
@@ -176,8 +172,6 @@ def filter_hessian(
       decorator.
 
     Raises:
-      TypeError: `fun` is not callable. When called: without a positional argument, or `fun` did not return a pair
-        though `has_aux` says so.
-      ValueError: when called, `wrt` is no filter.
+      TypeError, ValueError: as for `filter_jacfwd`.
     """
     return wrapped(_Hessian, fun, has_aux, wrt, holomorphic)

@@ -71,15 +71,8 @@ def scan(
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
     **words: str,
 ) -> tuple[Any, Any]:
-    """`filter_scan` whose messages have other words for the carry and the step, and with a transformation of it.
-
-    Args:
-      f, init, xs, length, reverse, unroll: as of `filter_scan`.
-      around: transforms the step, a function of arrays.
-      **words: `root` and `step`, as of `until_settled`.
-
-    Returns:
-      The last carry and the ys.
+    """`filter_scan` with a transformation of the step, a function of arrays, and words for messages as of
+    `until_settled`.
     """
     entries, xs_spec = _scanned(xs, length)
 
@@ -213,13 +206,8 @@ def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
 def check_leading_axis(
     leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
 ) -> None:
-    """Raises a ValueError where arrays do not have a leading axis of one length.
-
-    Args:
-      leaves: the arrays of a tree.
-      spec: of the tree.
-      length: what it has to be; that of the first array, if not given.
-      whose: in words, where it comes from.
+    """Raises a ValueError where arrays do not have a leading axis of one length: the one given, else that of
+    the first.
     """
     shapes = [np.shape(leaf) for leaf in leaves]
     for i, shape in enumerate(shapes):
@@ -240,11 +228,7 @@ class Results:
         self._spec: _core.TreeSpec | None = None
 
     def arrays(self, result: Any) -> list[Any]:
-        """The arrays of one step's result.
-
-        Raises:
-          TypeError: its static part differs from that of an earlier step.
-        """
+        """The arrays of one step's result, whose static part may not differ from an earlier step's."""
         leaves, spec = _core.flatten(result, self._root)
         if self._spec is not None and spec != self._spec:
             before = Flat(self._spec, [array_type(False)] * self._spec.num_dynamic)

@@ -54,17 +54,7 @@ Split = tuple[Any, Rest]
 def on_arrays(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], taken: FilterSpec = is_array
 ) -> tuple[Callable[[Any], Split], Any]:
-    """A call as a function of its arrays.
-
-    Args:
-      fun: what is called; its own arrays are those of the call too.
-      args: the positional arguments.
-      kwargs: the named arguments.
-      taken: the filter of what becomes an argument.
-
-    Returns:
-      The function, which returns a `Split`, and its argument.
-    """
+    """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument."""
     spec, arrays, static = flat_partition((fun, args, kwargs), taken)
 
     def run(values: list[Any]) -> Split:

@@ -17,17 +17,8 @@ from partax._pytree.partition import is_none
 def differentiated(tree: Any, wrt: FilterSpec) -> tuple[Any, Callable[[Any], Any]]:
     """A tree with None for what is not differentiated, and a function from such a tree to a whole one.
 
-    No node is built that has None for what is differentiated, as a user's node may refuse it.
-
-    Args:
-      tree: any tree.
-      wrt: the user's filter, of which the inexact arrays are differentiated; None is all of them.
-
-    Returns:
-      The tree and the function.
-
-    Raises:
-      ValueError: `wrt` is no filter.
+    No node is built that has None for what is differentiated, as a user's node may refuse it. Of the user's filter the
+    inexact arrays are differentiated; None is all of them.
     """
     if type(wrt) in (str, int):
         such = f"by_path({f'{wrt}/**'!r})" if isinstance(wrt, str) else "is_inexact_array; no argument's number"
@@ -64,9 +55,6 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callab
       what: the name of a tangent.
       check: is called with the path, the leaf and its tangent, and raises where they do not fit.
 
-    Returns:
-      One for each leaf of `tree`.
-
     Raises:
       ValueError: `tangents` is not like `tree`.
     """
@@ -84,16 +72,7 @@ def tangent_leaves(tangents: Any, tree: Any, name: str, what: str, check: Callab
 
 
 def filled_tangents(tangents: Any, structs: Any, name: str, what: str) -> Any:
-    """Tangents for all leaves: zeros where there is None.
-
-    Args:
-      tangents: a tree like `structs`, with None for zeros.
-      structs: a tree of `jax.ShapeDtypeStruct`s.
-      name: of the tree that `structs` describes.
-      what: the name of a tangent.
-
-    Returns:
-      A tree of the structure of `structs`.
+    """Tangents, called `what`, for all leaves of a tree of `jax.ShapeDtypeStruct`s: zeros where there is None.
 
     Raises:
       ValueError: a tangent does not fit; the message has the path.

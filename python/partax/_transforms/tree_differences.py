@@ -95,15 +95,8 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
-    """Where the static parts of two trees differ first.
-
-    Args:
-      first, second: the trees.
-      root: what the paths begin with.
-      numbers_settle: whether a Python number may stand beside another one, or beside an array.
-
-    Returns:
-      The difference; None if there is none.
+    """Where the static parts of two trees differ first, if they do; numbers may settle beside others, or beside
+    arrays.
     """
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
     for path, entry in one.items():
@@ -120,15 +113,9 @@ def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool 
 
 
 def numbers_that_differ(first: Flat, second: Flat, root: str) -> list[Difference]:
-    """Where two trees differ that are the same but for Python numbers and None.
+    """Where two trees differ that are the same but for Python numbers and None; nothing where they differ in more.
 
-    Args:
-      first, second: the trees.
-      root: what the paths begin with.
-
-    Returns:
-      Each number in the one that is another number, or an array, in the other; and each None in the place of one.
-      Nothing where they differ in more.
+    It is each number in the one that is another number, or an array, in the other; and each None in the place of one.
     """
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
     found: list[Difference] = []

@@ -39,25 +39,16 @@ class Outcome(NamedTuple):
     kept: tuple[Any, ...] = ()
 
     def abstract_result(self, objects: list[Any]) -> Any:
-        """The result of a call that has not been run, in which objects of the arguments are copies.
-
-        Args:
-          objects: as `GraphReader` has found them; they stay as they are.
-        """
+        """The result of a call that has not been run, in which objects of the arguments are copies."""
         if not self.has_objects:
             return self.result
         return apply_changes(self, graphlib.clone(objects, graph=True))
 
 
 def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
-    """Changes the objects of a call's arguments. Either all changes are made or, where it raises, none.
+    """Changes the objects of a call's arguments, as `GraphReader` has found them, and gives the call's result.
 
-    Args:
-      outcome: of the call.
-      objects: as `GraphReader` has found them.
-
-    Returns:
-      The result of the call.
+    Either all changes are made or, where it raises, none.
     """
     result, values, targets, _, deleted, refilled, has_objects, _ = outcome
     if has_objects:

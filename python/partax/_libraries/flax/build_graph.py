@@ -25,10 +25,8 @@ def _is_leaf(value: Any) -> bool:
 
 
 class GraphBuilder:
-    """Builds one tree after another, which have to be new: their nodes are filled in place.
-
-    Attributes:
-      objects: as of the reader that has made the trees.
+    """Builds one tree after another, which have to be new: their nodes are filled in place. It has the reader's
+    objects.
     """
 
     def __init__(self, known: list[Any] | None = None):

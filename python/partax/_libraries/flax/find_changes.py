@@ -29,12 +29,8 @@ class _Place(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """One value as it was.
-
-    Attributes:
-      value: itself.
-      form: what a container consisted of; None for all else, which is known by identity or as a static value.
-      held: what the form knows by identity.
+    """One value as it was: what a container consisted of, and what that knows by identity; all else is known by
+    identity or as a static value.
     """
 
     value: Any
@@ -43,14 +39,8 @@ class _Before(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One thing that is different now.
-
-    Attributes:
-      place: the index of the object.
-      owner: the object.
-      name: of what is different in it.
-      before: what it was; None if it was not there.
-      value: what it is now; `DELETED` if it is gone.
+    """One thing that is different now, in the object at this place: what it was, None if it was not there; and what it
+    is.
     """
 
     place: int
@@ -120,11 +110,7 @@ _NOTHING = _Before(None, None, [])
 
 
 class Snapshot:
-    """The objects of a call's arguments as they were before the function.
-
-    Attributes:
-      objects: these.
-    """
+    """The objects of a call's arguments as they were before the function."""
 
     def __init__(self, objects: list[Any]):
         self.objects = list(objects)

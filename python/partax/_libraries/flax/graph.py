@@ -28,10 +28,8 @@ STATE = "_pytree__state"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """Stands for an object that the tree has had before, or that is one of the arguments'.
-
-    Attributes:
-      index: which one, in the order of the first visits.
+    """Stands for an object that the tree has had before, or that is one of the arguments', by its number in the order
+    of the first visits.
     """
 
     index: int = dataclasses.field(metadata={"static": True})
@@ -42,12 +40,7 @@ class Seen:
 class Unregistered:
     """Stands for a graph node that jax does not know as a pytree, such as a plain `nnx.Object`.
 
-    Attributes:
-      children: the values that nnx takes for data.
-      cls: of the node.
-      aux: what nnx makes an empty node from.
-      names: of the children.
-      statics: names and values of all else.
+    `aux` is what nnx makes an empty node of the class from; the children have names, all else is in `statics`.
     """
 
     children: tuple[Any, ...]
@@ -60,11 +53,7 @@ class Unregistered:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class NewReference:
-    """Stands in a result for a `jax.Ref` that the function has made.
-
-    Attributes:
-      value: what it holds.
-    """
+    """Stands in a result for a `jax.Ref` that the function has made, by what it holds."""
 
     value: Any
 

@@ -31,10 +31,7 @@ if hasattr(*STATIC_CACHE):
 
 
 def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
-    """Reads the values of a call as one graph.
-
-    Args:
-      values: those of the call that is under way.
+    """Reads the values of the call under way as one graph.
 
     Returns:
       The values as filter_jit takes them, and the objects in the order of their first places.
@@ -48,16 +45,7 @@ def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
 
 
 def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
-    """Changes the objects of a call's arguments. Either all changes are made or, where it raises, none.
-
-    Args:
-      outcome: of the call.
-      objects: as `read` has found them.
-      values: of the call.
-
-    Returns:
-      The result of the call.
-    """
+    """Changes the objects of a call's arguments, as `read` has found them, and gives the call's result."""
     try:
         return apply_changes(outcome, objects)
     except _ERRORS as error:
@@ -66,16 +54,7 @@ def apply(outcome: Outcome, objects: list[Any], values: tuple[Any, ...]) -> Any:
 
 
 def traced(options: Options, fun: Callable[..., Any], values: tuple[Any, ...]) -> Outcome:
-    """Calls the user's function in a trace, between the objects that are made of tracers and what it does to them.
-
-    Args:
-      options: of the wrapper.
-      fun: the function.
-      values: of the call, as `read` has made them, of tracers.
-
-    Returns:
-      The outcome.
-    """
+    """Calls the user's function in a trace, between the objects that are made of tracers and what it does to them."""
     builder = GraphBuilder()
     shardings: dict[int, Any] = {}
     first = 1 if _core.call_shape()[-1] else 0  # the callable

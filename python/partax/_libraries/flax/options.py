@@ -36,19 +36,8 @@ def made_jit(
 ) -> JitFunction[..., Any]:
     """Makes what `partax.nnx.jit` returns.
 
-    Args:
-      fun: what to compile.
-      graph: whether objects may be in two places.
-      graph_updates: whether all changes are done to the caller's objects, and not only those of Variables.
-      static: the arguments that are said to be static.
-      donated: the arguments to donate.
-      donate: what else filter_jit is to donate.
-      in_shardings: of the arguments that are not said to be static.
-      out_shardings: of the result.
-      **options: of filter_jit.
-
-    Returns:
-      The wrapper.
+    `static` and `donated` are arguments by position and by name. The shardings are of the arguments that are not said
+    to be static, and of the result; the other options are filter_jit's.
     """
     is_argument = type(fun) in REGISTERED  # itself, whether jax knows it as a tree or not
     if is_argument:

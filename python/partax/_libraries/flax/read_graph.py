@@ -35,11 +35,7 @@ class GraphReader:
     """
 
     def __init__(self, known: list[Any] | None = None):
-        """Begins.
-
-        Args:
-          known: the objects of the arguments, where results are read.
-        """
+        """Begins; where results are read, with the known objects of the arguments."""
         self.objects: list[Any] = [] if known is None else list(known)
         self._indices = {id(value): i for i, value in enumerate(self.objects)}
         self._is_result = known is not None

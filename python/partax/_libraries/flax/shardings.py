@@ -71,12 +71,7 @@ def prefix_of(shardings: Any) -> Any:
 
 
 def refuse_unlike(prefix: Any, values: dict[str, Any]) -> None:
-    """Raises where one Variable is in two places that have two shardings.
-
-    Args:
-      prefix: the prefix of the arguments.
-      values: the arguments, by name.
-    """
+    """Raises where one Variable is in two places of the arguments, given by name, that have two shardings."""
     met: dict[int, tuple[str, Any]] = {}
     for own, (name, value) in zip(_prefixes(prefix, len(values)), values.items(), strict=False):
         leaves = jax.tree_util.tree_leaves_with_path(value, is_leaf=is_object)
