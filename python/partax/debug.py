@@ -2,23 +2,20 @@
 
 import contextlib
 import functools
-import inspect
-import types
 from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, TypeVar, overload
-
-import jax
 
 from partax import _core
 from partax._jax.private import under_trace
 from partax._jit.options import check_max_traces
 from partax._pytree.key_details import VALUE, Detail, details
-from partax._pytree.short_text import wrapper_text
 from partax._report.history import History
 from partax._report.limits import forbidden, limited
 from partax._report.monitor import watching_traces
 from partax._report.reasons import Occasion
 from partax._report.snapshot import Snapshot
+from partax._transforms.arguments import names_of_arguments
+from partax._transforms.wrapper import Transformed
 
 __all__ = ["assert_max_traces", "get_num_traces", "no_retrace"]
 
@@ -116,7 +113,7 @@ def get_num_traces(fun: Callable[..., Any]) -> int:
     found: Any = fun
     for _ in range(_MAX_WRAPPERS):
         if isinstance(found, _Limited):
-            return found._history.count
+            return found.history.count
         inner = (getattr(found, name, None) for name in ("__func__", "__wrapped__", "func"))
         found = next((one for one in inner if callable(one)), None)
     raise ValueError(f"found {fun!r}, expected a callable that `partax.debug.assert_max_traces` has returned")
@@ -133,53 +130,49 @@ def _limit(fun: Any, max_traces: int | None) -> "_Limited":
     return _Limited(fun, history)
 
 
-class _Limited:
-    """What `assert_max_traces` returns: a pytree of the callable."""
+class _Limited(Transformed[..., Any]):
+    """What `assert_max_traces` returns."""
 
+    _name = "debug.assert_max_traces"
     _is_called_as_wrapped = True  # `call_parameters` binds the arguments of a call by the callable's own parameters
 
-    def __init__(self, fun: Callable[..., Any], history: History):
-        functools.update_wrapper(self, fun, updated=())
-        self._fun = fun
-        self._history = history
-
-    def __repr__(self) -> str:
-        return wrapper_text("debug.assert_max_traces", self)
-
-    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fun = self.__wrapped__
         if under_trace():
             return self._traced_call(args, kwargs)
-        if isinstance(self._fun, _core.JitFunction):
-            with limited(self._fun, self._history):
-                return self._fun(*args, **kwargs)
-        if hasattr(self._fun, "lower"):  # a compiled function of others
+        if isinstance(fun, _core.JitFunction):
+            with limited(fun, self.history):
+                return fun(*args, **kwargs)
+        if hasattr(fun, "lower"):  # a compiled function of others
             with watching_traces(lambda name: self._foreign_trace(name, args, kwargs)):
-                return self._fun(*args, **kwargs)
-        return self._fun(*args, **kwargs)
+                return fun(*args, **kwargs)
+        return fun(*args, **kwargs)
+
+    @property
+    def history(self) -> History:
+        """All traces that are counted."""
+        return self._options[0]
 
     def _traced_call(self, args: Any, kwargs: Any) -> Any:
-        record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), Occasion())
+        record = self.history.begin(_snapshot(self.history, self.__wrapped__, args, kwargs), Occasion())
         failed = True
         try:
-            result = self._fun(*args, **kwargs)
+            result = self.__wrapped__(*args, **kwargs)
             failed = False
             return result
         finally:
-            self._history.end(record, failed)
+            self.history.end(record, failed)
 
     def _foreign_trace(self, name: str, args: Any, kwargs: Any) -> None:
-        if name == self._history.name:
-            record = self._history.begin(_snapshot(self._history, self._fun, args, kwargs), Occasion())
-            self._history.end(record, False)
+        if name == self.history.name:
+            record = self.history.begin(_snapshot(self.history, self.__wrapped__, args, kwargs), Occasion())
+            self.history.end(record, False)
 
 
 def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Snapshot:
     described: list[Detail] = []
     values: list[Any] = []
-    for name, value in _named(fun, args, kwargs):
+    for name, value in [*zip(names_of_arguments(fun, len(args)), args, strict=True), *kwargs.items()]:
         try:
             data, leaves = _core.describe_tree(value, name)
         except (TypeError, ValueError, RecursionError):  # not one that partax could take; the trace goes on
@@ -188,33 +181,3 @@ def _snapshot(history: History, fun: Any, args: tuple[Any, ...], kwargs: dict[st
         described += details(data)
         values += leaves
     return history.take(described, values, values)
-
-
-def _named(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The arguments of a call by the names that the callable gives them."""
-    try:
-        bound = inspect.signature(fun).bind(*args, **kwargs)
-    except (TypeError, ValueError):
-        return [*((f"args[{i}]", value) for i, value in enumerate(args)), *kwargs.items()]
-    bound.apply_defaults()
-    named: list[tuple[str, Any]] = []
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            named += [(f"{name}[{i}]", item) for i, item in enumerate(value)]
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            named += value.items()
-        else:
-            named.append((name, value))
-    return named
-
-
-def _flatten(limited_fun: Any) -> tuple[tuple[Any], History]:
-    return (limited_fun._fun,), limited_fun._history
-
-
-def _unflatten(history: History, children: Any) -> Any:
-    return _Limited(children[0], history)
-
-
-jax.tree_util.register_pytree_node(_Limited, _flatten, _unflatten)

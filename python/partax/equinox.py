@@ -61,8 +61,10 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     *(name for name in dir(_equinox) if not name.startswith("_")),
 ]
 
-OURS = {name: "partax" for name in __all__ if name in _names_of_partax}
-OURS |= dict.fromkeys(("tree_at", "tree_pformat"), "partax.tree")
+OURS = {
+    **{name: "partax" for name in __all__ if name in _names_of_partax},
+    **dict.fromkeys(("tree_at", "tree_pformat"), "partax.tree"),
+}
 """The module that has a name of Equinox's; in `partax.tree` it is without `tree_`.
 
 Equinox's `tree_equal` gives an array where ours gives a bool.

@@ -81,4 +81,4 @@ def filter_checkpoint(
     if isinstance(policy, str) and not hasattr(jax.checkpoint_policies, policy):
         known = ", ".join(name for name in dir(jax.checkpoint_policies) if not name.startswith("_"))
         raise ValueError(f"filter_checkpoint: found the policy {policy!r}, expected one of {known}")
-    return wrapped(_Checkpoint, fun, prevent_cse, policy, tuple(names))
+    return wrapped(_Checkpoint, (prevent_cse, policy, tuple(names)), fun)

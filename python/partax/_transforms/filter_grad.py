@@ -62,7 +62,7 @@ def _make(cls: Any, fun: Any, has_aux: bool, wrt: FilterSpec, options: dict[str,
         if name not in parameters_of(jax.value_and_grad):
             raise TypeError(f"got an unexpected keyword argument {name!r}")
     hashable = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    return wrapped(cls, fun, has_aux, wrt, tuple(sorted(hashable.items())))
+    return wrapped(cls, (has_aux, wrt, tuple(sorted(hashable.items()))), fun)
 
 
 class _Options(TypedDict, total=False):

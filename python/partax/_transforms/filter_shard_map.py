@@ -126,4 +126,4 @@ def filter_shard_map(
       ValueError: when called: specs do not fit the arguments or the result; the message has the path.
     """
     options = (("axis_names", frozenset(axis_names)), ("check_vma", check_vma))
-    return wrapped(_ShardMap, fun, mesh, in_specs, out_specs, options)
+    return wrapped(_ShardMap, (mesh, in_specs, out_specs, options), fun)

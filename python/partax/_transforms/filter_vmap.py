@@ -243,4 +243,4 @@ def filter_vmap(
             raise TypeError(f"filter_vmap: got an unexpected keyword argument {name!r}")
     options |= {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
     given = {name: value for name, value in options.items() if value is not None}
-    return wrapped(_Vmap, fun, in_axes, out_axes, axis_size, tuple(sorted(given.items())))
+    return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)

@@ -119,7 +119,7 @@ def filter_jacfwd(
         though `has_aux` says so.
       ValueError: when called, `wrt` is no filter.
     """
-    return wrapped(_Forward, fun, has_aux, wrt, holomorphic)
+    return wrapped(_Forward, (has_aux, wrt, holomorphic), fun)
 
 
 @_typed
@@ -145,7 +145,7 @@ def filter_jacrev(
     Raises:
       TypeError, ValueError: as for `filter_jacfwd`.
     """
-    return wrapped(_Reverse, fun, has_aux, wrt, holomorphic)
+    return wrapped(_Reverse, (has_aux, wrt, holomorphic), fun)
 
 
 @_typed
@@ -174,4 +174,4 @@ def filter_hessian(
     Raises:
       TypeError, ValueError: as for `filter_jacfwd`.
     """
-    return wrapped(_Hessian, fun, has_aux, wrt, holomorphic)
+    return wrapped(_Hessian, (has_aux, wrt, holomorphic), fun)

@@ -93,16 +93,12 @@ def _without_keys(wrapper: Transformed[..., Any]) -> Any:
     return _parts(wrapper), _options(wrapper)
 
 
-def wrapped(cls: type[Transformed[..., Any]], fun: Callable[..., Any] | None, *options: Any) -> Any:
+def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Callable[..., Any] | None = None) -> Any:
     """The wrapper of a callable; a decorator, where there is none."""
     if fun is None:
-        return functools.partial(_wrapped_with, cls, options)
+        return functools.partial(wrapped, cls, options)
     check_callable(fun, cls._name)
     return cls(fun, *options)
-
-
-def _wrapped_with(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Any = None) -> Any:
-    return wrapped(cls, fun, *options)
 
 
 @functools.cache
