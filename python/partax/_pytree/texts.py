@@ -1,6 +1,5 @@
 """The text of a tree, and messages for trees that are not alike."""
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,9 +19,6 @@ def tree_text(data: SpecData) -> str:
     return _TreeText(data).fitting(LONGEST - len("Structure()"))
 
 
-_Pieces = list[str | int]  # texts, and the nodes between them
-
-
 class _TreeText:
     """The text of a tree, whose nodes are opened from the root down."""
 
@@ -40,57 +36,41 @@ class _TreeText:
                     unfinished.append((parent, left - node.size))
             if not node.is_leaf and node.arity > 0:
                 unfinished.append((i, node.arity))
+        self._sizes = [1] * len(self._nodes)  # how many nodes each has below it and is
+        for i in reversed(range(len(self._nodes))):
+            self._sizes[i] += sum(self._sizes[below] for below in self._below[i])
 
     def fitting(self, longest: int) -> str:
         """The text with as many nodes opened, the outer ones first, as fit."""
         if self._nodes[0].is_leaf:  # what a `Static` holds has all the room
             held = self._statics[0] if self._nodes[0].kind == "static_leaf" else ()
             return "<dropped>" if held is None else short_text(held[0], longest) if held else "*"
-        opened: dict[int, _Pieces] = {}
-        room = longest - len(self._closed(0))
-        waiting, too_large = deque([0]), list[int]()
-        while waiting:
-            at = waiting.popleft()
-            if not self._has_parts(at):
-                continue
-            pieces, length, is_whole = self._opened(at, room + len(self._closed(at)))
-            if is_whole:
-                opened[at] = pieces
-                room -= length - len(self._closed(at))
-                waiting.extend(piece for piece in pieces if isinstance(piece, int))
-            else:
-                too_large.append(at)
-        for at in too_large:
-            pieces, length, _ = self._opened(at, room + len(self._closed(at)))
-            if pieces:
-                opened[at] = pieces
-                room -= length - len(self._closed(at))
-        return one_line(self._joined(0, opened), longest)
+        return one_line(self._opened(0, longest), longest)
 
-    def _joined(self, at: int, opened: dict[int, _Pieces]) -> str:
-        pieces = opened.get(at)
-        if pieces is None:
-            return self._closed(at)
-        return "".join(piece if isinstance(piece, str) else self._joined(piece, opened) for piece in pieces)
-
-    def _opened(self, at: int, room: int) -> tuple[_Pieces, int, bool]:
-        """A node with its parts: their texts, how long they are, and whether they are all; none where no part fits."""
+    def _opened(self, at: int, room: int) -> str:
+        """A node with as many of its parts as fit; closed where none does. Small parts are opened before large ones."""
         start, end = self._brackets(at, is_open=True)
-        pieces: _Pieces = [start]
-        lengths = [len(start) + len(end)]
-        for label, part in self._parts(at):
+        shown: list[tuple[str, str | int, str]] = []  # what stands before a part, it, and its text
+        left = room - len(start) - len(end)
+        for label, part in self._parts(at) if self._has_parts(at) else ():
             text = part if isinstance(part, str) else self._closed(part)
-            before = label if len(lengths) == 1 else f", {label}"
-            pieces += [before, part]
-            lengths.append(len(before) + len(text))
-            if sum(lengths) > room:
+            shown.append((f", {label}" if shown else label, part, text))
+            left -= len(shown[-1][0]) + len(text)
+            if left < 0:
+                end = f", ...{end}"
+                left -= len(", ...")
+                while shown and left < 0:
+                    before, _, text = shown.pop()
+                    left += len(before) + len(text)
                 break
-        else:
-            return [*pieces, end], sum(lengths), True
-        while len(lengths) > 1 and sum(lengths) + len(", ...") > room:
-            lengths.pop()
-            del pieces[-2:]
-        return ([*pieces, ", ...", end], sum(lengths) + len(", ..."), False) if len(lengths) > 1 else ([], 0, False)
+        if not shown:
+            return self._closed(at)
+        texts = [text for _, _, text in shown]
+        nodes = [(self._sizes[part], i, part) for i, (_, part, _) in enumerate(shown) if isinstance(part, int)]
+        for _, i, part in sorted(nodes):
+            closed, texts[i] = texts[i], self._opened(part, left + len(texts[i]))
+            left -= len(texts[i]) - len(closed)
+        return start + "".join(before + text for (before, _, _), text in zip(shown, texts, strict=True)) + end
 
     def _closed(self, at: int) -> str:
         """A node without its parts."""

@@ -1,5 +1,6 @@
 """The arrays that a program has captured, by the names of the variables that held them."""
 
+import dataclasses
 import functools
 import inspect
 import types
@@ -21,7 +22,8 @@ _MAX_COMPARED = 1 << 22
 _NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, jax.Array, np.ndarray)
 
 
-class Constant(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Constant:
     """One array that a program contains, and passes to each call.
 
     Attributes:

@@ -230,7 +230,7 @@ class FunctionReport(Shown):
         Returns:
           An object with the attributes of this class.
         """
-        return json.dumps(_plain(self), **options)
+        return json.dumps(dataclasses.asdict(self), **options)
 
     def __repr__(self) -> str:
         return angled(f"partax.FunctionReport of {function_line(self)}")
@@ -270,7 +270,7 @@ class Report(Shown):
         Returns:
           An object with the list `functions`.
         """
-        return json.dumps(_plain(self), **options)
+        return json.dumps(dataclasses.asdict(self), **options)
 
     def html(self, path: str | Path) -> None:
         """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
@@ -368,12 +368,3 @@ def _bytes_text(size: float) -> str:
             return f"{size:.3g} {unit}" if unit != "B" else f"{size} B"
         size /= 1000
     return f"{size:.3g} GB"
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses and named tuples as dictionaries."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Constant):
-        return value._asdict()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
