@@ -8,7 +8,6 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from partax._report import history as _history
 from partax._report import jax_misses
 from partax._report import monitor as _monitor
 from partax._report.report import report_tables
+from partax._report.table import Row, Table, Tables
 from partax._store import command as store_command
 
 
@@ -111,8 +111,8 @@ def _explain(script: str, arguments: list[str], is_module: bool, json_file: str 
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
         print(report_tables(found).text(sys.stderr), file=sys.stderr)
-        for line in _others_table(others):
-            print(line, file=sys.stderr)
+        if others:
+            print("\n" + Tables(_others_table(others)).text(sys.stderr), file=sys.stderr)
         if json_file is not None:
             with open(json_file, "w", encoding="utf-8") as file:
                 file.write(found.to_json(indent=2) + "\n")
@@ -141,17 +141,14 @@ def _doctor(script: str, arguments: list[str], is_module: bool, json_file: str |
         namespace.clear()
 
 
-def _others_table(others: dict[str, _monitor.Other]) -> Generator[str]:
-    if not others:
-        return
-    yield "\ncompiled outside of partax: jax.jit, Equinox and single operations, by name"
-    yield f"  {'seconds':>9}  {'traces':>6}  {'compiles':>8}  name"
+def _others_table(others: dict[str, _monitor.Other]) -> Table:
     ordered = sorted(others.copy().items(), key=lambda item: -item[1].seconds)
-    for name, other in ordered[:_SHOWN]:
-        yield f"  {other.seconds:9.4f}  {other.traces:6}  {other.compiles:8}  {name}"
+    rows: list[Row] = [(f"{it.seconds:.4f}", str(it.traces), str(it.compiles), name) for name, it in ordered[:_SHOWN]]
     if len(ordered) > _SHOWN:
         rest = sum(other.seconds for _, other in ordered[_SHOWN:])
-        yield f"  {rest:9.4f}  {len(ordered) - _SHOWN} others"
+        rows.append((f"{rest:.4f}", "", "", f"{len(ordered) - _SHOWN} others"))
+    title = "compiled outside of partax: jax.jit, Equinox and single operations, by name"
+    return Table(("seconds", "traces", "compiles", "name"), (tuple(rows),), frozenset({3}), title, indent=2)
 
 
 _SHOWN = 20
