@@ -89,11 +89,6 @@ def test_pairs_are_equal_where_equinox_says_so(pair: tuple[Any, Any], options: d
     check({"a": [1, one], "b": array(2)}, {"a": [1, other], "b": array(2)}, **options)
 
 
-def test_both_answers_are_there() -> None:
-    answers = [check(one, other) for one, other in PAIRS.values()]
-    assert min(answers.count(True), answers.count(False)) > 15
-
-
 @pytest.mark.parametrize("make", SAMPLES.values(), ids=SAMPLES)
 def test_samples_are_equal_to_themselves_made_anew(make: Any) -> None:
     check(make(), make())

@@ -138,15 +138,6 @@ def test_groups_are_those_of_partition():
     assert [row.group for row in found.groups] == ["by_path('model/**/w')", "is_inexact_array", "is_array", "rest"]
 
 
-def test_types_take_subtrees():
-    model = eqx.nn.MLP(3, 2, 8, 1, key=jax.random.key(0))
-    found = partax.summary({"mlp": model, "x": jnp.ones(5)}, eqx.nn.Linear)
-    assert [(row.group, *numbers(row)) for row in found.groups] == [
-        ("Linear", 4, 3 * 8 + 8 + 8 * 2 + 2, 4 * (3 * 8 + 8 + 8 * 2 + 2)),
-        ("rest", 3, 5, 20),  # x and two activations
-    ]
-
-
 @over_samples
 def test_the_totals_of_every_kind_of_tree(make):
     tree = make()
@@ -274,11 +265,6 @@ def test_wrong_names(names, kind, words):
 def test_wrong_depths(depth, kind):
     with pytest.raises(kind, match="depth"):
         partax.summary([1], depth=depth)
-
-
-def test_what_is_no_filter_is_a_value_error():
-    with pytest.raises(ValueError, match="filter"):
-        partax.summary([1], "a path")
 
 
 # --- as data and as a table

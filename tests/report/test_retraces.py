@@ -97,9 +97,5 @@ def test_the_others_do_what_the_table_says(case: Case, library: Library) -> None
         assert outcome(case, library) is expected
 
 
-def test_the_corpus_is_large_and_its_names_are_its_own() -> None:
-    assert len(CASES) >= 60 and len(set(IDS)) == len(IDS)
-
-
 def test_the_page_shows_the_table() -> None:
     assert read_table(PAGE, "retraces") == table()
