@@ -50,7 +50,7 @@ inline PythonFunction order_of{"partax._families.declared", "order_of"};
 inline PythonFunction describe{"partax._families.describe", "describe"};
 inline PythonFunction is_frozen_class{"partax._families.describe", "is_frozen"};
 inline PythonFunction is_inexact_dtype{"partax._families.describe", "is_inexact"};
-inline PythonFunction layout{"partax._families.describe", "layout"};
+inline PythonFunction layout{"partax._families.flax", "layout"};
 inline PythonFunction simple_key{"partax._families.describe", "simple_key"};
 inline PythonFunction equinox_answers{"partax._families.equinox_predicates", "equinox_answers"};
 inline PythonFunction own_cells{"partax._guards.bytecode", "own_cells"};

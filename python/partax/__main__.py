@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from partax import explain, report
+from partax import _core, explain, report
 from partax._jax.private import rewrite_misses
 from partax._libraries.equinox.on_import import accelerate_when_imported
 from partax._report import history as _history
@@ -101,7 +101,7 @@ def _run(script: str, arguments: list[str], is_module: bool) -> dict[str, Any]:
 def _explain(script: str, arguments: list[str], is_module: bool, json_file: str | None) -> None:
     explain()
     jax.config.update("jax_explain_cache_misses", True)
-    rewrite_misses(_history.explains_now, jax_misses.one_line)
+    rewrite_misses(lambda: _core.call_under_way() is not None, jax_misses.one_line)
     _history.keep_all()
     others = _monitor.count_others()
     namespace: dict[str, Any] = {}

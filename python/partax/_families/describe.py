@@ -71,11 +71,6 @@ def describe(obj: Any) -> Description:
     return (_leaf_sort(obj, cls), (), ())
 
 
-def layout(cls: type) -> flax.Layout | None:
-    """The layout of a class that is described as one with entries."""
-    return flax.layout(cls)
-
-
 def why_called(cls: type) -> str:
     """Why the registered functions of a class are called though partax knows its library; "" if it does not."""
     reason = fallback(cls)

@@ -128,7 +128,7 @@ def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:
     return name if found is wrapper else None
 
 
-def _check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
+def check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
     known, may_have_others = argument_names(fun)  # others are looked for when a call is traced
     for name in names:
         if not may_have_others and not is_argument_name(fun, name):
@@ -254,19 +254,8 @@ def filter_jit(
         raise TypeError(f"filter_jit: found {name}={value!r}, {_OF_JAX.get(name, 'which is no option')}")
     if device is not None or backend is not None:
         in_shardings = out_shardings = sharding_of(device, backend, in_shardings, out_shardings)
-    options = Options(
-        donate=donate,
-        inline=inline,
-        keep_unused=keep_unused,
-        compiler_options=compiler_options,
-        in_shardings=in_shardings,
-        out_shardings=out_shardings,
-        cache_size=cache_size,
-        callables=callables,
-        trace=trace,
-        max_traces=max_traces,
-        store=store,
-    )
+    of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
+    options = Options(*of_program, cache_size, callables, trace, max_traces, store=store)
     return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
 
 
@@ -276,7 +265,7 @@ def wrapper_of(options: Options, fun: Any) -> JitFunction[..., Any]:
         raise TypeError(f"found a `{type(fun).__name__}`, expected a callable to compile")
     for option, names in (("donate", options.donate), ("trace", options.trace)):
         if isinstance(names, tuple):
-            _check_names(fun, option, names)
+            check_names(fun, option, names)
     return _core.make_jit_function(fun, options)
 
 

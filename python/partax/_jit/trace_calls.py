@@ -78,8 +78,7 @@ def lower(self: Any, /, *args: Any, **kwargs: Any) -> Lowered:
       The `Lowered` program.
 
     Raises:
-      RetraceError: as a call would.
-      TypeError: as a call would. What the function raises when it is traced comes as it is.
+      RetraceError, TypeError: as `trace` would.
     """
     return trace(self, *args, **kwargs).lower()
 
@@ -99,7 +98,6 @@ def eval_shape(self: Any, /, *args: Any, **kwargs: Any) -> Any:
       The result with a `jax.ShapeDtypeStruct` for each array; other leaves are as the function returns them.
 
     Raises:
-      RetraceError: as a call would.
-      TypeError: as a call would. What the function raises when it is traced comes as it is.
+      RetraceError, TypeError: as `trace` would.
     """
     return trace(self, *args, **kwargs).out_info

@@ -12,7 +12,7 @@ from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._jit.parameters import option_names
 from partax._pytree.call_site import call_site
-from partax._pytree.key_details import Detail, details
+from partax._pytree.key_details import FIELD, NODE, Detail, details
 from partax._pytree.spec_data import SpecData
 from partax._report.differences import differences, distance, places
 from partax._report.explain import explaining, report_line
@@ -22,7 +22,7 @@ from partax._report.opaque_arrays import warn_of_arrays
 from partax._report.reasons import Occasion, Reasons, first_reason
 from partax._report.record import Record
 from partax._report.report import LoadReport, StepsReport
-from partax._report.snapshot import Noted, Snapshot, take_snapshot
+from partax._report.snapshot import Snapshot, take_snapshot
 from partax._report.value_parts import ValueParts
 
 _KEPT = 256  # records of one function that are kept in full
@@ -71,14 +71,12 @@ class History:
         self.reasons.cleared_at = self.count
         self.live = 0
 
-    def take(
-        self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any], noted: Noted | None = None
-    ) -> Snapshot:
+    def take(self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any]) -> Snapshot:
         """The snapshot of a call; see `take_snapshot`."""
         latest = self.records[-1:]  # at once: another thread may remove one meanwhile
         like = latest[0].snapshot if latest else None
         verbose = explaining() or self.max_traces is not None or forbidden.get()
-        return take_snapshot(described, values, traced, ValueParts(self.by_structure, verbose), like, noted or Noted())
+        return take_snapshot(described, values, traced, ValueParts(self.by_structure, verbose), like)
 
     def nearest(self, snapshot: Snapshot) -> Record:
         """The record that differs least; the latest one of those."""
@@ -190,11 +188,6 @@ def kept() -> list[History]:
     return _all or []
 
 
-def explains_now() -> bool:
-    """Whether jax works for a target of partax now, whose traces have their own explanation."""
-    return _core.call_under_way() is not None
-
-
 def new_history(fun: Any, options: Any, difference: str) -> History:
     """Begins the history of a callable. Called by the native wrapper.
 
@@ -229,16 +222,18 @@ def begin_trace(
     difference: str,
 ) -> Record:
     """Records a trace that begins. Called by the native wrapper; see `History.begin`."""
-    noted = Noted()
-    snapshot = history.take(details(described), values, tracers, noted)
-    warn_of_arrays(noted.objects)
-    time_flatten_functions(noted.registered, arguments)
+    parts = list(details(described))
+    snapshot = history.take(parts, values, tracers)
+    warn_of_arrays(parts)
+    nodes = (value for _, kind, value in parts if kind == NODE)
+    time_flatten_functions({cls for family, cls, _ in nodes if family == "registered"}, arguments)
     if snapshot.configuration.get("jax_disable_jit"):  # the function runs, it is not traced
         record = Record(history, 0, snapshot, epoch)
         record.tracked = False
         return record
+    fields = [path for path, kind, _ in parts if kind == FIELD]
     names = set[str]().union(*option_names(_core.call_shape()))
-    return history.begin(snapshot, Occasion(new_key, full, epoch, difference, noted.fields, names))
+    return history.begin(snapshot, Occasion(new_key, full, epoch, difference, fields, names))
 
 
 def end_trace(record: Record, failed: bool) -> None:

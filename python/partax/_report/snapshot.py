@@ -1,7 +1,6 @@
 """A small description of all that one trace depends on: it compares, it prints, and keeps nothing alive."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from partax._jax.private import configuration
@@ -30,28 +29,16 @@ class Snapshot(NamedTuple):
         return hash((self.paths, tuple(part.key for part in self.parts), tuple(self.configuration.items())))
 
 
-@dataclass
-class Noted:
-    """What a trace asks for beside its snapshot, of the same details: the static values that are no plain ones, the
-    types that have a registered function, and the paths of static values that are no leaves, but belong to nodes.
-    """
-
-    objects: list[Detail] = field(default_factory=list[Detail])
-    registered: set[type] = field(default_factory=set[type])
-    fields: list[str] = field(default_factory=list[str])
-
-
 def take_snapshot(
     described: Iterable[Detail],
     values: Sequence[Any],
     traced: Sequence[Any],
     statics: ValueParts,
     like: Snapshot | None,
-    noted: Noted,
 ) -> Snapshot:
     """The snapshot of a call by its details, of its array leaves and what the program sees of them.
 
-    Equal parts of an earlier snapshot are used again. `noted` gets what else is asked of the details.
+    Equal parts of an earlier snapshot are used again.
     """
     arrays = iter(ArrayParts().parts(values, traced))
     nodes: dict[Any, Part] = {}
@@ -62,10 +49,6 @@ def take_snapshot(
             parts.append(next(arrays))
         elif kind in (VALUE, FIELD):
             parts.append(statics.value(value))
-            if type(value) not in ATOMS:
-                noted.objects.append((path, kind, value))
-            if kind == FIELD:
-                noted.fields.append(path)
         elif kind == NODE:
             is_plain = type(value[2]) is int  # keys of users are not looked up
             part = nodes.get(value) if is_plain else None
@@ -73,8 +56,6 @@ def take_snapshot(
                 part = _node(*value)
                 if is_plain:
                     nodes[value] = part
-                if value[0] == "registered":
-                    noted.registered.add(value[1])
             parts.append(part)
         else:
             first, run = value

@@ -10,7 +10,7 @@ from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._transforms.carry_types import ArrayType, Unsettled, array_type, converted, joined, value_text
 from partax._transforms.loop_arrays import Arrays, in_place_of
-from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady_difference
+from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady
 
 __all__ = ["filter_cond", "filter_switch"]
 
@@ -110,7 +110,7 @@ class _Results:
                 _fail(Difference(f"result{path}", value_text(leaf), value_text(beside)), first, name)
             types[path] = together
         if types.items() <= self._types.items():
-            _fail(unsteady_difference(flat, "result"), first, name)
+            _fail(unsteady("result"), first, name)
         raise Unsettled(self, types)
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:

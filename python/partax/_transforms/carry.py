@@ -9,7 +9,7 @@ from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._transforms.carry_types import ArrayType, Unsettled, array_type, converted, joined, value_text
 from partax._transforms.loop_arrays import Arrays
-from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady_difference
+from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady
 
 _T = TypeVar("_T")
 
@@ -63,7 +63,7 @@ class Carry:
             raise Unsettled(self, other)
         leaves, made = _core.flatten(flat_combine(spec, now), self._root)
         if made != self._spec:
-            self._fail(unsteady_difference(Flat(made, leaves), self._root))
+            self._fail(unsteady(self._root))
         return leaves
 
     def promoted(self, types: Mapping[str, ArrayType]) -> "Carry":

@@ -7,7 +7,6 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.array_text import array_text
-from partax._pytree.flat_partition import flat_partition
 from partax._pytree.key_details import ARRAY, FIELD, NODE, RUN, VALUE, details
 from partax._pytree.spec_data import DICTS, alike, shown
 
@@ -39,12 +38,11 @@ class Difference(NamedTuple):
 class _Entry(NamedTuple):
     kind: int
     value: Any
-    is_leaf: bool
 
     @property
     def settles(self) -> bool:
         """Whether it may become an array."""
-        return self.is_leaf and is_number(self.value)
+        return self.kind == VALUE and is_number(self.value)
 
     @property
     def text(self) -> str:
@@ -81,17 +79,16 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
     arrays = iter(flat.arrays)
     # What stands for the arrays has to be one; which it is does not matter.
     tree = flat.spec.rebuild([np.False_] * len(flat.arrays))
-    leaves = {root + path for path in flat_partition(tree, True)[1]}
     for path, kind, value in details(_core.describe_tree(tree, root)[0]):
         if kind == ARRAY:
-            yield path, _Entry(ARRAY, next(arrays), True)
+            yield path, _Entry(ARRAY, next(arrays))
         elif kind == RUN:
-            yield from ((f"{path}[{i}]", _Entry(VALUE, one, True)) for i, one in enumerate(value[1], value[0]))
+            yield from ((f"{path}[{i}]", _Entry(VALUE, one)) for i, one in enumerate(value[1], value[0]))
         elif kind == NODE and value[0] == "ordered_dict":
-            yield path, _Entry(NODE, (*value[:2], len(value[2])), False)
-            yield f"{path}.keys()", _Entry(VALUE, value[2], False)
+            yield path, _Entry(NODE, (*value[:2], len(value[2])))
+            yield f"{path}.keys()", _Entry(FIELD, value[2])
         else:
-            yield path, _Entry(VALUE if kind == FIELD else kind, value, path in leaves)
+            yield path, _Entry(kind, value)
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
@@ -137,6 +134,11 @@ def numbers_that_differ(first: Flat, second: Flat, root: str) -> list[Difference
     return list(dict.fromkeys(found))
 
 
+def unsteady(root: str) -> Difference:
+    """What messages say of trees that were told apart by an `==` of the user's which says another thing each time."""
+    return Difference(root, "one structure", "another", " (an `==` of a static value does not say the same each time)")
+
+
 def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Entry]) -> Difference | None:
     """The first field below a path that only one of two objects of a class has."""
     for below in [*one, *other]:
@@ -145,20 +147,3 @@ def _field_of_one(path: str, one: Mapping[str, _Entry], other: Mapping[str, _Ent
                 return Difference(below, one[below].text, "nothing")
             return Difference(below, "nothing", other[below].text)
     return None
-
-
-def unsteady_difference(flat: Flat, root: str) -> Difference:
-    """What may differ in two trees that were told apart, though `first_difference` finds nothing.
-
-    A static value has an `==` of its own, which may say another thing each time.
-    """
-    for path, entry in _entries(flat, root):
-        if entry.kind == VALUE and _compares_by_itself(entry.value):
-            return Difference(path, entry.text, entry.text, " (its `==` does not say the same each time)")
-    return Difference(root, "one structure", "another")
-
-
-def _compares_by_itself(value: Any) -> bool:
-    if type(value) in (tuple, list):
-        return any(map(_compares_by_itself, value))
-    return type(value).__module__ != "builtins" and type(value).__eq__ is not object.__eq__

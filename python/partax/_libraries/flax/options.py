@@ -9,9 +9,9 @@ from typing import Any
 from flax.nnx import Module, extract, graphlib
 
 from partax._core import JitFunction
-from partax._jit.filter_jit import wrapper_of
+from partax._jit.filter_jit import check_names, wrapper_of
 from partax._jit.options import Options
-from partax._jit.parameters import argument_names, call_parameters, is_argument_name, name_at
+from partax._jit.parameters import call_parameters, name_at
 from partax._jit.shardings import NoEntry
 from partax._libraries.flax.apply_changes import Outcome
 from partax._libraries.flax.graph import REGISTERED
@@ -84,11 +84,8 @@ def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int,
     """The positions and the names that an option has, checked."""
     names = (names,) if isinstance(names, str) else tuple(names or ())
     numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
-    known, may_have_others = argument_names(fun)
+    check_names(fun, f"{option}_argnames", names)
     parameters = call_parameters(fun)
-    for name in names:
-        if not may_have_others and not is_argument_name(fun, name):
-            raise ValueError(f"found {name!r} in {option}_argnames, expected names of arguments: {', '.join(known)}")
     count = parameters.num_positional
     for number in numbers:
         if not parameters.var_positional and not -count <= number < count:
