@@ -193,7 +193,11 @@ def test_the_time_is_that_of_the_work_and_not_of_the_bar(
     seen: Terminal, monkeypatch: pytest.MonkeyPatch, unit: str
 ) -> None:
     monkeypatch.setattr(module, "_AFTER", 90.0)
-    bar = module._Bar("long", 100, unit, seen.file)
-    bar.draw("long", 50)
-    assert seen.wait_for("0:01:30")
-    bar.close()
+    waits: list[bool] = []
+
+    def wait(_: float) -> bool:
+        waits.append(bool(waits) and seen.wait_for("0:01:30"))
+        return len(waits) > 1
+
+    module._show(module.Progress("long", 100), unit, seen.file, types.SimpleNamespace(wait=wait))  # type: ignore[arg-type]
+    assert waits == [False, True]

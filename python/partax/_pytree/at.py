@@ -15,14 +15,6 @@ _IsLeaf = Callable[[Any], bool]
 # A leaf as an object of its own: of small ints, strings or None, the same object may stand in many places.
 _Wrapped = types.CellType
 
-_NOT_UNIQUE = (
-    "`where` does not uniquely identify a single element of `pytree`. This usually occurs when trying to replace a "
-    "`None` value:\n\n"
-    "  >>> partax.tree.at(lambda t: t[0], (None, None, 1), True)\n\n"
-    "for which the fix is to specify that `None`s should be treated as leaves:\n\n"
-    "  >>> partax.tree.at(lambda t: t[0], (None, None, 1), True, is_leaf=lambda x: x is None)"
-)
-
 
 def at(
     where: Callable[[_T], Any],
@@ -122,7 +114,10 @@ def _check_counts(nodes: tuple[Any, ...], found: list[tuple[int, int]]) -> None:
         if counts[id(node)] == 0:
             raise ValueError("`where` does not specify an element or elements of `pytree`.")
         if counts[id(node)] > 1:
-            raise ValueError(_NOT_UNIQUE)
+            raise ValueError(
+                "`where` does not uniquely identify a single element of `pytree`; to replace a None, give "
+                "`is_leaf=lambda x: x is None`, as of (None, None, 1)"
+            )
 
 
 def _unwrapped(leaf: Any) -> Any:

@@ -64,41 +64,29 @@ def is_shown() -> bool:
 def _show(work: Progress, unit: str, file: Any, over: threading.Event) -> None:
     if over.wait(_AFTER):
         return
-    with contextlib.suppress(Exception):  # no rich, a terminal that is gone: the work goes on
-        bar = _Bar(one_line(work.title, _LONGEST), work.total, unit, file)
-        try:
-            while True:
-                done = work.done if work.measure is None else work.measure()
-                bar.draw(one_line(work.title, _LONGEST), min(done, work.total))
-                if over.wait(_EVERY):
-                    break
-        finally:
-            bar.close()
+    with contextlib.suppress(Exception), _bar(unit, file) as bar:  # no rich, a terminal that is gone: the work goes on
+        task = bar.add_task(one_line(work.title, _LONGEST), total=work.total)
+        bar.tasks[0].start_time = bar.get_time() - _AFTER
+        while True:
+            done = work.done if work.measure is None else work.measure()
+            title = one_line(work.title, _LONGEST)
+            bar.update(task, description=title, completed=min(done, work.total), refresh=True)
+            if over.wait(_EVERY):
+                break
 
 
-class _Bar:
-    def __init__(self, title: str, total: int, unit: str, file: Any) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as RichProgress
+def _bar(unit: str, file: Any) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self._bar = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(binary_units=True) if unit else MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=Console(file=file),
-            transient=True,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._task = self._bar.add_task(title, total=total)
-        self._bar.tasks[0].start_time = self._bar.get_time() - _AFTER
-        self._bar.start()
-
-    def draw(self, title: str, done: int) -> None:
-        self._bar.update(self._task, description=title, completed=done, refresh=True)
-
-    def close(self) -> None:
-        self._bar.stop()
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(binary_units=True) if unit else MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=file),
+        transient=True,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

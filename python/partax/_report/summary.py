@@ -107,13 +107,6 @@ def _row(path: str, group: str, leaves: Iterable[Any]) -> SummaryRow:
     return SummaryRow(path, group, len(counted), sum(n for n, _ in counted), sum(n for _, n in counted))
 
 
-def _sum(group: str, rows: Iterable[SummaryRow]) -> SummaryRow:
-    rows = list(rows)
-    return SummaryRow(
-        "", group, sum(r.leaves for r in rows), sum(r.parameters for r in rows), sum(r.bytes for r in rows)
-    )
-
-
 def _name(filter_spec: FilterSpec, position: int) -> str:
     is_tree = not isinstance(filter_spec, tuple) and not jax.tree_util.all_leaves([filter_spec])
     return f"filter {position}" if is_tree else filter_name(filter_spec)
@@ -182,14 +175,13 @@ def summary(pytree: PyTree, *filters: FilterSpec, names: Sequence[str] | None = 
     # Rebuilt as the labels are: jax's order of keys that have none, such as NaN, follows that of the dictionary.
     leaves = jax.tree_util.tree_leaves_with_path(filter(pytree, True))
     rows: list[SummaryRow] = []
+    pairs = list(zip(leaves, group_of_leaf, strict=True))
     # The leaves of one subtree follow one another.
-    for path, part in itertools.groupby(
-        zip(leaves, group_of_leaf, strict=True), lambda item: tuple(item[0][0][:depth])
-    ):
+    for path, part in itertools.groupby(pairs, lambda pair: tuple(pair[0][0][:depth])):
         of_group: dict[str, list[Any]] = {name: [] for name in (*named, rest)}
         for (_, leaf), group in part:
             of_group[group].append(leaf)
         text = jax.tree_util.keystr(path, simple=True, separator="/")
         rows += [_row(text, name, found) for name, found in of_group.items() if found]
-    totals = tuple(_sum(name, (row for row in rows if row.group == name)) for name in (*named, rest))
-    return Summary(tuple(rows), totals, _sum("", totals))
+    totals = [_row("", name, (leaf for (_, leaf), group in pairs if group == name)) for name in (*named, rest)]
+    return Summary(tuple(rows), tuple(totals), _row("", "", (leaf for (_, leaf), _ in pairs)))

@@ -4,7 +4,6 @@ from typing import Any, cast
 
 import jax
 
-from partax._families.fields import identical
 from partax._libraries.flax.graph import (
     PLAIN,
     REGISTERED,
@@ -17,6 +16,7 @@ from partax._libraries.flax.graph import (
     is_object,
     is_tree_class,
     names_in_order,
+    with_leaves,
 )
 
 
@@ -45,7 +45,7 @@ class GraphBuilder:
             value = cast(Any, jax.new_ref(value.value))
         is_variable = issubclass(cls, Variable)
         if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
-            return self._container(value)
+            return with_leaves(value, _is_leaf, self.build)
         self.objects.append(value)
         if is_variable:
             raw = cast("Any", value)._raw_value
@@ -54,13 +54,6 @@ class GraphBuilder:
         elif is_tree_class(cls):
             self._fill(value)
         return value
-
-    def _container(self, value: Any) -> Any:
-        leaves, structure = jax.tree.flatten(value, is_leaf=_is_leaf)
-        if len(leaves) == 1 and leaves[0] is value:
-            return value
-        built = [self.build(leaf) for leaf in leaves]
-        return value if identical(leaves, built) else structure.unflatten(built)
 
     def _fill(self, node: Any) -> None:
         attributes, is_data = vars(node), node._pytree__nodes

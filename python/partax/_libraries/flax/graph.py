@@ -1,6 +1,7 @@
 """What an nnx graph is made of, and what stands in a tree where jax could not have the object itself."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from flax.nnx import graphlib, tracers, variablelib
 from flax.nnx.pytreelib import Pytree
 
+from partax._families.fields import identical
 from partax._jax.private import concrete_array_type
 
 Variable: Any = variablelib.Variable
@@ -70,6 +72,15 @@ def is_object(value: Any) -> bool:
     """Whether a value is known by identity: a node of a graph, a Variable or a `jax.Ref`."""
     cls: Any = type(value)
     return cls in REGISTERED or cls is HIJAX or issubclass(cls, Variable) or isinstance(value, jax.Ref)
+
+
+def with_leaves(value: Any, is_leaf: Callable[[Any], bool], made: Callable[[Any], Any]) -> Any:
+    """A tree with what is made of each leaf; itself where that is the leaf, or where it is one."""
+    leaves, structure = jax.tree.flatten(value, is_leaf=is_leaf)
+    if len(leaves) == 1 and leaves[0] is value:
+        return value
+    new = [made(leaf) for leaf in leaves]
+    return value if identical(leaves, new) else structure.unflatten(new)
 
 
 def is_tree_class(cls: Any) -> bool:

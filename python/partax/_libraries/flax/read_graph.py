@@ -23,6 +23,7 @@ from partax._libraries.flax.graph import (
     is_tree_class,
     names_in_order,
     take_for_data,
+    with_leaves,
 )
 
 
@@ -53,7 +54,7 @@ class GraphReader:
             refuse_hijax(value)
         is_variable = issubclass(cls, Variable)
         if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
-            return self._container(value)
+            return with_leaves(value, is_object, self.read)
         index = self._indices.setdefault(id(value), len(self.objects))
         self.has_met_any = True
         if index < len(self.objects):
@@ -66,13 +67,6 @@ class GraphReader:
         if cls not in REGISTERED:
             return NewReference(value[...]) if self._is_result else value
         return self._node(value) if is_tree_class(cls) else self._unregistered(value)
-
-    def _container(self, value: Any) -> Any:
-        leaves, structure = jax.tree.flatten(value, is_leaf=is_object)
-        if len(leaves) == 1 and leaves[0] is value:
-            return value
-        read = [self.read(leaf) for leaf in leaves]
-        return value if identical(leaves, read) else structure.unflatten(read)
 
     def _node(self, node: Any) -> Any:
         if self._is_result:
