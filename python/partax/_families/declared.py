@@ -6,8 +6,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import jax
+
 from partax import _core
-from partax._families import chex, partial, penzai
+from partax._families import chex, penzai
 from partax._families.equinox import is_module
 from partax._families.fields import Fields, fall_back, hidden, identical, in_slots, instance_dict, values_of
 from partax._jax.nodes import (
@@ -21,10 +23,11 @@ from partax._jax.nodes import (
 
 _Class = TypeVar("_Class", bound=type[Any])
 
+_PARTIAL = Fields(("args", "keywords"), ("func",), is_partial=True)  # which has slots for all of it
 # For each library, what tells the fields of a class of it, or None of any other class.
 _LIBRARIES: dict[str, Callable[[type], Fields | None]] = {
     "chex": chex.fields_of,
-    "jax": partial.fields_of,
+    "jax": lambda cls: _PARTIAL if cls is jax.tree_util.Partial else None,
     "penzai": penzai.fields_of,
 }
 _of_users: weakref.WeakKeyDictionary[type, Fields] = weakref.WeakKeyDictionary()

@@ -73,11 +73,12 @@ def alike(first: str, second: str) -> str:
     return " (they look alike, but are not equal)" if first == second else ""
 
 
-def shown(value: Any, otherwise: str = "<{}>") -> str:
-    """The repr of a value; of one that has none the name of its type."""
+def shown(value: Any, otherwise: str = "<{}>", longest: int | None = None) -> str:
+    """The repr of a value, cut where it is longer; of one that has none the name of its type."""
     try:
-        return repr(value)
+        text = repr(value)
     except MemoryError:
         raise
     except Exception:
-        return otherwise.format(type(value).__name__)
+        text = otherwise.format(type(value).__name__)
+    return text if longest is None or len(text) <= longest else text[:longest] + "..."

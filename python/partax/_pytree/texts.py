@@ -8,6 +8,7 @@ from partax._pytree.paths import static_path
 from partax._pytree.short_text import LONGEST, name_text, one_line, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, alike, shown
 
+_LONGEST_VALUE = 200  # in a message
 _LONGEST_NAME = 40  # of a class or of a function in the text of a tree
 
 
@@ -141,16 +142,11 @@ def _node_words(node: Node, statics: tuple[Any, ...], with_size: bool) -> str:
         return "None"
     if node.kind in DICTS:
         keys = [held[0] for held in statics[node.first_key : node.first_key + node.arity] if held]
-        return f"{text} with the keys {_cut(keys)}"
+        return f"{text} with the keys {shown(keys, 'a `{}`', _LONGEST_VALUE)}"
     if not with_size:
         return text
     wrapper = " whose attributes are not just its fields" if "__name__" in node.fields else ""
     return f"{text} with {node.arity} {'child' if node.arity == 1 else 'children'}{wrapper}"
-
-
-def _cut(value: Any) -> str:
-    text = shown(value, "a `{}`")
-    return text if len(text) <= 200 else text[:200] + "..."
 
 
 def unlike_nodes(expected: SpecData, found: SpecData | None, type_name: str, what: str) -> str:
@@ -172,7 +168,8 @@ def unequal_statics(expected: SpecData, found: SpecData, index: int, what: str) 
         if node.kind in DICTS and 0 <= index - node.first_key < node.arity:
             texts = [_node_words(node, found[1], True), _node_words(other, expected[1], True)]
             return path, f"found {texts[0]}, expected {texts[1]}, as {what} has here; make both alike"
-    texts = [_cut(*held) if (held := data[1][index]) else "no value" for data in (found, expected)]
+    held = (data[1][index] for data in (found, expected))
+    texts = [shown(*it, "a `{}`", _LONGEST_VALUE) if it else "no value" for it in held]
     return static_path(found, index), (
         f"found {texts[0]}, expected {texts[1]}, as {what} has here{alike(*texts)}; static parts of trees side by side "
         "must be equal by `==`"

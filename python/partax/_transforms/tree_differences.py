@@ -53,8 +53,7 @@ class _Entry(NamedTuple):
             if family == "none":
                 return "None"
             return f"a `{cls.__name__}`" if family in DICTS else f"a `{cls.__name__}` of {arity}"
-        text = shown(self.value)
-        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+        return shown(self.value, longest=_LONGEST)
 
     def has_fields_of(self, other: "_Entry") -> bool:
         """Whether it is an object of the class of another one, which has more fields or fewer."""
