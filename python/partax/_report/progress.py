@@ -64,8 +64,9 @@ def is_shown() -> bool:
 def _show(work: Progress, unit: str, file: Any, over: threading.Event) -> None:
     if over.wait(_AFTER):
         return
+    title = one_line(work.title, _LONGEST)  # before rich is imported, which may take as long as the work
     with contextlib.suppress(Exception), _bar(unit, file) as bar:  # no rich, a terminal that is gone: the work goes on
-        task = bar.add_task(one_line(work.title, _LONGEST), total=work.total)
+        task = bar.add_task(title, total=work.total)
         bar.tasks[0].start_time = bar.get_time() - _AFTER
         while True:
             done = work.done if work.measure is None else work.measure()
