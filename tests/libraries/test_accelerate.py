@@ -90,7 +90,7 @@ def test_functions_that_are_decorated_meanwhile_outlive_it(traces: TraceCounter)
 def test_functions_of_trees_are_ours_in_each_module() -> None:
     theirs = eqx.partition
     module = type(sys)("a_library")
-    module.cut = theirs  # type: ignore[attr-defined]
+    module.cut, module.own = theirs, partax.partition  # type: ignore[attr-defined]
     sys.modules["a_library"] = module
     try:
         with partax.equinox.accelerate():
@@ -98,6 +98,7 @@ def test_functions_of_trees_are_ours_in_each_module() -> None:
             assert vars(eqx.filter_grad).get("partition", eqx.partition) is partax.partition
             module.later = eqx.partition  # type: ignore[attr-defined]
         assert eqx.partition is theirs is module.cut is module.later  # type: ignore[attr-defined]
+        assert module.own is partax.partition is not theirs  # type: ignore[attr-defined]
     finally:
         del sys.modules["a_library"]
 
@@ -276,7 +277,7 @@ print(sys.argv[1:], eqx.partition.__module__)
 """
 
 
-@pytest.mark.parametrize("way", ["command", "variable", "explain"])
+@pytest.mark.parametrize("way", ["command", "variable", pytest.param("explain", marks=pytest.mark.nightly)])
 def test_scripts_run_unchanged(way: str, tmp_path: pathlib.Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(first="import partax" if way == "variable" else ""))

@@ -183,19 +183,26 @@ def _nothing() -> None:
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
-    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come."""
-    _swap(pairs)
-    _undo.append(lambda: _swap([(ours, theirs) for theirs, ours in pairs]))
+    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come.
+
+    Where a module had the second one by itself, it stays.
+    """
+    ours, theirs = ({id(one): other for one, other in each} for each in (pairs, [pair[::-1] for pair in pairs]))
+    its_own = {(name, attribute) for name, attribute, _ in _places(theirs)}
+    _set(_places(ours))
+    _undo.append(lambda: _set([place for place in _places(theirs) if place[:2] not in its_own]))
 
 
-def _swap(pairs: list[tuple[Any, Any]]) -> None:
-    new = {id(old): new for old, new in pairs}
+def _places(others: dict[int, Any]) -> list[tuple[str, str, Any]]:
+    """Where modules have a function that another one, found by its id, is to take the place of."""
+    places: list[tuple[str, str, Any]] = []
     for name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType) or name.partition(".")[0] == "partax":
-            continue
-        found = dict(vars(module))  # a copy: threads may import
-        if new.keys().isdisjoint(map(id, found.values())):
-            continue
-        for attribute, value in found.items():
-            if id(value) in new:
-                setattr(module, attribute, new[id(value)])
+        if isinstance(module, types.ModuleType) and name.partition(".")[0] != "partax":
+            found = dict(vars(module))  # a copy: threads may import
+            places += [(name, key, others[id(value)]) for key, value in found.items() if id(value) in others]
+    return places
+
+
+def _set(places: list[tuple[str, str, Any]]) -> None:
+    for name, attribute, value in places:
+        setattr(sys.modules[name], attribute, value)
