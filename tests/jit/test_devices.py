@@ -14,7 +14,6 @@ import pytest
 from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 
-import partax
 import sharded_training as training
 from compiled_names import compiled_names
 from conftest import TraceCounter
@@ -128,30 +127,6 @@ def test_what_is_donated_is_reused_shard_by_shard(devices: list[Any]) -> None:
         for shard in one.addressable_shards
     }
     assert memory <= everything
-
-
-def test_frozen_layers_come_back_as_they_are(devices: list[Any], traces: TraceCounter) -> None:
-    mesh = mesh_of(devices, 4, 2, names=("data", "model"))
-    model, _ = training.start()
-    layout, of_batch = training.layouts("model", mesh, model)
-    model = filter_shard(model, layout)
-    batch = filter_shard(training.data(), of_batch)
-    last = partax.by_path("layers/3/**")
-
-    @filter_jit
-    def step(model: Any, x: Any, y: Any) -> Any:
-        traces.tick()
-        gradient = partax.filter_grad(training.loss, wrt=last)(model, x, y)
-        return partax.apply_updates(model, jax.tree.map(lambda g: -0.1 * g, gradient))
-
-    for _ in range(3):
-        new = step(model, *batch)
-        for i in range(3):
-            assert new.layers[i].weight is model.layers[i].weight and new.layers[i].bias is model.layers[i].bias
-        assert new.layers[3].weight.sharding.is_equivalent_to(model.layers[3].weight.sharding, 2)
-        assert not np.array_equal(new.layers[3].weight, model.layers[3].weight)
-        model = new
-    assert traces.count == 1
 
 
 # --- What is part of the key
@@ -294,25 +269,6 @@ def test_shard_map_around_and_inside(mesh: Mesh) -> None:
     out = inside(array(16))
     assert float(out["n"]) == 2
     assert_same(out["x"], array(16).reshape(8, 2).sum(0) * 2)
-
-
-def test_splitting_and_saving_keep_the_shards(devices: list[Any], tmp_path: Any) -> None:
-    mesh = mesh_of(devices, 4, 2, names=("data", "model"))
-    layout, _ = training.layouts("model", mesh, training.start())
-    placed = filter_shard(training.start(), layout)
-    weights, rest = partax.partition(placed, partax.by_path("**/weight"))
-    again = partax.combine(rest, weights)
-    spec, *parts = partax.flat_partition(placed, partax.by_path("**/weight"))
-    flat = partax.flat_combine(spec, *parts)
-    for one, two, three in zip(*map(training.arrays, (placed, again, flat)), strict=True):
-        assert one is two and one is three
-
-    pytest.importorskip("safetensors")
-    partax.save(tmp_path / "state", placed)
-    loaded = partax.load(tmp_path / "state", like=placed)
-    assert_same(loaded, placed)
-    for one, two in zip(training.arrays(loaded), training.arrays(placed), strict=True):
-        assert one.sharding == two.sharding
 
 
 def test_compiled_ahead_of_time_for_shards(devices: list[Any]) -> None:

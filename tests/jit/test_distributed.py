@@ -6,9 +6,7 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +28,6 @@ pytestmark = [
 pytest.importorskip("safetensors")  # for the files that both write
 WORKER = Path(__file__).parents[1].joinpath("distributed_worker.py")
 VICTIM = 1
-
-
-def is_running(number: int) -> bool:
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    # One that has ended, and that nobody has waited for, still has its number.
-    state = Path(f"/proc/{number}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def ends_soon(number: int) -> bool:
-    for _ in range(300):
-        if not is_running(number):
-            return True
-        time.sleep(0.1)
-    os.kill(number, signal.SIGKILL)
-    return False
 
 
 @pytest.fixture(scope="module")
@@ -133,41 +112,3 @@ def test_a_killed_process_ends_the_others_with_an_error(job: Any) -> None:
     # process when, after one device's exception, another gets a message of a collective that it is not at.
     told = r"another task died|[Cc]onnection (closed|reset)|terminate called after throwing an instance of 'gloo::"
     assert re.search(told, survivor.output), survivor.output
-
-
-def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
-    worker, starter = tmp_path / "worker.py", tmp_path / "starter.py"
-    bench = f"import sys; sys.path.append({str(Path(processes.__file__).parent)!r}); import processes\n"
-    worker.write_text(
-        f"import os, time; {bench}processes.join(0, 1, 0, 100)\n"
-        f"open({str(tmp_path / 'number')!r}, 'w').write(str(os.getpid()))\n"
-        f"os.rename({str(tmp_path / 'number')!r}, {str(tmp_path / 'worker')!r})\n"
-        "time.sleep(1000)\n"
-    )
-    starter.write_text(
-        f"import os, pathlib, threading, time; {bench}\n"
-        "def die():\n"
-        f"    while not pathlib.Path({str(tmp_path / 'worker')!r}).exists(): time.sleep(0.1)\n"
-        "    os.kill(os.getpid(), 9)\n"
-        "threading.Thread(target=die).start()\n"
-        f"processes.run_processes(pathlib.Path({str(worker)!r}), [], 1, 1, 100)\n"
-    )
-    assert subprocess.run([sys.executable, str(starter)], timeout=120).returncode == -signal.SIGKILL
-    assert ends_soon(int((tmp_path / "worker").read_text()))
-
-
-def test_processes_that_hang_are_killed_with_what_they_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "hang.py"
-    script.write_text(
-        "import subprocess, sys, time\n"
-        "if sys.argv[1] == '0': sys.exit(3)\n"
-        "child = subprocess.Popen(['sleep', '1000'])\n"
-        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\n"
-        "print('waits', flush=True)\n"
-        "time.sleep(1000)\n"
-    )
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 2.0)
-    first, second = processes.run_processes(script, [], count=2, devices=1, timeout=100)
-    assert (first.returncode, first.killed) == (3, False)
-    assert (second.returncode, second.killed) == (-signal.SIGKILL, True) and "waits" in second.output
-    assert ends_soon(int((tmp_path / "child").read_text()))

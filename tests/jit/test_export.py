@@ -3,7 +3,6 @@ user's own arguments and result, None for all that is static."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 from typing import Any
 
@@ -162,12 +161,6 @@ def test_the_exported_program() -> None:
     assert_close(jax.grad(lambda x: with_derivative.call(x).sum())(array(3)), jnp.cos(array(3)))
 
 
-def test_numbers_that_are_traced() -> None:
-    f = filter_jit(lambda x, *more, n: (x * n, more[0] * 2), trace=("n", "more"))
-    for call in both_ways(f, array(3), 2, n=3):
-        assert_same(call(array(3), jnp.int32(5), n=jnp.int32(7))[0], array(3) * 7)
-
-
 @pytest.mark.parametrize("returns_it", [False, True])
 @pytest.mark.parametrize("donate", ["all", "all-except-first", ("y",), ("more",)])
 def test_donation_is_kept(donate: Any, returns_it: bool) -> None:
@@ -224,15 +217,3 @@ def test_what_is_changed_in_place_is_refused() -> None:
     graph, state = nnx.split(model)
     functional = filter_jit(lambda state, x: nnx.merge(graph, state)(x))
     assert_close(export(functional)(state, x).call(state, x), model(x))
-
-
-def test_a_program_has_no_other_attributes() -> None:
-    compiled = filter_jit(lambda x: x).lower(array(3)).compile()
-    for name in ("_repr_png_", "runtime", "__deepcopy__", "_ipython_display_"):
-        assert not hasattr(compiled, name)
-
-
-def test_a_partial_and_a_wrapped_function() -> None:
-    f = filter_jit(functools.partial(lambda a, x, *, k: a * x + k, array(3, start=2), k=1))
-    for call in both_ways(f, array(3)):
-        assert_same(call(array(3)), f(array(3)))

@@ -57,18 +57,6 @@ class Plain:
         return x * 2
 
 
-class Decorated(eqx.Module):
-    weight: jax.Array
-
-    @filter_jit
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return self.weight @ x
-
-    @filter_jit()
-    def method(self, x: jax.Array, *, power: int = 1) -> jax.Array:
-        return (self.weight @ x) ** power
-
-
 CALLABLES: dict[str, Any] = {
     "function": double,
     "lambda": lambda x: x * 3,
@@ -102,14 +90,6 @@ def test_classes() -> None:
     linear = filter_jit(eqx.nn.Linear)(2, 3, key=jax.random.key(1))
     assert type(linear) is eqx.nn.Linear and (linear.in_features, linear.out_features) == (2, 3)
     assert linear.weight.shape == (3, 2)
-
-
-def test_decorated_methods() -> None:
-    module = Decorated(array(2, 3))
-    assert_same(module(array(3)), module.weight @ array(3))
-    assert_same(module.method(array(3), power=2), (module.weight @ array(3)) ** 2)
-    assert_same(Decorated.method(module, array(3)), module.weight @ array(3))
-    assert_same(Plain().decorated(array(2)), array(2) * 2)
 
 
 @pytest.mark.parametrize("outer", [False, True])

@@ -50,15 +50,6 @@ def test_lower_compile_and_call() -> None:
         assert_same(compiled(n=3, x=np.arange(3, dtype=np.float32)), (array(3) * 3, "s", 3))
 
 
-@pytest.mark.parametrize("donate", ["none", "all", "all-except-first", ("x",)])
-def test_lower_with_statics_and_keywords(donate: Any) -> None:
-    f = filter_jit(lambda x, y, **rest: 2 * x + y, donate=donate)
-    lowered = f.lower(array(3), 4, test=123)
-    x = array(3)
-    assert_same(lowered.compile()(x, 4, test=123), array(3) * 2 + 4)
-    assert x.is_deleted() == (donate in ("all", ("x",)))
-
-
 def test_lowering_runs_and_donates_nothing(traces: TraceCounter) -> None:
     ran: list[Any] = []
 
@@ -113,13 +104,6 @@ def test_compiler_options_are_passed_on() -> None:
         filter_jit(lambda x: x + 1, compiler_options={"no such option": "1"})(array(3))
     fast = filter_jit(lambda x: x + 1, compiler_options=options)
     assert_same(fast(array(3)), array(3) + 1)
-
-
-def test_lowering_is_not_cached_with_the_wrong_statics() -> None:
-    two, three = step.lower(VECTOR, 2).compile(), step.lower(VECTOR, 3).compile()
-    assert_same(two(array(3), 2)[0], array(3) * 2)
-    assert_same(three(array(3), 3)[0], array(3) * 3)
-    assert_same(step(array(3), 4)[0], array(3) * 4)
 
 
 # --- a compiled function accepts only what it was compiled for
@@ -193,14 +177,6 @@ def test_eval_shape_keeps_statics_and_structure() -> None:
     assert type(cell[0]) is Cell and cell[0].mode == "m" and cell[0].bias is None
     assert cell[0].weight == Shape((2, 3), jnp.float32)
     assert cell[1] == [Shape((2, 2), jnp.float32)]
-
-
-def test_eval_shape_of_a_model_and_of_a_gradient() -> None:
-    model = shapes(make_model())
-    out = filter_jit(lambda model, x: model(x)).eval_shape(model, VECTOR)
-    assert out == VECTOR
-    grads = filter_jit(partax.filter_grad(lambda m, x: jnp.sum(m(x)))).eval_shape(model, VECTOR)
-    assert grads.layers[0].weight == Shape((3, 3), jnp.float32) and grads.layers[0].rate is None
 
 
 def test_errors_of_the_function_pass_through() -> None:

@@ -175,22 +175,6 @@ def test_inputs_and_outputs_die_at_once_on_a_hit() -> None:
     assert [ref() for ref in alive] == [None] * 4  # without the collector: no cycles
 
 
-def test_an_exception_keeps_nothing(collect: Collect) -> None:
-    witness, x = Witness(), array(2)
-    alive = [weakref.ref(witness), weakref.ref(x)]
-
-    @filter_jit
-    def f(x: jax.Array, witness: Witness) -> Any:
-        raise KeyError("no")
-
-    with pytest.raises(KeyError):
-        f(x, witness)
-    del x, witness
-    collect()
-    assert [ref() for ref in alive] == [None, None]
-    assert f.cache_info().static_keys == 0
-
-
 def test_gradients_and_transformations_leave_nothing(collect: Collect) -> None:
     model = make_model()
     alive = [weakref.ref(model), weakref.ref(model.layers[0].weight)]

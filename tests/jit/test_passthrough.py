@@ -16,8 +16,6 @@ import numpy as np
 import optax
 import pytest
 
-import partax
-from at_once import at_once
 from conftest import TraceCounter
 from partax import filter_jit
 from trees import Bag, Cell, Layer, Pair, array, assert_same
@@ -119,14 +117,6 @@ def test_what_cannot_change_is_the_argument_itself(make: Callable[[], Any], trac
     assert traces.count == 1
 
 
-@families(IMMUTABLE)
-def test_what_the_body_makes_anew_of_the_same_parts_is_it_too(make: Callable[[], Any]) -> None:
-    f = filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf, tree))
-    for _ in range(3):
-        tree = make()
-        assert f(tree) is tree
-
-
 @families(CHANGEABLE)
 def test_what_may_change_is_made_anew(make: Callable[[], Any]) -> None:
     f = filter_jit(lambda tree, x: (tree, x + 1))
@@ -212,30 +202,6 @@ def test_other_types_and_other_statics_are_other_parts() -> None:
         assert h(pair) is not pair and h(pair).right is True
 
 
-def test_the_frozen_layers_of_a_training_step(traces: TraceCounter) -> None:
-    optimizer = optax.adam(1e-2)
-
-    @filter_jit
-    def step(model: Any, state: Any, x: jax.Array) -> Any:
-        traces.tick()
-        trained, frozen = partax.partition(model, spec)
-        grads = partax.filter_grad(lambda t: jnp.sum(partax.combine(t, frozen)(x) ** 2))(trained)
-        updates, state = optimizer.update(grads, state)
-        return partax.combine(partax.apply_updates(trained, updates), frozen), state
-
-    model = eqx.nn.MLP(3, 3, 4, 3, key=jax.random.key(0))
-    nothing = jax.tree.map(lambda _: False, model)
-    spec = eqx.tree_at(lambda m: (m.layers[2].weight, m.layers[3].weight, m.layers[3].bias), nothing, [True] * 3)
-    state = optimizer.init(partax.filter(model, spec))
-    for _ in range(3):
-        new, new_state = step(model, state, array(3, start=1))
-        assert [a is b for a, b in zip(new.layers, model.layers, strict=True)] == [True, True, False, False]
-        assert new.layers[2].bias is model.layers[2].bias and type(new) is type(model)
-        assert not np.array_equal(new.layers[3].weight, model.layers[3].weight)
-        model, state = new, new_state
-    assert traces.count == 1
-
-
 def test_the_wrapped_callable_itself() -> None:
     class Same(eqx.Module):
         weight: Any
@@ -251,19 +217,6 @@ def test_the_wrapped_callable_itself() -> None:
     for _ in range(3):
         assert wrapper(array(3))[0] is model
         assert of_part(array(3))[0]["a"][0] is model.weight
-
-
-def test_a_method_that_returns_its_instance() -> None:
-    class Same(eqx.Module):
-        weight: Any
-
-        @filter_jit
-        def both(self, x: jax.Array) -> Any:
-            return self, self.weight * x
-
-    for _ in range(3):
-        model = Same(array(3))
-        assert model.both(array(3))[0] is model
 
 
 # --- which calls
@@ -303,38 +256,6 @@ def test_other_shapes_and_other_results_of_one_key(traces: TraceCounter) -> None
         else:
             assert found[0] is tree.first and found[1] is not tree and found[1].second is tree.second
     assert traces.count == 2
-
-
-def test_each_call_gives_back_its_own(traces: TraceCounter) -> None:
-    class Name:
-        """Equal to all of its like."""
-
-        def __eq__(self, other: object) -> bool:
-            return type(other) is Name
-
-        def __hash__(self) -> int:
-            return 1
-
-    @filter_jit
-    def f(tree: Any, x: jax.Array) -> Any:
-        traces.tick()
-        return [tree, x + 1, Pair(tree.left, tree.right)]
-
-    for _ in range(3):
-        tree = Pair(array(2), (Name(), "a"))
-        found = f(tree, array(1))
-        assert found[0] is tree
-        assert found[2].right[0] is tree.right[0]
-    assert traces.count == 1
-
-
-def test_many_keys_in_turn() -> None:
-    f = filter_jit(lambda tree, n: (tree, n))
-    layers = [linear(i) for i in range(5)]
-    for _ in range(3):
-        for i, layer in enumerate(layers):
-            assert f(layer, i)[0] is layer
-            assert f((layer, i), i)[0] == (layer, i)
 
 
 @pytest.mark.parametrize("donate", ["all", ("model",)])
@@ -456,15 +377,6 @@ def test_lists_that_the_body_empties_and_fills() -> None:
         assert all(layer is not part for layer in found[1] for part in tree)
 
 
-def test_arguments_that_change_between_calls() -> None:
-    f = filter_jit(lambda tree: (tree["a"], tree["b"]))
-    tree = {"a": linear(), "b": (array(1), 2)}
-    for i in range(4):
-        tree["a"], tree["b"] = linear(i), (array(1), 2)
-        found = f(tree)
-        assert found[0] is tree["a"] and found[1] is tree["b"]
-
-
 # --- memory and threads
 
 
@@ -485,21 +397,3 @@ def test_nothing_is_kept_after_the_call() -> None:
         gc.enable()
     gc.collect()
     assert [ref() for ref in alive] == [None] * 3
-
-
-def test_threads_that_trace_at_once() -> None:
-    def body(tree: Any, x: jax.Array) -> Any:
-        return [tree.second, x + 1, tree.first]
-
-    for _ in range(3):
-        f = filter_jit(body)
-
-        def call(_: int, f: Any = f) -> list[bool]:
-            found: list[bool] = []
-            for size in (2, 3):
-                tree = Two(Layer(array(size, size)), Pair(array(size), 1))
-                second, _, first = f(tree, array(2))
-                found += [first is tree.first, second is tree.second]
-            return found
-
-        assert at_once(call) == [[True] * 4] * 4

@@ -176,7 +176,11 @@ print("the main interpreter works")
 """
 
 
-@pytest.mark.parametrize("before", ["", "import partax"], ids=["first", "after the main interpreter"])
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param("", marks=pytest.mark.nightly), "import partax"],
+    ids=["first", "after the main interpreter"],
+)
 def test_a_subinterpreter_is_refused_before_jax_ends_the_process(before: str) -> None:
     legacy = (("legacy",), {}) if sys.version_info >= (3, 13) else ((), {"isolated": False})
     configurations = repr([((), {}), legacy])

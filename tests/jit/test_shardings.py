@@ -15,7 +15,7 @@ import partax.nnx
 from conftest import TraceCounter
 from meshes import has
 from partax import filter_jit
-from trees import Layer, array, assert_close, assert_same, make_model
+from trees import Layer, array, assert_same, make_model
 
 Sharding = NamedSharding
 
@@ -63,25 +63,6 @@ def test_prefixes_go_into_containers_and_modules(split: Sharding, everywhere: Sh
     assert has(weight, everywhere) and has(x, split) and has(y, everywhere) and has(a, everywhere)
     assert has(b[0], split) and has(b[1]["k"], split)
     assert_same((x, y), (array(8) + 5, array(8) + 1))
-
-
-def test_a_sharding_over_a_module_leaves_its_statics_alone(everywhere: Sharding) -> None:
-    f = filter_jit(lambda model, x: (plus(model.layers[1].weight), model(x)), in_shardings=everywhere)
-    weight, y = f(make_model(), array(3))
-    assert has(weight, everywhere) and has(y, everywhere)
-    assert_close(y, make_model()(array(3)))
-
-
-def test_methods_count_self(split: Sharding, everywhere: Sharding) -> None:
-    class M(eqx.Module):
-        weight: jax.Array
-
-        @filter_jit(in_shardings=(everywhere, split))
-        def __call__(self, x: jax.Array) -> Any:
-            return self.weight + 1, x + 1
-
-    weight, x = M(array(8))(array(8))
-    assert has(weight, everywhere) and has(x, split)
 
 
 def test_none_leaves_an_argument_where_it_is(split: Sharding, devices: list[Any]) -> None:
@@ -238,17 +219,6 @@ def test_a_leaf_without_sharding_is_still_forwarded(devices: list[Any]) -> None:
     assert first is not x and second is y and has(first, here)
 
 
-def test_both_together_and_as_keywords(split: Sharding, everywhere: Sharding) -> None:
-    @filter_jit(in_shardings=(split, everywhere), out_shardings=(everywhere, split))
-    def f(x: jax.Array, y: jax.Array) -> Any:
-        return x + 1, y + 1
-
-    for x, y in (f(array(8), array(8)), f(y=array(8), x=array(8))):
-        assert has(x, everywhere) and has(y, split)
-    text = f.lower(array(8), array(8)).as_text()
-    assert "sharding" in text
-
-
 @pytest.mark.parametrize("bad", [lambda s: (s, s, s), lambda s: {"x": s}, lambda s: (s, [s, s])])
 def test_an_out_prefix_that_does_not_match(split: Sharding, bad: Any) -> None:
     f = filter_jit(lambda x: (x + 1, x + 2), out_shardings=bad(split))
@@ -287,22 +257,6 @@ def test_shardings_are_kept(split: Sharding, everywhere: Sharding, traces: Trace
         assert has(out["x"], sharding) and has(out["y"][0], sharding) and n == 3
         assert_same(out, {"x": array(8) + 1, "y": [array(16) + 1]})
     assert f.cache_info().static_keys == 1
-
-
-def test_a_train_step_keeps_a_replicated_model_and_a_split_batch(split: Sharding, everywhere: Sharding) -> None:
-    @filter_jit(donate=("model",))
-    def step(model: Any, batch: jax.Array) -> Any:
-        def loss(model: Any) -> jax.Array:
-            return jnp.mean(jax.vmap(model)(batch) ** 2)
-
-        grads = eqx.filter_grad(loss)(model)
-        return eqx.apply_updates(model, jax.tree.map(lambda g: -0.1 * g, grads))
-
-    params, static = eqx.partition(eqx.nn.Linear(3, 2, key=jax.random.key(0)), eqx.is_array)
-    model = eqx.combine(jax.device_put(params, everywhere), static)
-    for _ in range(3):
-        model = step(model, jax.device_put(array(16, 3), split))
-        assert has(model.weight, everywhere) and has(model.bias, everywhere)
 
 
 @pytest.mark.parametrize("kind", [filter_jit, "nnx"])

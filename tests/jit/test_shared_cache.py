@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -25,21 +24,6 @@ Collect = Callable[[], None]
 
 
 # --- sharing
-
-
-def test_functions_and_lambdas(traces: TraceCounter) -> None:
-    def f(x: jax.Array, n: int = 2) -> jax.Array:
-        traces.tick()
-        return x * n
-
-    for _ in range(3):
-        assert_same(filter_jit(f)(array(2), 2), array(2) * 2)
-        assert_same(filter_jit()(f)(array(2), n=2), array(2) * 2)
-        assert_same(filter_jit(f, donate="none")(array(2), 2), array(2) * 2)
-    assert traces.count == 1
-    filter_jit(f)(array(2), 3)
-    filter_jit(f)(array(2), 3)
-    assert traces.count == 2
 
 
 def test_modules_and_methods_with_equal_static_part(traces: TraceCounter) -> None:
@@ -68,25 +52,6 @@ def test_modules_and_methods_with_equal_static_part(traces: TraceCounter) -> Non
     assert traces.count == 5
     filter_jit(M(array(3)))(array(3))
     filter_jit(M(array(2), 3))(array(2))
-    assert traces.count == 6
-
-
-def test_a_method_of_an_object_that_can_be_changed_is_its_wrappers_own(traces: TraceCounter) -> None:
-    class Plain:
-        def __init__(self, n: int) -> None:
-            self.n = n
-
-        def method(self, x: jax.Array) -> jax.Array:
-            traces.tick()
-            return x * self.n
-
-    two, three = Plain(2), Plain(3)
-    for _ in range(2):
-        for _ in range(2):
-            double = filter_jit(two.method)
-            assert_same(double(array(2)), array(2) * 2)
-            assert_same(double(array(2)), array(2) * 2)
-        assert_same(filter_jit(three.method)(array(2)), array(2) * 3)
     assert traces.count == 6
 
 
@@ -119,18 +84,6 @@ def test_transformed_functions(traces: TraceCounter, transform: Callable[[Any], 
     assert traces.count == 1
 
 
-def test_filter_vmap(traces: TraceCounter) -> None:
-    def f(x: jax.Array) -> jax.Array:
-        traces.tick()
-        return x + 1
-
-    for _ in range(3):
-        assert_same(filter_jit(eqx.filter_vmap(f))(array(2, 2)), array(2, 2) + 1)
-    assert traces.count == 1
-    filter_jit(eqx.filter_vmap(f, in_axes=1))(array(2, 2))
-    assert traces.count == 2
-
-
 @pytest.mark.parametrize("partial", [jax.tree_util.Partial, eqx.Partial])
 def test_partials_with_other_arrays(traces: TraceCounter, partial: Any) -> None:
     def f(x: jax.Array, y: jax.Array, n: int = 1) -> jax.Array:
@@ -144,20 +97,6 @@ def test_partials_with_other_arrays(traces: TraceCounter, partial: Any) -> None:
     for _ in range(2):
         assert_same(filter_jit(partial(f, array(2), n=3))(array(2)), array(2) * 4)
     assert traces.count == 2
-
-
-def test_equal_names_with_different_content_do_not_share(traces: TraceCounter) -> None:
-    def make(n: int) -> Any:
-        def f(x: jax.Array) -> jax.Array:
-            traces.tick()
-            return x * n
-
-        return f
-
-    for n in (2, 3, 4):
-        assert_same(filter_jit(make(n))(array(2)), array(2) * n)
-        assert_same(filter_jit(functools.partial(make(n)))(array(2)), array(2) * n)
-    assert traces.count == 6
 
 
 def test_different_options_do_not_share() -> None:
@@ -195,28 +134,6 @@ def test_a_new_wrapper_may_have_its_own_bound(traces: TraceCounter) -> None:
 
 
 # --- nothing is kept alive
-
-
-def test_a_function_and_its_closure_die_with_the_last_user_reference(collect: Collect) -> None:
-    def make() -> Any:
-        witness, big = Witness(), array(100)
-
-        def f(x: jax.Array) -> Any:
-            return x + big[0], witness
-
-        return f, [weakref.ref(o) for o in (f, witness, big)]
-
-    f, alive = make()
-    jitted = filter_jit(f)
-    for n in (1, 2):
-        jitted(array(n))
-    jitted.lower(array(2)).compile()
-    del f
-    collect()
-    assert all(ref() is not None for ref in alive)
-    del jitted
-    collect()
-    assert [ref() for ref in alive] == [None, None, None]
 
 
 @dies
@@ -276,20 +193,6 @@ def test_modules_die_with_their_wrapper(collect: Collect) -> None:
     del jitted
     collect()
     assert [ref() for ref in alive] == [None, None, None]
-
-
-@pytest.mark.parametrize("partial", [jax.tree_util.Partial, eqx.Partial, functools.partial])
-def test_partials_die_with_their_wrapper(collect: Collect, partial: Any) -> None:
-    def f(x: jax.Array, y: jax.Array) -> jax.Array:
-        return x + y
-
-    x = array(2)
-    alive = [weakref.ref(f), weakref.ref(x)]
-    for _ in range(2):
-        filter_jit(partial(f, x))(array(2))
-    del f, x
-    collect()
-    assert [ref() for ref in alive] == [None, None]
 
 
 @pytest.mark.parametrize("name", [n for n in TRANSFORMS if n != "eqx.filter_jit"])  # it has its own cache

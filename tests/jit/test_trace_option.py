@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -218,19 +217,3 @@ def test_names_beyond_the_64th_parameter(number: int) -> None:
     assert f.cache_info().traces == 1
     f(1.0, *rest[1:], 2, 2.0)
     assert f.cache_info().traces == 2
-
-
-def test_the_names_that_a_wrapper_shows(traces: TraceCounter) -> None:
-    def step(x: Any, rate: Any) -> Any:
-        return x * rate
-
-    @functools.wraps(step)
-    def logged(*args: Any, **kwargs: Any) -> Any:
-        traces.tick()
-        return step(*args, **kwargs)
-
-    f = filter_jit(logged, trace=("rate",))
-    assert [float(f(3, 2.0)), float(f(3, 4.0))] == [6.0, 12.0]
-    assert traces.count == 1
-    assert [float(f(3, rate=2.0)), float(f(3, rate=4.0))] == [6.0, 12.0]
-    assert traces.count == 2

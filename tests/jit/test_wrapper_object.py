@@ -11,7 +11,6 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -297,23 +296,6 @@ def test_it_can_be_mapped_over(traces: TraceCounter) -> None:
     assert doubled.__name__ == wrapper.__name__ and repr(doubled) == repr(wrapper)
 
 
-def test_wrappers_of_one_class_have_equal_treedefs_once_filtered() -> None:
-    one, two = (filter_jit(make_model(start=i)) for i in (0.0, 5.0))
-    first, second = eqx.filter(one, eqx.is_array), eqx.filter(two, eqx.is_array)
-    assert jax.tree.structure(first) == jax.tree.structure(second)
-    first, second = partax.filter(one, partax.is_array), partax.filter(two, partax.is_array)
-    assert jax.tree.structure(first) == jax.tree.structure(second)
-    other = partax.filter(filter_jit(make_model(scale=3)), partax.is_array)
-    assert jax.tree.structure(first) != jax.tree.structure(other)
-    hash(jax.tree.structure(first))
-
-
-def test_it_can_be_partitioned_and_combined() -> None:
-    wrapper = filter_jit(make_model())
-    dynamic, static = partax.partition(wrapper, partax.is_array)
-    assert_same(partax.combine(dynamic, static)(array(3)), wrapper(array(3)))
-
-
 class Outer(eqx.Module):
     inner: Callable[..., Any]
     scale: jax.Array
@@ -369,13 +351,6 @@ def test_copies_keep_the_options(how: Callable[[Any], Any]) -> None:
     assert x.is_deleted() and again.cache_info().max_size == 7
 
 
-def test_copies_share_nothing_they_should_not() -> None:
-    wrapper = filter_jit(make_model())
-    deep = copy.deepcopy(wrapper)
-    assert arrays(deep)[0] is not arrays(wrapper)[0]
-    assert arrays(copy.copy(wrapper))[0] is arrays(wrapper)[0]
-
-
 def test_modules_with_decorated_methods_are_pickled() -> None:
     module = pickle.loads(pickle.dumps(Module(array(2))))
     assert_same(module.method(array(2), 3), array(2) ** 2 * 3)
@@ -386,11 +361,3 @@ def test_modules_with_decorated_methods_are_pickled() -> None:
 def test_a_decorated_function_is_pickled_by_its_name() -> None:
     again = pickle.loads(pickle.dumps(decorated))
     assert_same(again(array(2)), array(2) + 1)
-
-
-def test_lambdas_and_closures_are_cloudpickled() -> None:
-    n = 3
-    again = cloudpickle.loads(cloudpickle.dumps(filter_jit(lambda x: x * n)))
-    assert_same(again(array(2)), array(2) * 3)
-    with pytest.raises((pickle.PicklingError, AttributeError)):
-        pickle.dumps(filter_jit(lambda x: x * n))
