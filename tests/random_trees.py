@@ -20,7 +20,7 @@ from trees import Bag, Cell, Colour, Config, Declared, DeclaredSlots, Layer, Pai
 
 EXAMPLES = int(os.environ.get("PARTAX_EXAMPLES", "20"))
 thorough = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-quick = settings(thorough, max_examples=4 * EXAMPLES)
+quick = settings(thorough, max_examples=2 * EXAMPLES)
 
 
 @jax.tree_util.register_static

@@ -206,15 +206,6 @@ def test_a_path_below_registered_nodes() -> None:
             partax.combine(make("b"), extra)
 
 
-@pytest.mark.parametrize("name", EQUAL)
-def test_equal_statics_node_by_node(name: str) -> None:
-    """The trees differ by more than None for a leaf."""
-    one, other = EQUAL[name]
-    tree = [Module(1, one), None]
-    merged = partax.combine(tree, [Module(None, other), Node(2, other)], [None, Node(3, one)])
-    assert merged[0].static is one and merged[1].static is other and merged[1].x == 2
-
-
 def test_the_first_tree_that_is_there_is_the_measure() -> None:
     trees = [None, [None, 1], [Module(1, "a"), None], [None, None], [Module(1, "b"), None]]
     with pytest.raises(ValueError, match=r"^`pytrees\[4\]\[0\]\.static`: found 'b', expected 'a', as pytrees\[2\] has"):

@@ -88,11 +88,6 @@ def test_what_is_neither() -> None:
         partax.partition(pytree, None)
 
 
-def test_strict_counts_filters_only() -> None:
-    arrays, rest = partax.partition(tree(), is_array, 0, strict=True)
-    assert arrays["a"][1] == 0 and rest["a"][1] == 1
-
-
 @pytest.mark.parametrize("inverse", [False, True])
 def test_filter_by_position(inverse: bool) -> None:
     pytree = tree()
@@ -136,13 +131,6 @@ def test_holomorphic(ours: Any, theirs: Any, as_decorator: bool) -> None:
     assert_close_trees(only_z, make(theirs)(pytree))
     with pytest.raises(TypeError, match="real-valued outputs"):
         ours(function)(pytree)
-
-
-@pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)
-def test_holomorphic_with_aux(ours: Any, theirs: Any) -> None:
-    function = lambda z: (z**3, {"square": z**2, "one": jnp.float32(1)})
-    make = lambda f: f(function, holomorphic=True, has_aux=True)(Z)
-    assert_close_trees(make(ours), make(theirs))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), TRANSFORMS)

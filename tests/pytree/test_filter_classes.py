@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partax import all_of, any_of, is_array, is_array_like, is_inexact_array_like, not_
+from partax import any_of, is_array_like, not_
 from partition_reference import taken, takes, which
 from random_trees import thorough
 from trees import Layer
@@ -301,23 +301,6 @@ def test_each_leaf_is_taken_as_python_says_at_that_moment(
 def _body(cls: type) -> dict[str, Any]:
     left_out = ("__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl")
     return {name: value for name, value in vars(cls).items() if name not in left_out}
-
-
-def test_the_array_protocol_of_an_instance_alone_is_seen_in_any_order() -> None:
-    class Plain:
-        pass
-
-    class Slotted:
-        __slots__ = ("__jax_array__",)
-
-    for kind in (Plain, Slotted):
-        tree = [kind() for _ in range(20)]
-        for place in (3, 4, 19):
-            tree[place].__jax_array__ = convert  # type: ignore[attr-defined]
-        assert takes(tree, is_array_like) == [place in (3, 4, 19) for place in range(20)]
-        assert takes(tree, is_inexact_array_like) == [place in (3, 4, 19) for place in range(20)]
-        assert takes(tree, eqx.is_array_like) == [place in (3, 4, 19) for place in range(20)]
-        assert takes(tree, all_of(is_array_like, not_(is_array))) == [place in (3, 4, 19) for place in range(20)]
 
 
 def test_code_of_users_that_looks_attributes_up_runs_once_for_each_leaf() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import OrderedDict
 from typing import Any
 
 import equinox as eqx
@@ -20,7 +19,7 @@ import partax
 import partition_reference as reference
 from partax import all_of, any_of, by_path, is_array, not_
 from partition_reference import parts_of, paths_in, taken
-from trees import Bag, Cell, Empty, Layer, Model, Pair, Tray, array, make_model, network
+from trees import Cell, Layer, Model, Pair, array, make_model, network
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -61,12 +60,6 @@ def test_callables_of_every_kind_are_predicates() -> None:
     assert taken(tree, lambda x: np.bool_(x == 1)) == ["0"]
 
 
-@pytest.mark.parametrize("f", [True, False])
-def test_bools_take_all_or_nothing(f: bool) -> None:
-    tree = make_model()
-    assert taken(tree, f) == (paths_in(tree) if f else [])
-
-
 def test_a_prefix_has_filters_of_every_kind_as_leaves() -> None:
     tree = network()
     spec = {
@@ -86,22 +79,9 @@ def test_a_prefix_has_filters_of_every_kind_as_leaves() -> None:
     ]
 
 
-def test_each_subtree_of_a_prefix_has_its_own_filters() -> None:
-    tree = [["x"], ["y"], {"a": ("z", ["z"])}, ["w"]]
-    assert taken(tree, [[True], [False], {"a": (str, [int])}, [True]]) == ["0/0", "2/a/0", "3/0"]
-    many = [["x"]] * 100
-    assert taken(many, [[i % 3 == 0] for i in range(100)]) == [f"{i}/0" for i in range(0, 100, 3)]
-
-
 def test_a_type_in_a_prefix_sees_only_its_subtree() -> None:
     inner = Layer(array(2, 2), Layer(array(1)))
     assert taken(inner, Layer(Layer, Layer, Layer)) == ["bias/weight", "bias/rate"]
-
-
-def test_a_prefix_inside_a_combination_stands_where_the_combination_stands() -> None:
-    tree = {"a": [1, 2.0], "b": (3, "x")}
-    assert taken(tree, any_of({"a": int, "b": False}, str)) == ["a/0", "b/1"]
-    assert taken(tree, {"a": not_([True, False]), "b": all_of((True, False), int)}) == ["a/1", "b/0"]
 
 
 # --- types
@@ -117,50 +97,6 @@ def test_a_type_takes_leaves_of_that_type() -> None:
     assert taken(tree, type(None)) == []  # None is no leaf
 
 
-def test_a_type_takes_whole_subtrees() -> None:
-    tree = network()
-    linear, conv, rest = parts_of(tree, eqx.nn.Linear, eqx.nn.Conv2d)
-    assert linear == ["head/weight", "head/bias", "layers/0/weight", "layers/0/bias", "layers/2/layers/0/weight"]
-    assert conv == [p for p in paths_in(tree) if p.startswith("layers/1/")]
-    assert rest == ["name", "scale"]
-    assert parts_of(tree, (eqx.nn.Linear, eqx.nn.Conv2d)) == [
-        [p for p in paths_in(tree) if p in linear + conv],
-        ["name", "scale"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("tree", "kind"),
-    [
-        ([1, (2, "x")], tuple),
-        ((1, [2, "x"]), list),
-        ([1, {"a": 2, "b": "x"}], dict),
-        ([1, OrderedDict(a=2, b="x")], OrderedDict),
-        ([1, OrderedDict(a=2, b="x")], dict),  # a subclass
-        ([1, Pair(2, "x")], Pair),
-        ([1, Pair(2, "x")], tuple),
-        ([1, Cell(2, "x")], Cell),
-        ([1, Bag(2, "x")], Bag),
-        ([1, Tray(2, "x")], Tray),
-        ([1, Layer(2, rate="x")], eqx.Module),
-    ],
-    ids=lambda x: x.__name__ if isinstance(x, type) else "",
-)
-def test_every_node_family_is_known_by_its_type(tree: Any, kind: type) -> None:
-    inner = [path for path in paths_in(tree) if "/" in path]
-    outer = [path for path in paths_in(tree) if "/" not in path]
-    assert taken(tree, kind) == (inner or paths_in(tree))
-    if inner:
-        assert parts_of(tree, kind)[1] == outer
-
-
-def test_the_root_may_be_of_the_type() -> None:
-    tree = make_model()
-    assert taken(tree, Model) == paths_in(tree)
-    assert taken(tree, object) == paths_in(tree)
-    assert taken(3, int) == [""]
-
-
 def test_the_node_nearest_the_root_decides_whatever_the_order() -> None:
     tree = Model([Layer(array(1), Cell(array(2), "x"))])
     cell = ["layers/0/bias/weight", "layers/0/bias/bias"]
@@ -174,13 +110,6 @@ def test_the_node_nearest_the_root_decides_whatever_the_order() -> None:
     assert parts_of(tree, Cell) == [cell, layer]
 
 
-def test_for_one_node_the_first_filter_that_matches() -> None:
-    tree = [Layer(array(1)), Cell(array(1))]
-    assert parts_of(tree, eqx.Module, Layer) == [["0/weight", "0/rate"], [], ["1/weight"]]
-    assert parts_of(tree, Layer, eqx.Module)[0] == ["0/weight", "0/rate"]
-    assert parts_of(tree, object, Layer) == [paths_in(tree), [], []]
-
-
 def test_a_type_at_a_node_comes_before_every_filter_of_leaves() -> None:
     tree = {"layer": Layer(array(1)), "x": array(1)}
     layer = ["layer/weight", "layer/rate"]
@@ -189,16 +118,6 @@ def test_a_type_at_a_node_comes_before_every_filter_of_leaves() -> None:
         assert second == layer
         assert first == ["x"]
         assert parts_of(tree, Layer, f)[0] == layer
-
-
-def test_among_filters_of_leaves_the_first_wins() -> None:
-    tree = [1, True, "s", array(1), 2.5]
-    assert parts_of(tree, bool, int, is_array, by_path("2"), True) == [["1"], ["0"], ["3"], ["2"], ["4"], []]
-    assert parts_of(tree, True, int, is_array) == [paths_in(tree), [], [], []]
-
-
-def test_a_leafless_node_of_the_type_is_no_trouble() -> None:
-    assert parts_of([Empty(), (), {}, 1], Empty, tuple, dict) == [[], [], [], ["3"]]
 
 
 def test_the_class_of_a_subclass_and_an_abstract_class() -> None:
@@ -264,22 +183,6 @@ def test_tracers_are_of_type_jax_array() -> None:
 
 
 # --- combinations
-
-
-def test_combinations_are_those_of_sets() -> None:
-    tree = network()
-    everything = set(paths_in(tree))
-    basics = [is_array, str, eqx.nn.Linear, by_path("layers/**"), by_path(regex="bias"), True, False]
-    sets = [set(taken(tree, f)) for f in basics]
-    for f, in_f in zip(basics, sets, strict=True):
-        assert set(taken(tree, not_(f))) == everything - in_f
-        assert set(taken(tree, not_(not_(f)))) == in_f
-        assert set(taken(tree, any_of(f))) == set(taken(tree, all_of(f))) == in_f
-        for g, in_g in zip(basics, sets, strict=True):
-            assert set(taken(tree, any_of(f, g))) == in_f | in_g
-            assert set(taken(tree, all_of(f, g))) == in_f & in_g
-            assert set(taken(tree, all_of(f, not_(g)))) == in_f - in_g
-            assert set(taken(tree, not_(any_of(f, g)))) == everything - (in_f | in_g)
 
 
 def test_combinations_of_nothing() -> None:

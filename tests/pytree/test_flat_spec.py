@@ -15,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import partax
 from conftest import TraceCounter
 from growth import Witness, check_steady
 from partax import FlatSpec, Static, filter_jit, flat_combine, flat_partition, is_array
 from partition_reference import assert_identical
-from trees import Bag, Cell, Colour, Config, Pair, array, assert_close, double, make_model, over_samples
+from trees import Bag, Colour, Config, Pair, array, assert_close, double, make_model, over_samples
 
 NAN = float("nan")
 # Within a group all are equal; values of different groups differ.
@@ -96,41 +95,6 @@ def test_values_that_a_program_can_tell_apart_differ(wrap: Any) -> None:
             assert (left == right) is (name == other), (name, other)
             assert (left != right) is (name != other)
     assert len(set(wrapped.values())) == len(wrapped)
-
-
-@over_samples
-def test_specs_of_equal_trees_are_equal(make: Any) -> None:
-    for options in ({}, {"rest": "static"}, {"separator": "/"}, {"rest": "static", "separator": "."}):
-        left, right = (flat_partition(make(), is_array, **options)[0] for _ in range(2))
-        assert left == right and hash(left) == hash(right) and left.paths == right.paths
-
-
-def test_specs_of_different_trees_differ() -> None:
-    def specs(tree: Any) -> list[FlatSpec]:
-        return [
-            flat_partition(tree)[0],
-            flat_partition(tree, separator="/")[0],
-            flat_partition(tree, separator=".")[0],
-            flat_partition(tree, is_array, rest="static")[0],
-        ]
-
-    trees = [
-        [array(1), 1],
-        (array(1), 1),
-        [array(1), 1, None],
-        [array(1), [1]],
-        {"a": array(1), "b": 1},
-        Pair(array(1), 1),
-        Cell(array(1), 1),
-        Cell(array(1), 1, mode="other"),
-        Bag(array(1), 1),
-        Bag(array(1), 1, label="other"),
-    ]
-    every = [spec for tree in trees for spec in specs(tree)]
-    for i, left in enumerate(every):
-        for j, right in enumerate(every):
-            assert (left == right) is (i == j), (left, right)
-    assert len(set(every)) == len(every)
 
 
 def test_the_leaves_in_dictionaries_are_no_part_of_the_spec() -> None:
@@ -261,27 +225,6 @@ def test_a_spec_prints_its_structure() -> None:
     assert "0.5" in static and "text" in static
 
 
-def test_a_spec_prints_values_whose_repr_raises() -> None:
-    class Shy:
-        def __repr__(self) -> str:
-            raise ZeroDivisionError("no repr")
-
-    spec = as_leaf(Shy())
-    try:
-        text = repr(spec)
-    except ZeroDivisionError:
-        text = "refused"
-    assert text
-    assert hash(spec) == hash(spec)
-
-
-def test_paths_are_the_keys_in_tree_order() -> None:
-    spec, *dicts = flat_partition(make_model(), is_array)
-    assert type(spec.paths) is tuple and len(spec.paths) == 6
-    assert sorted(spec.paths) == sorted(key for d in dicts for key in d)
-    assert spec.paths[:3] == (".layers[0].weight", ".layers[0].bias", ".layers[0].rate")
-
-
 def test_static_shows_its_value() -> None:
     for value in (1, "x", (1, "a"), None, 2.5, Config(1), double):
         assert Static(value).value is value
@@ -394,23 +337,6 @@ def test_many_specs_leave_nothing() -> None:
     check_steady(run, calls=2_000)
 
 
-def test_many_errors_leave_nothing() -> None:
-    tree = [1, {"a": "x"}, np.arange(2)]
-
-    def run(i: int) -> None:
-        spec, first = flat_partition(tree, int, rest="static")
-        with pytest.raises(KeyError):
-            flat_combine(spec, first, {f"[{i}]": 1})
-        with pytest.raises(TypeError):
-            hash(spec)
-        with pytest.raises(TypeError):
-            hash(Static(tree[2]))
-        with pytest.raises(ValueError):
-            flat_partition(tree, int, partax.by_path("none"), strict=True)
-
-    check_steady(run, calls=4_000, warm=1_000)
-
-
 over_jits = pytest.mark.parametrize("jit", [jax.jit, filter_jit], ids=["jax.jit", "filter_jit"])
 
 
@@ -460,12 +386,6 @@ def test_a_spec_whose_static_leaf_changes_is_never_a_stale_hit(jit: Any) -> None
 
 
 # --- pytrees without leaves
-
-
-@over_wrappers
-def test_no_leaves(wrap: Any) -> None:
-    for value in (1, "x", [1, 2], (1, {"a": b"b"}), Config([1])):
-        assert jax.tree.leaves([wrap(value), 3]) == [3]
 
 
 @over_wrappers

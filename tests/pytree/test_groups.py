@@ -144,13 +144,6 @@ def test_the_same_object_in_two_places_is_in_two_groups():
     assert partax.labels([array, array], {"x": by_path("0")}, default="y") == ["x", "y"]
 
 
-def test_paths_that_print_alike_are_told_apart():
-    assert partax.labels({"['a']": 1, "a": {"']": 2}}, {"x": by_path("a/*")}, default="y") == {
-        "['a']": "y",
-        "a": {"']": "x"},
-    }
-
-
 # --- errors
 
 
@@ -266,36 +259,6 @@ def trained_by_hand(start, steps=STEPS):
         change, sgd_state = sgd.update(grads[1], sgd_state)
         bias += change
     return eqx.tree_at(lambda m: (m.weight, m.bias), last, (weight, bias))
-
-
-def test_a_module_that_is_not_callable_goes_to_optax_as_it_is():
-    class Parameters(eqx.Module):
-        weight: jax.Array
-        bias: jax.Array
-
-    params = Parameters(jnp.ones(2), jnp.ones(2))
-    tree = partax.labels(params, {"weight": by_path("weight")}, default="frozen")
-    optimizer = optax.multi_transform({"weight": optax.sgd(0.5), "frozen": optax.set_to_zero()}, tree)
-    updates, _ = optimizer.update(params, optimizer.init(params), params)
-    np.testing.assert_array_equal(updates.weight, [-0.5, -0.5])
-    np.testing.assert_array_equal(updates.bias, [0.0, 0.0])
-
-
-def test_a_dict_trains_in_groups():
-    params = {"body": {"w": jnp.ones((3, 4)), "b": jnp.zeros(4)}, "head": [jnp.ones((4, 2)), jnp.zeros(2)]}
-    tree = partax.labels(params, {2: by_path("head/0"), 1: by_path("body/*")}, default=0)
-    assert tree == {"body": {"w": 1, "b": 1}, "head": [2, 0]}
-    optimizer = optax.multi_transform({0: optax.set_to_zero(), 1: optax.sgd(0.25), 2: optax.sgd(1.0)}, tree)
-    state = optimizer.init(params)
-    gradient = jax.tree.map(jnp.ones_like, params)
-    updates, state = jax.jit(optimizer.update)(gradient, state, params)
-    expected = {
-        "body": {"w": jnp.full((3, 4), -0.25), "b": jnp.full(4, -0.25)},
-        "head": [jnp.full((4, 2), -1.0), jnp.zeros(2)],
-    }
-    assert jax.tree.structure(updates) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(updates), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_labels_may_stand_where_the_parameters_have_none():

@@ -11,16 +11,15 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import pytest
 
 import partax
 from conftest import TraceCounter
-from deep_trees import WRAPS, link, nested, self_containing
+from deep_trees import WRAPS, nested
 from growth import check_steady
-from partax import any_of, by_path, filter_jit, flat_combine, flat_partition, is_array, not_
+from partax import any_of, by_path, flat_combine, flat_partition, is_array, not_
 from partition_reference import assert_identical, parts_of, taken
-from trees import Bag, Cell, Layer, Pair, Tray, array, changing_tree, make_model
+from trees import Bag, Cell, Layer, Pair, Tray, array, make_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:a filter takes no leaf")  # on purpose
 
@@ -111,17 +110,6 @@ def test_is_leaf_that_raises_passes_its_error_on(call: Any) -> None:
     check_works()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StopIteration, GeneratorExit])
-def test_other_exceptions_pass_too(error: type[BaseException]) -> None:
-    def stop(x: Any) -> bool:
-        raise error
-
-    for call in CALLS.values():
-        with pytest.raises(error):
-            call([1, [2]], stop)
-    check_works()
-
-
 # --- filters that change the tree
 
 
@@ -197,21 +185,6 @@ def test_a_filter_that_enters_again() -> None:
 
     assert taken(tree, again) == expected
     assert parts_of(tree, again, not_(again)) == [expected, ["layers/0/rate", "layers/1/rate"], []]
-
-
-def test_a_tree_that_another_thread_changes() -> None:
-    sizes: set[int] = set()
-    with changing_tree() as tree:
-        for _ in range(300):
-            with only_refused():
-                parts = partax.partition(tree, lambda x: is_array(x), dict, by_path("**"))
-                sizes.add(len(partax.combine(*parts)))
-            with only_refused():
-                spec, *dicts = flat_partition(tree, lambda x: is_array(x), dict)
-                sizes.add(len(flat_combine(spec, *dicts)))
-    assert sizes and sizes <= {4, 5}
-    assert taken(tree, is_array) == ["0", "2/0"]
-    check_works()
 
 
 # --- keys
@@ -350,7 +323,7 @@ def test_many_calls_and_errors_leave_nothing(traces: TraceCounter) -> None:
         with pytest.raises((ValueError, ZeroDivisionError)):
             flat_partition(tree, bad[i % 4] if i % 4 else raising(1), strict=True)
 
-    check_steady(run, calls=5_000, warm=2_000)
+    check_steady(run, calls=2_000, warm=1_000)
     assert traces.count == 0
 
 
@@ -392,55 +365,7 @@ def test_nothing_survives_a_failed_call(collect: Any) -> None:
     assert ref() is None
 
 
-def test_under_filter_jit_a_broken_filter_breaks_nothing() -> None:
-    @filter_jit
-    def f(x: jax.Array, n: int) -> Any:
-        return partax.partition([x, n], raising() if n else is_array)[0]
-
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            f(jnp.ones(2), 1)
-        assert f(jnp.ones(2), 0)[1] is None
-
-
 # --- depth
-
-
-# How each call refuses; of two trees it may be that they do not fit.
-DEEP_CALLS: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "partition": (lambda tree: partax.partition(tree, is_array), RecursionError),
-    "partition by type": (lambda tree: partax.partition(tree, str, dict), RecursionError),
-    "partition by path": (lambda tree: partax.partition(tree, by_path("**/x"), by_path(regex="x$")), RecursionError),
-    "filter": (lambda tree: partax.filter(tree, True), RecursionError),
-    "flat_partition": (lambda tree: flat_partition(tree, is_array), RecursionError),
-    "static": (lambda tree: flat_partition(tree, is_array, rest="static", separator="/"), RecursionError),
-    "is_leaf": (lambda tree: partax.partition(tree, int, is_leaf=lambda x: False), RecursionError),
-    "combine": (lambda tree: partax.combine(tree, tree), (RecursionError, ValueError)),
-    "a deep prefix": (lambda tree: partax.partition(tree, tree), (RecursionError, ValueError)),
-    "a prefix in a combination": (lambda tree: partax.partition([1], not_(tree)), (RecursionError, ValueError)),
-}
-over_deep_calls = pytest.mark.parametrize(("call", "error"), DEEP_CALLS.values(), ids=DEEP_CALLS)
-
-
-@over_deep_calls
-@pytest.mark.parametrize("wrap", [*WRAPS.values(), link], ids=[*WRAPS, "link"])
-def test_trees_that_are_too_deep(wrap: Callable[[Any], Any], call: Any, error: Any) -> None:
-    nodes: list[Any] = [array(1)]
-    for _ in range(30_000):
-        nodes.append(wrap(nodes[-1]))
-    with pytest.raises(error):
-        call(nodes[-1])
-    while nodes:  # node by node: CPython's own recursion is not under test
-        nodes.pop()
-    check_works()
-
-
-@over_deep_calls
-@pytest.mark.parametrize("name", self_containing())
-def test_trees_that_contain_themselves(name: str, call: Any, error: Any) -> None:
-    with pytest.raises(error):
-        call(self_containing()[name])
-    check_works()
 
 
 def test_a_tree_that_jax_can_read_is_not_too_deep() -> None:
@@ -454,15 +379,6 @@ def test_a_tree_that_jax_can_read_is_not_too_deep() -> None:
 
 
 # --- nodes that fail, classes that come late
-
-
-def test_dict_keys_that_cannot_be_sorted() -> None:
-    tree = {"k": [{1: array(1), "a": 2}]}
-    for call in CALLS.values():
-        with pytest.raises((TypeError, ValueError)) as caught:
-            call(tree, is_array)
-        assert "['k'][0]" in str(caught.value)
-    check_works()
 
 
 def test_a_class_that_is_registered_late() -> None:
@@ -510,14 +426,6 @@ def test_proxies_whose_class_raises() -> None:
 
 
 # --- what may go wrong with combine
-
-
-def test_parts_of_another_tree_do_not_combine() -> None:
-    parts = partax.partition({"a": [1, "x"]}, int)
-    for other in ({"a": [1]}, {"b": [1, "x"]}, {"a": (None, "x")}, [1, "x"], {"a": 1}):
-        with pytest.raises(ValueError):
-            partax.combine(*parts, other)
-    check_works()
 
 
 def test_specs_of_mutable_nodes_are_not_touched_later() -> None:

@@ -3,8 +3,6 @@ the slow model does, keys are those of jax.tree_util.keystr, and combine and fla
 
 from __future__ import annotations
 
-import copy
-import pickle
 import re
 from collections import OrderedDict, defaultdict
 from typing import Any
@@ -213,40 +211,6 @@ def test_with_is_leaf(case: tuple[Any, tuple[Any, ...]], kind: type) -> None:
         assert a is b
 
 
-@thorough
-@given(trees_and_filters())
-def test_strict_refuses_exactly_the_filters_that_get_nothing(case: tuple[Any, tuple[Any, ...]]) -> None:
-    tree, filters = case
-    owners = {reference.owner(filters, place) for place in reference.places(tree)}
-    real = [for_partax(f) for f in filters]
-    calls = [
-        lambda: partax.partition(tree, *real, strict=True),
-        lambda: partax.flat_partition(tree, *real, strict=True),
-    ]
-    for call in calls:
-        if owners >= set(range(len(filters))):
-            call()
-        else:
-            with pytest.raises(ValueError):
-                call()
-
-
-@thorough
-@given(trees_and_filters(), separators)
-def test_wrong_keys_are_all_named(case: tuple[Any, tuple[Any, ...]], separator: str | None) -> None:
-    tree, filters = case
-    spec, *dicts = partax.flat_partition(tree, *map(for_partax, filters), separator=separator)
-    keys = [key for d in dicts for key in d]
-    if not keys:
-        return
-    changed = [{key: value for key, value in d.items() if key != keys[0]} for d in dicts]
-    for wrong in (changed, [*changed, {keys[0] + "~": 1}], [*dicts, {keys[-1]: 1}], [*dicts, {"~": 1}]):
-        with pytest.raises(KeyError):
-            partax.flat_combine(spec, *wrong)
-    leaf = next(d[keys[0]] for d in dicts if keys[0] in d)
-    assert_identical(partax.flat_combine(spec, {keys[0]: leaf}, *changed), reread(tree))
-
-
 # --- specs and statics
 
 
@@ -272,41 +236,3 @@ def test_specs_without_leaves_compare_the_structure_alone(pair: tuple[Any, Any])
     assert (left == right) is same
     if same:
         assert hash(left) == hash(right)
-
-
-@thorough
-@given(recipes)
-def test_specs_pickle_and_copy(recipe: Any) -> None:
-    tree = build(recipe, 1)
-    spec, arrays = partax.flat_partition(tree, is_dynamic, rest="static")
-    assert copy.copy(spec) is spec and copy.deepcopy(spec) is spec
-    try:
-        pickle.dumps(jax.tree.map(lambda x: None if is_dynamic(x) else x, tree))
-    except pickle.PicklingError:  # not every function can be pickled
-        with pytest.raises(pickle.PicklingError):
-            pickle.dumps(spec)
-        return
-    again = pickle.loads(pickle.dumps(spec))
-    assert again == spec and hash(again) == hash(spec) and again.paths == spec.paths
-    rebuilt = partax.flat_combine(again, arrays)
-    assert static_key(rebuilt) == static_key(reread(tree))
-
-
-@thorough
-@given(recipes)
-def test_specs_go_through_jit(recipe: Any) -> None:
-    tree = build(recipe, 1)
-    traces: list[int] = []
-
-    @jax.jit
-    def f(arrays: Any, spec: Any) -> Any:
-        traces.append(1)
-        return arrays, spec, partax.Static(1)
-
-    for n in range(2):
-        spec, arrays = partax.flat_partition(build(recipe, n), partax.is_array, rest="static")
-        _, same, one = f(arrays, spec)
-        assert same == spec and one == partax.Static(1)
-        assert_same_part(partax.flat_combine(same, arrays), partax.flat_combine(spec, arrays))
-    assert len(traces) == 1
-    assert static_key(tree) == static_key(build(recipe, 1))
