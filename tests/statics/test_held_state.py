@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from conftest import TraceCounter
 from growth import dies
 from partax import filter_grad, filter_jit
 from trees import array, assert_same
@@ -22,55 +20,6 @@ from trees import array, assert_same
 Collect = Callable[[], None]
 
 # --- containers
-
-READS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, Any], None]]] = {
-    "get": (lambda: {"s": 2.0}, lambda c: c.get("s", 1.0), lambda c, n: c.update(s=n)),
-    "get of what is absent": (dict, lambda c: c.get("s", 2.0), lambda c, n: c.update(s=n)),
-    "setdefault inside": (lambda: {"a": {"s": 2.0}}, lambda c: c["a"].setdefault("s"), lambda c, n: c["a"].update(s=n)),
-    "pop of a copy": (lambda: {"s": 2.0}, lambda c: dict(c).pop("s", 1.0), lambda c, n: c.update(s=n)),
-    "items": (lambda: {"s": 2.0}, lambda c: dict(c.items())["s"], lambda c, n: c.update(s=n)),
-    "unpacked": (lambda: {"s": 2.0}, lambda c: (lambda s: s)(**c), lambda c, n: c.update(s=n)),
-    "membership": (lambda: {1}, lambda c: 3.0 if 2 in c else 2.0, lambda c, n: c.add(2) if n == 3 else c.discard(2)),
-    "length": (lambda: [1, 1], lambda c: len(c) * 1.0, lambda c, n: c.__setitem__(slice(None), [1] * int(n))),
-    "sum": (lambda: [1.0, 1.0], sum, lambda c, n: c.__setitem__(1, n - 1)),
-    "last of many": (lambda: [2.0] * 1500, lambda c: c[-1], lambda c, n: c.__setitem__(-1, n)),
-    "middle of many": (lambda: [2.0] * 5000, lambda c: c[2500], lambda c, n: c.__setitem__(2500, n)),
-    "one key of many": (lambda: dict.fromkeys(range(3000), 2.0), lambda c: c[2999], lambda c, n: c.update({2999: n})),
-    "many in a list": (lambda: [[2.0] * 2000], lambda c: c[0][1999], lambda c, n: c[0].__setitem__(1999, n)),
-    "set of many": (
-        lambda: set(range(2000)),
-        lambda c: 3.0 if 7000 in c else 2.0,
-        lambda c, n: c.add(7000) if n == 3 else c.discard(7000),
-    ),
-    "nested": (lambda: [{"a": ([2.0],)}], lambda c: c[0]["a"][0][0], lambda c, n: c[0]["a"][0].__setitem__(0, n)),
-    "OrderedDict": (lambda: OrderedDict(s=2.0), lambda c: c["s"], lambda c, n: c.update(s=n)),
-    "defaultdict": (lambda: defaultdict(float, s=2.0), lambda c: c["s"], lambda c, n: c.update(s=n)),
-    "bytearray": (lambda: bytearray([2]), lambda c: float(c[0]), lambda c, n: c.__setitem__(0, int(n))),
-}
-
-
-@pytest.mark.parametrize("where", ["closure", "default", "attribute", "helper's closure"])
-@pytest.mark.parametrize("name", READS.keys())
-def test_a_container_that_a_function_holds_is_looked_into(name: str, where: str, traces: TraceCounter) -> None:
-    make, read, change = READS[name]
-    held = make()
-    if where == "closure":
-        fun = lambda x: (traces.tick(), x * read(held))[1]
-    elif where == "default":
-        fun = lambda x, *, c=held: (traces.tick(), x * read(c))[1]
-    elif where == "attribute":
-        fun = lambda x: (traces.tick(), x * read(fun.held))[1]
-        fun.held = held  # type: ignore[attr-defined]
-    else:
-        inner = lambda x: x * read(held)
-        fun = lambda x: (traces.tick(), inner(x))[1]
-    wrapper = filter_jit(fun)
-    for n, count in [(2.0, 1), (2.0, 1), (3.0, 2), (3.0, 2), (2.0, 2)]:
-        if n == 3.0 or traces.count == 2:
-            change(held, n)
-        assert_same(wrapper(array(3)), array(3) * n)
-        if name != "get of what is absent":  # which is another state once it is there
-            assert traces.count == count
 
 
 # --- threads, and functions that change what they hold
@@ -259,15 +208,3 @@ def test_constants_of_a_dead_function_are_gone(use: Any, collect: Collect) -> No
     call()
     collect()
     assert live() == 0
-
-
-@pytest.mark.parametrize("use", [direct, as_an_argument, of_a_partial])
-def test_an_object_of_the_users_is_gone(use: Any, collect: Collect) -> None:
-    witness = Witness(2.0)
-    alive = weakref.ref(witness)
-    use((lambda held: lambda x: x * held.weight)(witness))
-    use(functools.partial(lambda w, x: x * w.weight, witness))
-    del witness
-    collect()
-    assert alive() is None
-    assert SHARED.cache_info().static_keys == 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from partax import filter_jit
-from trees import Bag, Cell, Layer, Model, Tray, array, assert_close
+from trees import Bag, Cell, Layer, Model, Tray, array
 
 
 class Value:
@@ -116,22 +115,6 @@ def test_leaves_that_cannot_be_hashed(kind: type[Value], wrap: Any, path: str) -
     assert isinstance(cause, ZeroDivisionError if kind is BadHash else TypeError)
 
 
-def test_paths_of_variadic_arguments() -> None:
-    f = filter_jit(lambda *parts, **options: (parts, *options.values(), 0))
-    with pytest.raises(TypeError, match=r"parts\[1\].*NoHash|NoHash.*parts\[1\]"):
-        f(1, NoHash())
-    with pytest.raises(TypeError, match=r"depth('\])?\[0\]"):
-        f(depth=[NoHash()])
-    assert f(1, depth=2) == ((1,), 2, 0)
-
-
-def test_a_hash_that_raises_in_aux_data() -> None:
-    f = filter_jit(lambda model, n: (model.layers[0].weight, n))
-    words = ("model.layers[0].scale", "BadHash")
-    cause = type_error(f, model_with(scale=(1, BadHash())), 1, words=words)
-    assert isinstance(cause, ZeroDivisionError)
-
-
 @pytest.mark.parametrize("kind", [BadEq, ArrayEq])
 @pytest.mark.parametrize("aux", [False, True])
 def test_an_equality_that_does_not_answer(kind: type[Value], aux: bool) -> None:
@@ -184,15 +167,6 @@ def test_the_message_says_what_to_do() -> None:
     with pytest.raises(TypeError) as caught:
         f(model_with(scale=np.zeros(1000)))
     assert "static" in str(caught.value) and len(str(caught.value)) < 600
-
-
-def test_errors_inside_a_wrapped_module_name_its_field() -> None:
-    with pytest.raises(TypeError, match=r"layers\[0\]\.scale"):
-        filter_jit(model_with(scale=np.arange(2.0)))(array(2))
-    assert_close(filter_jit(model_with())(array(2)), model_with()(array(2)))
-    with pytest.raises(TypeError, match=r"self\.rate"):
-        filter_jit(Layer.total)(Layer(array(2, 2), rate=NoHash()), array(2))
-    assert isinstance(filter_jit(Layer.total)(Layer(array(2, 2)), array(2)), jax.Array)
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, MemoryError])
