@@ -16,7 +16,7 @@ from flax import nnx
 import partax.nnx
 from nnx_graphs import both, described
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
 class Perceptron(nnx.Module):
@@ -51,13 +51,6 @@ def train_step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Ar
 def test_basics() -> None:
     model = a_model()
     both(train_step, model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param), *a_batch(), traces=1)
-
-
-def test_basics_random_streams_as_an_argument() -> None:
-    def step(model: Any, rngs: nnx.Rngs, x: jax.Array) -> jax.Array:
-        return nnx.Dropout(0.5)(model(x), rngs=rngs)
-
-    both(step, a_model(), nnx.Rngs(params=0, dropout=1), a_batch()[0], traces=1)
 
 
 def test_basics_scan_over_layers() -> None:
@@ -130,17 +123,6 @@ def test_view_guide() -> None:
     assert evaluate.cache_info().traces == step.cache_info().traces == 1
 
 
-def test_performance_guide() -> None:
-    def step(model: Any, optimizer: Any, metrics: Any, x: jax.Array, y: jax.Array) -> jax.Array:
-        loss = train_step(model, optimizer, x, y)
-        metrics.update(loss=loss)
-        return loss
-
-    model = a_model()
-    optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
-    both(step, model, optimizer, nnx.MultiMetric(loss=nnx.metrics.Average("loss")), *a_batch(), traces=1)
-
-
 def test_surgery_guide_partial_initialization() -> None:
     def initialize(old: Any, rngs: nnx.Rngs) -> Any:
         model = Perceptron(3, 8, 2, rngs=rngs)
@@ -180,31 +162,6 @@ def test_randomness_guide_tree_mode() -> None:
     both(forward, Cell(nnx.Rngs(0, recurrent=1)), jnp.ones((2, 4, 3)), traces=1, graph=False)
 
 
-def test_pytree_guide_shared_references() -> None:
-    class Pair(nnx.Pytree):
-        def __init__(self) -> None:
-            self.left = self.right = nnx.Dict(a=nnx.Param(jnp.ones(2)))
-
-    pair = both(lambda pair: pair, Pair(), traces=1)
-    assert pair.call() is pair.ours[0]
-    assert pair.ours[0].left is pair.ours[0].right
-
-
-def test_pytree_guide_registration_turned_off() -> None:
-    class Loose(nnx.Pytree, pytree=False):
-        def __init__(self) -> None:
-            self.a = [jnp.ones(()), 2 * jnp.ones(())]
-            self.b = "text"
-
-    def double(it: Loose) -> None:
-        it.a = [x * 2 for x in it.a]
-        it.b *= 2
-
-    pair = both(double, Loose())
-    assert pair.ours[0].b == "text" * 8
-    assert pair.ours[0].a[1] == 16
-
-
 def test_transforms_guide_jax_grad_inside() -> None:
     def step(model: Any, x: jax.Array, y: jax.Array) -> None:
         def loss(graphdef: Any, state: Any) -> jax.Array:
@@ -217,42 +174,6 @@ def test_transforms_guide_jax_grad_inside() -> None:
         nnx.update(model, parameters)
 
     both(step, nnx.Linear(3, 2, rngs=nnx.Rngs(0)), *a_batch(), traces=1)
-
-
-def test_transforms_guide_a_captured_counter() -> None:
-    class Counter(nnx.Module):
-        def __init__(self) -> None:
-            self.count = nnx.Param(jnp.array(0))
-
-    counter = Counter()
-
-    @partax.nnx.jit
-    def double(x: jax.Array) -> jax.Array:
-        counter.count[...] += jnp.array(1)
-        return 2 * x
-
-    with pytest.raises(Exception, match="different trace level") as caught:
-        double(jnp.ones(1))
-    assert "`counter.count`" in "".join(caught.value.__notes__)
-
-
-def test_cookbook_moving_average() -> None:
-    class Average(nnx.Pytree):
-        def __init__(self, model: Any, decay: float):
-            self.decay = decay
-            self.parameters = nnx.data(jax.tree.map(jnp.copy, nnx.state(model, nnx.Param)))
-
-        def update(self, model: Any) -> None:
-            new = nnx.state(model, nnx.Param)
-            self.parameters = jax.tree.map(lambda a, b: self.decay * a + (1 - self.decay) * b, self.parameters, new)
-
-    def step(model: Any, optimizer: Any, average: Average, x: jax.Array, y: jax.Array) -> None:
-        train_step(model, optimizer, x, y)
-        average.update(model)
-
-    model = a_model()
-    optimizer = nnx.Optimizer(model, optax.sgd(1e-2), wrt=nnx.Param)
-    both(step, model, optimizer, Average(model, 0.5), *a_batch())
 
 
 def test_cookbook_low_rank_adaptation_and_accumulation() -> None:
@@ -297,16 +218,6 @@ def test_bridge_guide() -> None:
     made = partax.nnx.jit(create)(x)
     assert described(nnx.state(made)) == described(nnx.state(nnx.jit(create)(x)))
     both(lambda model, x: model(x), made, x, traces=1)
-
-
-def test_eager_sharding_and_functional_style() -> None:
-    def step(graphdef: Any, state: Any, x: jax.Array) -> Any:
-        model = nnx.merge(graphdef, state)
-        y = model(x)
-        return nnx.state(model), y
-
-    graphdef, state = nnx.split(a_model())
-    both(step, graphdef, state, a_batch()[0], traces=1)
 
 
 @pytest.mark.skipif(not hasattr(nnx, "cached_partial"), reason="this Flax has it elsewhere")

@@ -130,16 +130,6 @@ def test_an_object_moves_to_a_place_where_another_one_was() -> None:
     assert jitted.cache_info().traces == 2
 
 
-def test_the_ways_to_pass_arguments_are_one_key() -> None:
-    def function(model: Model, n: int = 2) -> jax.Array:
-        return model.count[...] * n
-
-    jitted, model = partax.nnx.jit(function), Model()
-    values = [jitted(model, 2), jitted(model, n=2), jitted(n=2, model=model)]
-    assert len(values) == 3
-    assert jitted.cache_info().traces == 1
-
-
 def test_a_variable_of_another_trace_is_refused_in_a_hit() -> None:
     jitted = partax.nnx.jit(swap)
     first, second = nnx.Param(jnp.zeros(())), nnx.Param(jnp.ones(()))
@@ -206,23 +196,6 @@ def test_pickles() -> None:
     made(variable)
     assert float(variable[...]) == 2
     assert repr(made) == "<partax.nnx.jit of double>"
-
-
-def test_a_wrapper_is_a_pytree_and_a_method() -> None:
-    class Counter(nnx.Module):
-        def __init__(self) -> None:
-            self.n = nnx.Variable(jnp.zeros(()))
-
-        @partax.nnx.jit
-        def add(self, x: jax.Array) -> jax.Array:
-            self.n[...] += x
-            return self.n[...]
-
-    counter = Counter()
-    add = counter.add
-    assert float(add(jnp.ones(()))) == 1
-    assert float(jax.tree.map(lambda it: it, add)(jnp.ones(()))) in (1, 2)
-    assert Counter.add.cache_info().traces == 1
 
 
 def grow(tree: Any) -> None:

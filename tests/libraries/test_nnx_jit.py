@@ -38,14 +38,6 @@ class Net(nnx.Module):
         return x
 
 
-def test_a_value_of_a_variable() -> None:
-    def step(model: Counter) -> None:
-        model.count[...] += 1
-
-    pair = both(step, Counter(), traces=1)
-    assert pair.ours[0].count[...] == 3
-
-
 def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
     def step(model: Net, x: jax.Array) -> jax.Array:
         return model(x).sum()
@@ -137,20 +129,6 @@ def test_one_object_in_two_places() -> None:
     assert pair.ours[0].count[...] == 14
     assert partax.nnx.jit(step)(model, model, {"v": [model.count]}) == (True, True)
     assert partax.nnx.jit(step)(model, Counter(), {"v": [model.count]}) == (False, True)
-
-
-def test_weights_shared_inside_a_model() -> None:
-    class Tied(nnx.Module):
-        def __init__(self, rngs: nnx.Rngs):
-            self.embed = nnx.Embed(5, 4, rngs=rngs)
-            self.head = nnx.Linear(4, 5, use_bias=False, rngs=rngs)
-            self.head.again = self.embed.embedding
-
-    def step(model: Tied) -> None:
-        model.head.again[...] += 1
-
-    pair = both(step, Tied(nnx.Rngs(0)), traces=1)
-    assert pair.ours[0].head.again is pair.ours[0].embed.embedding
 
 
 def test_a_cycle() -> None:
@@ -320,19 +298,6 @@ def test_methods_callables_and_decorators() -> None:
     assert model.count[...] == 22
     assert jitted.cache_info().traces == 1
     assert model.step.lower(jnp.ones(())).as_text()
-
-
-def test_static_values_are_exact() -> None:
-    def step(model: Counter, n: Any) -> Any:
-        return n, model.setting
-
-    jitted = partax.nnx.jit(step)
-    for value in (1, True, 1.0):
-        model = Counter()
-        model.setting = value
-        n, setting = jitted(model, value)
-        assert type(n) is type(setting) is type(value)
-    assert jitted.cache_info().traces == 3
 
 
 @pytest.mark.parametrize("transform", ["vmap", "scan", "remat", "cond", "grad", "nested"])

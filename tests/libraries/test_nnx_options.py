@@ -8,16 +8,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 import pytest
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 import partax
 import partax.nnx
-from at_once import at_once
 from meshes import mesh_of
-from nnx_graphs import both, described, train_step
+from nnx_graphs import both, described
 
 
 class Model(nnx.Module):
@@ -279,14 +277,6 @@ def test_a_structure_that_differs_is_explained(caplog: pytest.LogCaptureFixture)
     assert "model.layer" in caplog.messages[1]
 
 
-def test_wrappers_of_one_function_share_their_traces() -> None:
-    model = Model(nnx.Rngs(0))
-    first, second = partax.nnx.jit(step), partax.nnx.jit(step)
-    first(model, jnp.ones((2, 4)))
-    second(model, jnp.ones((2, 4)))
-    assert second.cache_info().traces == 1
-
-
 def test_modes_of_nnx() -> None:
     def function(model: Model) -> None:
         model.count[...] += 1
@@ -305,23 +295,3 @@ def test_modes_of_nnx() -> None:
                     jit(bad, **options)(*[Model(nnx.Rngs(0))] * arguments)
     with nnx.set_graph_updates(False):
         both(function, Model(nnx.Rngs(0)), traces=1)
-
-
-def test_threads() -> None:
-    models = [Model(nnx.Rngs(0)) for _ in range(8)]
-    optimizers = [nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param) for model in models]
-    traces = []
-
-    @partax.nnx.jit
-    def train(model: Model, optimizer: Any, x: jax.Array) -> jax.Array:
-        traces.append(1)
-        return train_step(model, optimizer, x)
-
-    def work(i: int) -> None:
-        for _ in range(20):
-            train(models[i], optimizers[i], jnp.ones((2, 4)))
-
-    assert at_once(work, 8) == [None] * 8
-    assert len(traces) == 1
-    assert all(described(model) == described(models[0]) for model in models)
-    assert models[0].count[...] == 20
