@@ -32,13 +32,13 @@ _Ask = Callable[[list[str]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def without() -> Iterator[_Ask]:
-    """Runs what users do in a process in which jax is imported, these names are gone, and then partax is imported."""
+    """Runs tests in a process in which jax is imported, these names are gone, and then partax is imported."""
     script = pathlib.Path(__file__).with_name("without_private_names.py")
     if not hasattr(os, "fork"):
         pytest.skip("the processes are forked")
     if IS_OLDER:
         pytest.skip("a jax that is out loses no names")
-    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with subprocess.Popen(
         [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as server:
@@ -69,12 +69,7 @@ def test_all_works_without_any_of_them(without: _Ask) -> None:
     answer = without(_NAMES)
     assert not answer["failures"], "\n".join(answer["failures"])
     # What names a registry or says nothing else where another one is gone is not asked for.
-    assert len(answer["asked"]) > len(_NAMES) / 2
-
-
-def test_all_works_with_them(without: _Ask) -> None:
-    answer = without([])
-    assert not answer["failures"], "\n".join(answer["failures"])
+    assert len(answer["asked"]) > len(_NAMES) / 2 and answer["passed"] > 100
 
 
 _MODULES_OF_THEIRS = ("jax", "jaxlib", "equinox", "flax")
