@@ -61,18 +61,6 @@ def test_saving_shows_how_much_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert_same(load(path), LARGE)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="other systems do not tell what of a file is on the disk")
-def test_what_is_written_is_counted_though_the_file_has_its_size_from_the_start(tmp_path: Path) -> None:
-    with open(tmp_path / "begun", "wb") as file:
-        file.truncate(1 << 22)
-        assert file_format._bytes_in(str(tmp_path)) < 1 << 20
-        file.write(bytes(range(256)) * (1 << 13))
-        file.flush()
-        os.fsync(file.fileno())
-        assert 1 << 21 <= file_format._bytes_in(str(tmp_path)) < 1 << 22
-    assert file_format._bytes_in(str(tmp_path / "gone")) == 0
-
-
 def test_loading_shows_how_much_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.safetensors"
     save(path, LARGE)
@@ -106,44 +94,6 @@ def test_what_is_read_in_parts_is_the_file(tmp_path: Path, monkeypatch: pytest.M
             assert work.done == size
 
 
-def test_a_pipe_gets_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str], started: list[str]) -> None:
-    save(tmp_path / "model.safetensors", LARGE)
-    assert_same(load(tmp_path / "model.safetensors"), LARGE)
-    assert capfd.readouterr() == ("", "") and started == []
-
-
-def test_a_small_file_starts_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str]) -> None:
-    with terminal() as seen:
-        monkeypatch.setattr(sys, "stderr", seen.file)
-        save(tmp_path / "model.safetensors", SMALL)
-        assert_same(load(tmp_path / "model.safetensors"), SMALL)
-    assert started == [] and seen.raw == ""
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the threads that were started for a bar."""
-    names: list[str] = []
-    theirs = threading.Thread.start
-
-    def start(thread: threading.Thread) -> None:
-        if thread.name.startswith("partax"):
-            names.append(thread.name)
-        theirs(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    return names
-
-
-def test_a_large_file_on_a_terminal_starts_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str]
-) -> None:
-    with terminal() as seen:
-        monkeypatch.setattr(sys, "stderr", seen.file)
-        save(tmp_path / "model.safetensors", LARGE)
-    assert started == ["partax progress"]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_save_leaves_the_older_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
@@ -164,37 +114,3 @@ def test_an_interrupted_save_leaves_the_older_file(
     assert os.listdir(tmp_path) == [path.name]
     assert_same(load(path), SMALL)
     assert not [thread for thread in threading.enumerate() if thread.name == "partax progress"]
-
-
-def test_an_interrupted_load_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "model.safetensors"
-    save(path, LARGE)
-    with terminal() as seen:
-        monkeypatch.setattr(sys, "stderr", seen.file)
-
-        def interrupted() -> None:
-            assert seen.wait_for("loading model.safetensors")
-            raise KeyboardInterrupt
-
-        then(monkeypatch, "deserialize", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            load(path)
-    assert not [thread for thread in threading.enumerate() if thread.name == "partax progress"]
-
-
-def test_errors_of_files_are_as_they_are_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def errors() -> list[tuple[Any, ...]]:
-        (tmp_path / "broken").write_bytes(b"\xff" * 12_000_000)
-        found: list[tuple[Any, ...]] = []
-        for name in ("missing", "broken", "."):
-            with pytest.raises((OSError, ValueError)) as caught:
-                load(tmp_path / name)
-            found.append((type(caught.value), str(caught.value)))
-        with pytest.raises(OSError) as caught:
-            save(tmp_path / "no such folder" / "model.safetensors", LARGE)
-        return [*found, (type(caught.value), str(caught.value))]
-
-    expected = errors()
-    with terminal() as seen:
-        monkeypatch.setattr(sys, "stderr", seen.file)
-        assert errors() == expected

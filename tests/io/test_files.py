@@ -10,12 +10,10 @@ import socket
 import struct
 import subprocess
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -151,15 +149,6 @@ def test_without_like_nothing_is_cast(name: str, path: Path) -> None:
         assert isinstance(back, jax.Array) and bits(back) == bits(value)
 
 
-@pytest.mark.parametrize("name", [name for name in STORED if name != "float4_e2m1fn"])
-def test_numpy_scalars(name: str, path: Path) -> None:
-    for value in patterns(name).reshape(-1)[:16]:
-        assert isinstance(value, np.generic)
-        save(path, {"w": value})
-        back = load(path, {"w": value})["w"]
-        assert type(back) is type(value) and bits(back) == bits(value)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_dtypes_that_safetensors_has_not(name: str, path: Path) -> None:
     value = np.arange(4).astype(dtype_of(name))
@@ -258,7 +247,7 @@ arrays = st.builds(
 
 
 @pytest.mark.filterwarnings("ignore:.*has no array")
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=30, deadline=None)
 @hypothesis.given(st.dictionaries(st.text(max_size=8).filter(lambda key: key != "__metadata__"), arrays, max_size=6))
 def test_random_dictionaries(tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]) -> None:
     path = tmp_path_factory.mktemp("random") / "file"
@@ -295,12 +284,6 @@ def test_a_prng_key_of_another_implementation_is_a_mismatch(path: Path) -> None:
         load(path, {"k": jnp.zeros(4, jnp.uint32)})
 
 
-def test_key_data_is_no_key(path: Path) -> None:
-    save(path, {"k": jax.random.PRNGKey(0)})
-    with pytest.raises(ValueError, match=r"`k`: found uint32\[2\], expected key<fry>\[\]"):
-        load(path, {"k": jax.random.key(0)})
-
-
 # --- paths and the rest of the tree
 
 
@@ -335,28 +318,12 @@ def test_a_dict_of_leaves_is_saved_under_its_own_keys(tree: dict[str, Any], path
     assert all(back[key] is None or bits(back[key]) == bits(tree[key]) for key in tree)
 
 
-@pytest.mark.parametrize("tree", [{"a": [1]}, {1: 1}, OrderedDict(a=1), [1], 1], ids=str)
-def test_other_trees_have_paths(tree: Any, path: Path) -> None:
-    tree = jax.tree.map(array, tree)
-    save(path, tree)
-    assert list(entries(path)[1]) == [jax.tree_util.keystr(p) for p, _ in jax.tree_util.tree_leaves_with_path(tree)]
-    assert jax.tree.structure(load(path, tree)) == jax.tree.structure(tree)
-
-
 def test_paths_that_are_written_alike(path: Path) -> None:
     tree = {"a": {"b": array(1)}, "a/b": array(1, start=7)}
     save(path, tree, separator="/")
     assert set(entries(path)[1]) == {"a/b", "a/b#2"}
     back = load(path, tree, separator="/")
     assert bits(back["a/b"]) == bits(tree["a/b"]) and bits(back["a"]["b"]) == bits(tree["a"]["b"])
-
-
-def test_a_dictionary_of_flat_partition_and_back(path: Path) -> None:
-    model = make_model()
-    spec, taken, rest = flat_partition(model, is_array)
-    save(path, taken)
-    back = partax.flat_combine(spec, load(path), rest)
-    assert eqx.tree_equal(back, model)
 
 
 def test_the_bytes_of_a_file_depend_on_the_tree_alone(path: Path) -> None:
@@ -482,14 +449,6 @@ def test_strict_false_loads_what_fits_and_returns_the_rest(path: Path) -> None:
     assert isinstance(mismatches, tuple) and all(isinstance(m, partax.Mismatch) for m in mismatches)
 
 
-def test_strict_false_when_all_fits(path: Path) -> None:
-    save(path, {"a": array(2)})
-    tree, mismatches = load(path, {"a": array(2)}, strict=False)
-    assert bits(tree["a"]) == bits(array(2)) and mismatches == ()
-    tree, mismatches = load(path, strict=False)
-    assert bits(tree["a"]) == bits(array(2)) and mismatches == ()
-
-
 def test_an_array_where_like_has_something_static(path: Path) -> None:
     save(path, {"a": array(2)})
     with pytest.raises(ValueError, match=r"`a`: found float32\[2\], expected nothing"):
@@ -597,10 +556,6 @@ def test_without_safetensors(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(ImportError, match=r'pip install "partax\[io\]"') as raised:
             use()
         assert raised.value.name == "safetensors"
-
-
-def test_safetensors_is_imported_when_used() -> None:
-    subprocess.run([sys.executable, "-c", "import partax, sys; assert 'safetensors' not in sys.modules"], check=True)
 
 
 # --- other tools, and other versions
@@ -716,11 +671,6 @@ def test_broken_files(name: str, path: Path) -> None:
         assert type(raised.value) is ValueError and len(message(raised)) < 25_000
 
 
-def test_null_metadata_is_none(path: Path) -> None:
-    path.write_bytes(raw_file({"__metadata__": None, "a": U8}, b"1"))
-    assert load(path)["a"].tolist() == [49]
-
-
 def test_the_file_that_the_broken_ones_come_from_is_good(path: Path) -> None:
     path.write_bytes(own('{"format": 1, "keys": {"k": "threefry2x32"}}'))
     assert bits(load(path)["k"]) == bits(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl="threefry2x32"))
@@ -756,7 +706,7 @@ def test_every_truncation(whole: bytes, path: Path) -> None:
             load(path)
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=100, deadline=None)
 @hypothesis.given(data=st.data())
 def test_random_damage(whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     damaged = bytearray(whole)
@@ -767,29 +717,6 @@ def test_random_damage(whole: bytes, tmp_path_factory: pytest.TempPathFactory, d
     end = data.draw(st.one_of(st.just(len(damaged)), st.integers(0, len(damaged))))
     path = tmp_path_factory.getbasetemp() / "damaged"
     check_survives(path, bytes(damaged[:end]))
-
-
-@hypothesis.settings(max_examples=200, deadline=None)
-@hypothesis.given(
-    header=st.dictionaries(
-        st.one_of(st.text(max_size=3), st.just("__metadata__")),
-        st.one_of(
-            st.fixed_dictionaries(
-                {
-                    "dtype": st.sampled_from(["U8", "F4", "BOOL", "F64", "F6_E3M2", "C64", ""]),
-                    "shape": st.lists(st.sampled_from([-1, 0, 1, 2, 3, 2**31, 2**63, 2**64]), max_size=4),
-                    "data_offsets": st.tuples(st.integers(-1, 9), st.integers(0, 2**64)).map(list),
-                }
-            ),
-            st.dictionaries(st.just("partax"), st.text(max_size=5)),
-            st.none(),
-        ),
-        max_size=3,
-    ),
-    data=st.binary(max_size=16),
-)
-def test_random_headers(tmp_path_factory: pytest.TempPathFactory, header: dict[str, Any], data: bytes) -> None:
-    check_survives(tmp_path_factory.getbasetemp() / "header", raw_file(header, data))
 
 
 def test_a_file_that_is_not_there(path: Path) -> None:

@@ -143,16 +143,6 @@ def test_no_retrace_holds_for_nested_functions_and_in_this_thread_only() -> None
     assert_same(outer(array(3)), array(3) + 1)
 
 
-def test_no_retrace_can_be_nested() -> None:
-    f = filter_jit(lambda x: x)
-    with debug.no_retrace():
-        with debug.no_retrace():
-            pass
-        with pytest.raises(RetraceError):
-            f(array(3))
-    f(array(3))
-
-
 # --- assert_max_traces
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -222,30 +212,6 @@ def test_the_static_arguments_are_explained_too(traces: TraceCounter) -> None:
         with pytest.raises(RetraceError, match=f"because {expected}"):
             f(*args, **kwargs)
     assert traces.count == 1
-
-
-def test_what_is_wrapped_may_be_a_module_or_a_method() -> None:
-    class Model(eqx.Module):
-        weight: jax.Array
-
-        def __call__(self, x: Any) -> Any:
-            return self.weight * x
-
-        def step(self, x: Any) -> Any:
-            return self.weight * x
-
-    Model.limited = debug.assert_max_traces(Model.step, max_traces=1)  # type: ignore[attr-defined]
-    model = Model(array(3, start=1))
-    f = filter_jit(debug.assert_max_traces(model, max_traces=1))
-    assert_same(f(array(3)), array(3, start=1) * array(3))
-    arrays = [
-        leaf for leaf in jax.tree.leaves(debug.assert_max_traces(model, max_traces=1)) if isinstance(leaf, jax.Array)
-    ]
-    assert arrays[0] is model.weight
-    g = filter_jit(lambda m, x: m.limited(x))
-    assert_same(g(model, array(3)), array(3, start=1) * array(3))
-    with pytest.raises(RetraceError, match=r"self.weight: float32\[3\] -> float32\[1\]"):
-        g(Model(array(1)), array(3))
 
 
 def test_limits_report_nothing_themselves(caplog: pytest.LogCaptureFixture) -> None:

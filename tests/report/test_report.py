@@ -244,15 +244,6 @@ def test_a_report_makes_no_trace_and_keeps_nothing(collect: Callable[[], None]) 
     assert gone() is None and report.traces[0].number == 1
 
 
-def test_a_wrapper_made_anew_has_the_same_report() -> None:
-    def f(x: Any) -> Any:
-        return x + 1
-
-    filter_jit(f)(array(3))
-    filter_jit(f)(array(3))
-    assert filter_jit(f).report().traces[0].calls == 2
-
-
 def test_as_data_and_as_json() -> None:
     f = filter_jit(lambda x, n: (x * n + TABLE["big"].sum(), n))
     f(array(3), 1)
@@ -264,17 +255,6 @@ def test_as_data_and_as_json() -> None:
     assert first["constants"] == [{"name": "TABLE['big']", "type": "float32[100,10]", "bytes": 4000}]
     assert first["compile_seconds"] == report.traces[0].compile_seconds and first["calls"] == 1
     assert any(function == data for function in json.loads(partax.report().to_json())["functions"])
-
-
-def test_the_table_is_aligned() -> None:
-    f = filter_jit(lambda x, n: (x * n, n))
-    for n in range(3):
-        f(array(3), n)
-    lines = str(f.report()).splitlines()
-    assert re.fullmatch(r"<lambda> \(.*test_report.py:\d+\): 3 calls, 3 traces, \S+ s to trace and compile", lines[0])
-    assert lines[1].split()[:4] == ["static", "key", "calls", "trace"]
-    column = lines[1].index("fast path")
-    assert [line[column:] for line in lines[2:5]] == ["yes"] * 3
 
 
 @pytest.mark.parametrize("donate", ["none", "all", ("x",)])

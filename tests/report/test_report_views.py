@@ -116,13 +116,6 @@ def test_a_repr_tells_the_totals() -> None:
     assert repr(healthy) == f"<partax.Diagnosis of {healthy}>" and "nothing found" in repr(healthy)
 
 
-@pytest.mark.parametrize("name", VIEWED)
-def test_a_pipe_gets_one_line_for_each_row(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    print(VIEWED[name])
-    printed = capsys.readouterr().out
-    assert printed == f"{VIEWED[name]}\n" and "\x1b" not in printed and "─" not in printed
-
-
 def test_the_table_of_a_report_in_a_pipe() -> None:
     head, columns, *lines = str(function()).splitlines()
     assert head == "step (train.py:12): 2003 calls, 3 traces, 5.06 s to trace and compile"
@@ -169,26 +162,6 @@ def test_rich_prints_a_table(name: str) -> None:
     assert "\x1b" not in printed and ("[bold]" in printed) == ("hostile" in name)
     for word in ("train.py:41", "2003") if "report" in name and "nothing" not in name else ():
         assert word in printed
-
-
-def test_rich_prints_a_diagnosis_as_the_doctor_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    from partax._doctor.text import print_diagnosis
-
-    class Screen(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("COLUMNS", "90")
-    one, other = Screen(), Screen()
-    print_diagnosis(diagnosis(), one)
-    found = diagnosis()
-    Console(file=other).print(found)
-    figures = re.compile(r"[\d.]+")
-    assert figures.sub("", one.getvalue()) == figures.sub("", other.getvalue()) and "│" in one.getvalue()
-    healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
-    console = Console(file=io.StringIO(), width=80)
-    console.print(healthy)
-    assert console.file.getvalue() == f"{healthy}\n"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", VIEWED)
