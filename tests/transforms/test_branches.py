@@ -53,14 +53,6 @@ def test_a_switch_is_the_function_that_is_chosen_and_clamps_as_jax_does() -> Non
         assert tree["s"] == "s" and number == chosen
 
 
-def test_arrays_alone_are_as_in_jax_lax() -> None:
-    x = jnp.arange(3.0)
-    for pred in (True, False):
-        args = pred, lambda a, b: (a + b, a), lambda a, b: (a - b, b), x, x * 2
-        for one, other in zip(partax.filter_cond(*args), jax.lax.cond(*args), strict=True):
-            assert_close(one, other)
-
-
 def test_gradients_and_vmap_reach_operands_and_what_functions_hold() -> None:
     def f(layer: Layer, x: jax.Array) -> jax.Array:
         out = partax.filter_cond(x[0] > 0, lambda t: (layer(t["x"]), "s"), lambda t: (t["x"] ** 2, "s"), {"x": x})

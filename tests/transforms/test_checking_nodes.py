@@ -127,12 +127,3 @@ def test_custom_derivatives(cls: Any) -> None:
 
     assert_close_trees(partax.filter_grad(lambda it: loss(backward(it, node)[0]))(node), tripled)
     assert_close_trees(backward(node, node), (double(node), node))
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_tangents_that_there_are_not(cls: Any) -> None:
-    node, x = cls(jnp.ones((2, 3))), jnp.ones(2)
-    result, tangent = partax.filter_jvp(lambda x, node: (x * 2, double(node)), (x, node), (x, None))
-    assert_close_trees((result, tangent), ((x * 2, double(node)), (x * 2, cls(jnp.zeros((2, 3))))))
-    result, tangent = partax.filter_jvp(double, (node,), (None,))
-    assert_close_trees((result, tangent), (double(node), cls(jnp.zeros((2, 3)))))

@@ -42,18 +42,6 @@ def affine():
     return Affine(jnp.array([1.0, 2.0]), np.array([0.5, 0.5], np.float32), 3.0)
 
 
-def test_equals_jax_grad_on_arrays():
-    def function(x, y):
-        return jnp.sum(jnp.sin(x) * y)
-
-    x, y = jnp.arange(3.0), jnp.array([1.0, -1.0, 2.0])
-    assert_close_trees(partax.filter_grad(function)(x, y), jax.grad(function)(x, y))
-    value, grad = partax.filter_value_and_grad(function)(x, y)
-    expected_value, expected_grad = jax.value_and_grad(function)(x, y)
-    assert_close(value, expected_value)
-    assert_close_trees(grad, expected_grad)
-
-
 def test_equals_equinox_on_a_model():
     model = eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
     x = jax.random.normal(jax.random.key(1), (5, 3))
@@ -245,28 +233,6 @@ def test_a_result_that_is_no_real_scalar_is_jax_s_type_error(transform):
         transform(lambda x: jnp.sum(x).astype(int))(jnp.ones(2))
 
 
-def test_usable_as_a_decorator_with_and_without_arguments():
-    @partax.filter_grad
-    def bare(x):
-        return jnp.sum(x**2)
-
-    @partax.filter_grad(has_aux=True)
-    def with_aux(x):
-        return jnp.sum(x**2), "aux"
-
-    @partax.filter_value_and_grad()
-    def called_empty(x):
-        return jnp.sum(x**2)
-
-    np.testing.assert_allclose(bare(jnp.ones(2)), [2.0, 2.0])
-    grad, aux = with_aux(jnp.ones(2))
-    np.testing.assert_allclose(grad, [2.0, 2.0])
-    assert aux == "aux"
-    value, grad = called_empty(jnp.ones(2))
-    np.testing.assert_allclose(value, 2.0)
-    np.testing.assert_allclose(grad, [2.0, 2.0])
-
-
 def test_as_a_method_decorator_with_respect_to_self():
     model, x = affine(), jnp.array([1.0, -1.0])
     grad = model.grad_of_loss(x)
@@ -316,22 +282,6 @@ def test_composes_with_filter_jit_inside_and_outside():
     assert_close_trees(grad, expected)
 
 
-def test_a_fresh_wrapper_of_the_same_loss_reuses_the_trace():
-    class Count:
-        n = 0
-
-    count = Count()
-
-    def loss(x):
-        count.n += 1
-        return jnp.sum(x**2)
-
-    for _ in range(3):
-        grad = partax.filter_jit(partax.filter_grad(loss))(jnp.ones(2))
-        np.testing.assert_allclose(grad, [2.0, 2.0])
-    assert count.n == 1
-
-
 def test_static_aux_through_filter_jit():
     @partax.filter_jit
     @partax.filter_value_and_grad(has_aux=True)
@@ -345,36 +295,6 @@ def test_static_aux_through_filter_jit():
         assert aux["n"] == 2
         np.testing.assert_allclose(value, 2.0)
         np.testing.assert_allclose(aux["twice"], grad)
-
-
-def test_higher_order():
-    def cube(tree):
-        return jnp.sum(tree["x"] ** 3) * tree["factor"]
-
-    def first(tree):
-        return jnp.sum(partax.filter_grad(cube)(tree)["x"])
-
-    tree = {"x": jnp.array([1.0, 2.0]), "factor": 2.0}
-    second = partax.filter_grad(first)(tree)
-    np.testing.assert_allclose(second["x"], 12 * tree["x"])
-    assert second["factor"] is None
-    third = partax.filter_grad(lambda t: jnp.sum(partax.filter_grad(first)(t)["x"]))(tree)
-    np.testing.assert_allclose(third["x"], [12.0, 12.0])
-
-
-def test_under_vmap():
-    grads = jax.vmap(partax.filter_grad(lambda x: jnp.sum(x**2)))(jnp.arange(6.0).reshape(3, 2))
-    np.testing.assert_allclose(grads, 2 * np.arange(6.0).reshape(3, 2))
-
-
-def test_custom_derivatives_are_used():
-    @jax.custom_vjp
-    def doubled_gradient(x):
-        return x
-
-    doubled_gradient.defvjp(lambda x: (x, None), lambda _, g: (2 * g,))
-    grad = partax.filter_grad(lambda x: jnp.sum(doubled_gradient(x)))(jnp.ones(2))
-    np.testing.assert_allclose(grad, [2.0, 2.0])
 
 
 def test_an_error_of_the_function_passes_through():

@@ -6,7 +6,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -121,22 +120,6 @@ def test_gradients_reach_what_f_captures_and_the_trees(jit: Any) -> None:
     assert_close_trees(found, partax.filter_value_and_grad(lambda m, xs: loss(m, list(xs), scan_in_python))(layer, xs))
     by_xs = jit(partax.filter_grad(lambda xs: loss(layer, xs, partax.filter_scan)))(xs)
     assert_close_trees(by_xs, jax.grad(lambda xs: loss(layer, list(xs), scan_in_python))(xs))
-
-
-class Step(eqx.Module):
-    weight: jax.Array
-
-    def __call__(self, c: Any, x: Any) -> Any:
-        return {**c, "a": c["a"] * self.weight + x}, None
-
-
-def test_a_module_is_a_step_and_is_differentiated_through() -> None:
-    def last(module: Step, scan: Any, xs: Any) -> Any:
-        return scan(module, {"a": jnp.float32(1), "s": "s"}, xs)[0]["a"]
-
-    xs = jnp.arange(3.0)
-    found = partax.filter_grad(last)(Step(jnp.float32(0.5)), partax.filter_scan, xs)
-    assert_close(found.weight, partax.filter_grad(last)(Step(jnp.float32(0.5)), scan_in_python, list(xs)).weight)
 
 
 def test_vmap_jvp_and_linearize_see_an_ordinary_program() -> None:

@@ -186,29 +186,6 @@ def test_frozen_layers_have_no_products_in_the_backward_pass(transform, layers):
     assert count(False) == layers
 
 
-def test_the_backward_function_of_a_frozen_layer_is_not_run(traces):
-    @jax.custom_vjp
-    def layer(weight, x):
-        return weight * x
-
-    def backward(saved, cotangent):
-        traces.tick()
-        weight, x = saved
-        return cotangent * x, cotangent * weight
-
-    layer.defvjp(lambda weight, x: (weight * x, (weight, x)), backward)
-
-    def function(tree, x):
-        return jnp.sum(tree["last"] * layer(tree["first"], x))
-
-    tree = {"first": jnp.ones(3), "last": jnp.ones(3)}
-    gradient = partax.filter_grad(function, wrt=by_path("last"))(tree, jnp.arange(3.0))
-    np.testing.assert_array_equal(gradient["last"], [0.0, 1.0, 2.0])
-    assert traces.count == 0
-    partax.filter_grad(function)(tree, jnp.arange(3.0))
-    assert traces.count == 1
-
-
 def test_a_frozen_layer_need_not_be_differentiable():
     @jax.custom_jvp
     def forward_only(x):
@@ -366,16 +343,6 @@ def test_the_filter_survives_a_rebuild_of_the_wrapper(transform):
 
 
 # --- the forms of the call
-
-
-def test_as_a_decorator():
-    @partax.filter_grad(wrt=by_path("x"))
-    def decorated(tree, *, factor):
-        return factor * jnp.sum(tree["x"])
-
-    gradient = decorated({"x": jnp.ones(1), "y": jnp.ones(1)}, factor=3.0)
-    assert gradient["y"] is None
-    np.testing.assert_allclose(gradient["x"], [3.0])
 
 
 def test_aux_of_frozen_and_trained_parts_comes_back():

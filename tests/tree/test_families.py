@@ -13,13 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import partax
 from partax import _core
 from partax._families import fields
-from trees import Declared, DeclaredSlots, Tray, array, is_array
+from trees import array
 
 flax = pytest.importorskip("flax.struct", reason="flax is not installed")
 chex = pytest.importorskip("chex", reason="chex is not installed")
@@ -135,44 +133,6 @@ def test_an_instance_is_read_and_made_by_its_fields(form: str) -> None:
     assert fields.fallback(type(obj)) == ""
 
 
-# Those that users declare are read in the same way, and those that nobody does stand among them.
-OF_USERS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "declared": Declared,
-    "declared with slots": DeclaredSlots,
-    "registered": Tray,
-}
-STATICS = st.sampled_from(["n", 1, True, 1.0, None, (1, "b"), frozenset({1})])
-LEAVES = st.sampled_from([array(1), array(2), np.ones(2), None, 3, "leaf"])
-NODES = st.sampled_from([*MAKE.values(), *OF_USERS.values()])
-TREES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.builds(lambda make, x, y, name: make(x, y, name), NODES, inner, inner, STATICS),
-        st.tuples(inner, inner),
-        st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(TREES, TREES)
-def test_random_trees_are_as_jax_takes_them_apart_and_makes_them(tree: Any, other: Any) -> None:
-    leaves, spec = _core.flatten(tree)
-    of_jax, treedef = jax.tree.flatten(tree)
-    assert [id(leaf) for leaf in leaves] == [id(leaf) for leaf in of_jax if is_array(leaf)]
-    rebuilt = jax.tree.unflatten(treedef, of_jax)
-    assert state(spec.rebuild(leaves)) == state(rebuilt)
-    matched = spec.match(other)
-    assert matched is None or jax.tree.structure(other) == treedef
-    assert matched is not None or state(tree) != state(other)
-    parts = partax.partition(tree, partax.is_array)
-    assert state(partax.combine(*parts)) == state(rebuilt)
-    flat = partax.flat_partition(tree, partax.is_array)
-    paths = jax.tree_util.tree_leaves_with_path(tree)
-    assert list(flat[1]) == [jax.tree_util.keystr(path) for path, leaf in paths if is_array(leaf)]
-
-
 def test_attributes_beside_the_fields_are_what_the_library_makes_of_them() -> None:
     step = partax.filter_jit(lambda tree: jax.tree.map(lambda leaf: leaf + 1, tree))
     for obj in (ChexMapping(a=array(1), b=array(2)), PenzaiMade(array(1), array(2)), Partial(function, array(1))):
@@ -279,13 +239,3 @@ def test_an_object_that_is_otherwise_than_declared_of_its_class_is_told_of() -> 
     f([usual, unusual])
     reason = "an object is otherwise than is known of its class"
     assert [(node.type, node.count, node.because) for node in f.report().slow_nodes] == [("ChexMapping", 1, reason)]
-
-
-def test_a_frozen_part_that_comes_back_is_the_one_that_came() -> None:
-    step = partax.filter_jit(lambda tree: (tree[0], tree[1] + 1))
-    for frozen in (FlaxData(array(1), array(2)), ChexFrozen(a=array(1), b=array(2)), PenzaiMade(array(1), array(2))):
-        step((frozen, array(3)))
-        assert step((frozen, array(3)))[0] is frozen
-    mutable = ChexMapping(a=array(1), b=array(2))
-    step((mutable, array(3)))
-    assert step((mutable, array(3)))[0] is not mutable

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import weakref
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -107,22 +104,6 @@ def test_no_function_of_flax_runs_on_a_hit(make: Callable[[], Any]) -> None:
     assert [name for name in called if "trace" not in name.lower()] == []
     assert len(called) <= 2
     assert len(traces) == 1
-
-
-@objects
-def test_parts_are_those_of_equinox_and_come_together_again(make: Callable[[], Any]) -> None:
-    tree = make()
-    again = jax.tree.map(lambda x: x, tree)
-    parts = partax.partition(tree, partax.is_inexact_array)
-    for part, expected in zip(parts, eqx.partition(tree, eqx.is_inexact_array), strict=True):
-        assert_exact(part, expected)
-    assert_exact(partax.combine(*parts), again)
-    assert_exact(partax.combine(*parts[::-1]), eqx.combine(*parts[::-1]))
-    for options in ({}, {"separator": "/"}):
-        spec, *flat = partax.flat_partition(tree, partax.is_inexact_array, **options)
-        assert_exact(partax.flat_combine(spec, *flat), again)
-        other, *_ = partax.flat_partition(make(), partax.is_inexact_array, **options)
-        assert spec == other and hash(spec) == hash(other)
 
 
 @objects
@@ -246,20 +227,6 @@ def test_a_class_with_functions_of_its_own_is_left_to_them() -> None:
     assert [float(x[0]) for x in spec.match(tree)] == [1.0, 0.0]
     again = spec.rebuild(leaves)
     assert again.a is tree.a and again.b is tree.b
-
-
-def test_a_module_is_collected() -> None:
-    class Short(nnx.Module):
-        def __init__(self) -> None:
-            self.w = nnx.Param(jnp.ones(1))
-
-    jitted = partax.filter_jit(lambda model: model)
-    model = Short()
-    jitted(model)
-    ref = weakref.ref(model)
-    del model
-    gc.collect()
-    assert ref() is None
 
 
 def test_a_retrace_names_the_attribute(caplog: pytest.LogCaptureFixture) -> None:

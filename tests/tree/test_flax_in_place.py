@@ -1,5 +1,5 @@
-"""Guards that nothing of a Flax object is taken for what it was: a dictionary of metadata that is known by its version,
-a list of values that a FlatState keeps, and the functions of another version of Flax."""
+"""Guards that nothing of a Flax object is taken for what it was: its metadata, a list of values that a FlatState keeps,
+and the functions of another version of Flax."""
 
 from __future__ import annotations
 
@@ -31,15 +31,9 @@ class Holder:
 
 CHANGES: dict[str, Callable[[dict[str, Any], int], Any]] = {
     "an item": lambda metadata, n: metadata.__setitem__("mark", n),
-    "update": lambda metadata, n: metadata.update(mark=n),
-    "in place or": lambda metadata, n: metadata.__ior__({"mark": n}),
-    "deleted and set": lambda metadata, n: (metadata.pop("mark"), metadata.setdefault("mark", n)),
     "added": lambda metadata, n: metadata.__setitem__(f"more {n}", n),
-    "setdefault": lambda metadata, n: metadata.setdefault(f"more {n}", n),
-    "popitem": lambda metadata, n: metadata.popitem() if metadata else None,
     "clear": lambda metadata, n: metadata.clear(),
     "an attribute": lambda metadata, n: Holder(metadata).put(n),
-    "an attribute deleted": lambda metadata, n: (metadata.setdefault("mark", n), delattr(Holder(metadata), "mark")),
     "nothing": lambda metadata, n: None,
 }
 

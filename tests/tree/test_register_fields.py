@@ -109,18 +109,6 @@ def test_another_instance_than_declared_is_left_to_the_functions() -> None:
     assert LOG == []
 
 
-def test_the_first_instance_that_is_as_declared_is_compared() -> None:
-    cls = declared()
-    extra = pair(cls)
-    extra.cached = 3
-    step = partax.filter_jit(lambda tree: tree)
-    step(extra)
-    step(pair(cls))
-    LOG.clear()
-    step(pair(cls))
-    assert LOG == []
-
-
 def test_an_unset_slot_is_left_to_the_functions() -> None:
     cls = declared(slots=True)
     step = partax.filter_jit(lambda tree: tree)
@@ -263,36 +251,6 @@ def test_a_subclass_is_another_class() -> None:
     )
     assert step(obj).x == 0
     assert _core.node_kind(obj) == "registered"
-
-
-def test_statics_without_a_hash_are_compared_as_aux_data_is() -> None:
-    class Odd:
-        __hash__ = None  # type: ignore[assignment]
-
-        def __init__(self, value: int):
-            self.value = value
-
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Odd) and self.value == other.value
-
-    cls = declared()
-    traces: list[int] = []
-
-    @partax.filter_jit
-    def step(tree: Any) -> Any:
-        traces.append(tree.name.value)
-        return tree.x
-
-    for value in (1, 1, 2, 1):
-        step(pair(cls, name=Odd(value)))
-    assert traces == [1, 2]
-    listed = [1]
-    step = partax.filter_jit(lambda tree: (traces.append(len(tree.name)), tree)[1])
-    obj = pair(cls, name=listed)
-    step(obj)
-    listed.append(2)
-    assert step(obj).name == [1, 2]
-    assert traces[2:] == [1, 2]
 
 
 def test_values_of_instances_are_not_kept() -> None:
