@@ -29,7 +29,7 @@ from partax import filter_jit
 from stored import written
 
 THREADS = 4
-SECONDS = float(os.environ.get("PARTAX_STRESS", "0.5"))
+SECONDS = float(os.environ.get("PARTAX_STRESS", "0.3"))
 
 Work = Callable[[random.Random], None]
 

@@ -35,7 +35,7 @@ from growth import Witness
 from older_jax import IS_OLDER
 from partax import filter_jit
 from partax._report.value_parts import ValueParts
-from trees import array, assert_close
+from trees import array
 
 THREADS = 8
 HANGS_AFTER = 120  # seconds; machines may be slow
@@ -241,17 +241,6 @@ def test_what_one_thread_traces_as_returned_another_does_not_donate() -> None:
         f.clear_cache()
 
 
-def test_a_donated_argument_with_a_sharding_of_its_own_that_is_returned() -> None:
-    here, there = jax.devices("cpu")[:2]
-    sharding = jax.sharding.SingleDeviceSharding(there)
-    f = filter_jit(lambda x, y: (x, y + 1), donate="all", in_shardings=(sharding, sharding))
-    for _ in range(2):
-        x, y = f(jax.device_put(np.ones(3), there), jax.device_put(np.ones(3), there))
-        assert_equal(x, np.ones(3))
-        assert_equal(y, np.full(3, 2))
-    assert here != there
-
-
 # --- exceptions
 
 
@@ -381,71 +370,6 @@ def test_a_lock_of_the_users_that_a_trace_takes() -> None:
 # --- while others clear, drop, collect
 
 
-def test_calls_while_other_threads_do_everything_else() -> None:
-    stop = threading.Event()
-    shared = filter_jit(lambda x, n: (x * len(n), n), cache_size=3)
-    model = eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(0))
-    forward = filter_jit(lambda model, x: model(x))
-    expected = np.asarray(model(array(2)))
-    end = time.monotonic() + 0.7
-
-    def calls(seed: int) -> None:
-        rng = random.Random(seed)
-        while time.monotonic() < end:
-            n = "n" * rng.randrange(4)  # more than the cache holds; of numbers, there would be a RetraceWarning
-            product, static = shared(array(2), n)
-            assert static == n
-            assert_equal(product, array(2) * len(n))
-            assert_close(forward(model, array(2)), expected)
-
-    def makes_functions() -> None:
-        for i in itertools.count():
-            if time.monotonic() >= end:
-                break
-
-            def f(x: jax.Array, i: int = i % 3) -> Any:
-                return x + i
-
-            assert_equal(filter_jit(f)(array(2)), array(2) + i % 3)
-            assert_equal(filter_jit(functools.partial(f, i=5))(array(2)), array(2) + 5)
-
-    def repeats(act: Callable[[], Any], wait: float = 0.002) -> Callable[[], None]:
-        def loop() -> None:
-            while not stop.wait(wait):
-                act()
-
-        return loop
-
-    def looks() -> None:
-        shared.cache_info()
-        str(shared.report())
-        partax.report()
-
-    def explains() -> None:
-        with partax.explain():
-            pause()
-
-    others = [
-        repeats(shared.clear_cache, 0.05),
-        repeats(forward.clear_cache, 0.2),
-        repeats(gc.collect, 0.1),
-        repeats(looks, 0.1),
-        repeats(explains),
-    ]
-    threads = [threading.Thread(target=other, daemon=True) for other in others]
-    for thread in threads:
-        thread.start()
-    try:
-        results = together(*(functools.partial(calls, seed) for seed in range(3)), makes_functions)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    all_right(results)
-    with partax.explain(False):
-        pass
-
-
 def test_the_cache_is_cleared_while_a_call_is_in_jax() -> None:
     tracing, cleared = threading.Event(), threading.Event()
     results: list[Any] = []
@@ -482,22 +406,6 @@ def test_the_cache_is_cleared_while_a_call_is_in_jax() -> None:
         assert result["n"] == 7
         assert type(result["config"]) is Config
         wrapped.clear_cache()
-
-
-def test_the_only_key_is_evicted_while_a_call_computes() -> None:
-    @filter_jit(cache_size=1)
-    def f(x: jax.Array, names: tuple[str, ...]) -> Any:
-        return jnp.tanh(x @ x).sum(), names
-
-    x = jnp.ones((200, 200))
-
-    def work(name: str) -> None:
-        for _ in range(6):
-            total, names = f(x, (name,))
-            assert names == (name,)
-            assert_close(total, 200 * 200)
-
-    all_right(together(*(functools.partial(work, str(i)) for i in range(3))))
 
 
 # --- user code that lets other threads run
@@ -565,48 +473,6 @@ def test_comparisons_that_let_others_clear_and_evict() -> None:
     all_right(results)
 
 
-def test_arguments_that_another_thread_changes_are_refused_or_taken_as_they_were() -> None:
-    stop, taken = threading.Event(), Counter[str]()
-    children: list[Any] = [array(2), array(2), Slow(1)]
-    tree: dict[str, Any] = {"list": [array(2), Slow(1), array(2)], "node": SlowNode(children, Slow(2))}
-
-    @filter_jit
-    def f(tree: Any) -> Any:
-        arrays = [leaf for leaf in jax.tree.leaves(tree) if not isinstance(leaf, Slow)]
-        return sum(arrays), len(arrays)
-
-    def changes() -> None:
-        while not stop.is_set():
-            for at in (tree["list"], children):
-                at.append(array(2))
-                pause()
-                at.pop()
-                pause()
-            tree["more"] = array(2)
-            pause()
-            del tree["more"]
-            pause()
-
-    def work() -> None:
-        for _ in rounds(25, lambda: taken["refused"] and taken["as it was"]):
-            try:
-                total, count = f(tree)
-            except RuntimeError as error:
-                assert "changed" in str(error), error
-                taken["refused"] += 1
-            except ValueError as error:  # jax's word, in the trace
-                assert "leaves for PyTreeDef" in str(error), error
-                taken["refused"] += 1
-            else:
-                assert_equal(total, array(2) * count)
-                assert 4 <= count <= 7
-                taken["as it was"] += 1
-
-    all_right(beside(changes, stop, work, work, work))
-    assert taken["refused"] and taken["as it was"], taken
-    assert_equal(f(tree)[0], array(2) * 4)
-
-
 def test_a_list_that_a_node_keeps_is_emptied_while_it_is_walked() -> None:
     """What another thread may do at this point, done in the walk itself."""
 
@@ -665,29 +531,6 @@ def test_the_callable_changes_while_others_call_it() -> None:
     assert seen, "no call got through"
     work_done = [filter_jit(lambda x, n=n: x * n)(array(2)) for n in (2, 3, 5)]
     assert any(np.array_equal(wrapped(array(2)), result) for result in work_done)
-
-
-def test_a_function_that_counts_its_traces_is_traced_once_while_other_threads_run() -> None:
-    count, log, stop = [0], {"n": 0}, threading.Event()
-
-    def note() -> None:
-        log["n"] += 1
-
-    def f(x: jax.Array) -> jax.Array:
-        count[0] += 1
-        note()
-        return x + 1
-
-    other = threading.Thread(target=stop.wait, daemon=True)
-    other.start()
-    try:
-        wrapped = filter_jit(f)
-        for n in (1, 2, 1, 2):
-            assert_equal(wrapped(array(n)), array(n) + 1)
-    finally:
-        stop.set()
-        other.join()
-    assert count == [2] and log == {"n": 2}
 
 
 @pytest.mark.parametrize("wraps", ["itself", "an argument"])
@@ -775,27 +618,6 @@ def test_each_trace_has_a_number_of_its_own() -> None:
     assert numbers == list(range(1, THREADS + 1))
 
 
-def test_no_retrace_binds_its_own_thread_only() -> None:
-    f = filter_jit(lambda x: x + 1)
-    entered, done = threading.Event(), threading.Event()
-
-    def forbids() -> None:
-        with partax.debug.no_retrace():
-            entered.set()
-            assert done.wait(60)
-            with pytest.raises(partax.RetraceError):
-                f(array(4))
-
-    def traces() -> None:
-        assert entered.wait(60)
-        try:
-            assert_equal(f(array(3)), array(3) + 1)
-        finally:
-            done.set()
-
-    all_right(together(forbids, traces))
-
-
 def test_explain_blocks_of_several_threads_need_not_be_nested() -> None:
     from partax._report.explain import explaining
 
@@ -826,46 +648,6 @@ def test_warnings_are_what_they_were_after_threads_have_donated() -> None:
     assert [str(warning.message)[:22] for warning in seen] == ["Some donated buffers w"]
 
 
-# --- partition
-
-
-def test_partition_in_threads_while_the_tree_changes() -> None:
-    stop, sizes = threading.Event(), Counter[int]()
-
-    def takes(leaf: Any) -> bool:
-        pause()
-        return partax.is_array(leaf)
-
-    layers: list[Any] = [{"w": array(2), "n": 1} for _ in range(4)]
-    tree = {"layers": layers, "slow": SlowNode([array(2), "name"], Slow(3))}
-    fixed = {"layers": tuple({"w": array(2), "n": i} for i in range(4)), "slow": SlowNode([array(2)], Slow(3))}
-
-    def changes() -> None:
-        while not stop.is_set():
-            layers.append({"w": array(2), "n": 2})
-            pause()
-            layers.pop()
-            pause()
-
-    def work() -> None:
-        for _ in rounds(30, lambda: sizes[0]):
-            try:
-                arrays, rest = partax.partition(tree, takes)
-            except RuntimeError as error:
-                assert "changed size" in str(error), error
-                sizes[0] += 1
-            else:
-                sizes[len(partax.combine(arrays, rest)["layers"])] += 1
-            spec, arrays, rest = partax.flat_partition(fixed, partax.is_array)
-            assert [leaf.shape for leaf in arrays.values()] == [(2,)] * 5
-            whole = partax.flat_combine(spec, arrays, rest)
-            assert [layer["n"] for layer in whole["layers"]] == [0, 1, 2, 3]
-            assert whole["slow"].aux.number == 3
-
-    all_right(beside(changes, stop, work, work, work))
-    assert sizes[0] and sizes.keys() <= {0, 4, 5}, sizes
-
-
 # --- free-threaded Python
 
 
@@ -877,48 +659,6 @@ def test_importing_the_module_leaves_the_gil_off() -> None:
 
 
 # --- tables that all threads share
-
-
-class Own:
-    """The base of the node types of one thread."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-
-def registered_node() -> type:
-    cls = type("Node", (Own,), {})
-    jax.tree_util.register_pytree_node(cls, lambda node: ((node.array,), None), lambda _, children: cls(*children))
-    return cls
-
-
-def registered_node_with_keys() -> type:
-    cls = type("Keyed", (Own,), {})
-    key = jax.tree_util.GetAttrKey("array")
-    jax.tree_util.register_pytree_with_keys(cls, lambda node: (((key, node.array),), None), lambda _, c: cls(*c))
-    return cls
-
-
-def method_node() -> type:
-    class Node(Own):
-        def tree_flatten(self) -> Any:
-            return (self.array,), None
-
-        @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Any:
-            return cls(*children)
-
-    return jax.tree_util.register_pytree_node_class(Node)
-
-
-@pytest.mark.parametrize("make", [registered_node, registered_node_with_keys, method_node])
-def test_threads_that_meet_new_node_types(make: Callable[[], type]) -> None:
-    def work(kinds: list[type]) -> None:
-        for kind in kinds:
-            assert filter_jit(lambda node: node.array.shape)(kind(array(2))) == (2,)
-
-    results = together(*(functools.partial(work, [make() for _ in range(20)]) for _ in range(THREADS)))
-    assert results == [None] * THREADS
 
 
 class Adds:

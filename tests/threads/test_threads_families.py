@@ -3,7 +3,6 @@ changes in place meanwhile is seen as it was at one moment."""
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -13,14 +12,11 @@ import jax
 import numpy as np
 import pytest
 from test_threads import (
-    THREADS,
-    Traces,
     all_right,
     assert_equal,
     beside,
     rounds,
     switching_as_often_as_possible,  # noqa: F401
-    together,
 )
 
 from counting import pause
@@ -30,44 +26,7 @@ from trees import array
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
-families = pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
 Make = Callable[[Any, Any, Any], Any]
-
-
-def one_more(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf + 1 if isinstance(leaf, jax.Array) else leaf, tree)
-
-
-def static_part(tree: Any) -> str:
-    """Its text, which is the same in a trace."""
-    leaves, structure = jax.tree.flatten(tree)
-    return f"{structure} {['array' if isinstance(leaf, jax.Array) else leaf for leaf in leaves]}"
-
-
-@families
-def test_each_key_is_traced_once_and_its_objects_come_back(make: Make) -> None:
-    traces = Traces()
-
-    @filter_jit
-    def step(tree: Any) -> Any:
-        traces.tick(static_part(tree))
-        pause()
-        return one_more(tree)
-
-    def work(seed: int) -> None:
-        for i in range(12):
-            mode = (seed + i) % 3
-            tree = [make(array(2), {"k": array(3)}, mode), make(array(1), mode, "fixed")]
-            for _ in range(3):
-                found, tree = step(tree), one_more(tree)
-                assert static_part(found) == static_part(tree)
-                for left, right in zip(jax.tree.leaves(found), jax.tree.leaves(tree), strict=True):
-                    assert_equal(left, right)
-                tree = found
-
-    all_right(together(*(functools.partial(work, seed) for seed in range(THREADS // 2))))
-    assert len(traces.counts) == 3
-    assert set(traces.counts.values()) == {1}
 
 
 CHANGED = {name: make for name, make in PAIRS.items() if parts_of(make(array(1), array(1), 1)) is not None}
@@ -113,7 +72,3 @@ def test_an_object_that_another_thread_changes_is_read_as_it_is_at_one_moment(ma
     for value in values[::-1]:
         parts[place] = value
         assert_equal(told(shared, array(2))[1], value * array(2))
-
-
-def test_each_family_that_can_change_in_place_is_changed() -> None:
-    assert set(PAIRS) - set(CHANGED) == {"declared slots", "partial"}
