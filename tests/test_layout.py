@@ -267,29 +267,3 @@ def test_a_wrong_import_is_seen(tmp_path: Path, line: str) -> None:
     assert wrong_imports(tmp_path) == []
     write(tmp_path / "_pytree/wrong.py", line + "\n")
     assert [at for at, _ in wrong_imports(tmp_path)] == ["_pytree/wrong.py"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'PyObject* get(PyObject* a, void*) noexcept {\n  return a;\n}\nPyGetSetDef all[] = {{"a", get, nullptr}};',
-        "int clear(PyObject*) noexcept { return 0; }\nPyType_Slot s[] = {Py_tp_clear, reinterpret_cast<void*>(clear)};",
-        'void f(py::module_& module) {\n  module.def("f", [] { return 1; });\n}',
-        "void dealloc(PyObject* a) noexcept {\n  const Turn turn;\n  PyObject_GC_UnTrack(a);\n}\n"
-        "PyType_Slot s[] = {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)};",
-    ],
-)
-def test_a_function_without_a_turn_is_seen(tmp_path: Path, text: str) -> None:
-    write(tmp_path / "tree" / "wrong.cpp", text)
-    assert len(without_a_turn(tmp_path)) == 1
-
-
-def test_a_long_file_and_a_folder_that_says_nothing_are_seen(tmp_path: Path) -> None:
-    write(tmp_path / "tree/a.h", "\n" * LONGEST)
-    assert too_long(tmp_path) == {}
-    write(tmp_path / "tree/a.h", "\n" * (LONGEST + 1))
-    assert len(too_long(tmp_path)) == 1
-    write(tmp_path / "tree/register_tree.h", "// tree/ is one.\n// In: this. Out: that.\n")
-    assert says_what_passes(tmp_path, "tree")
-    write(tmp_path / "tree/register_tree.h", "#pragma once\n\n")
-    assert not says_what_passes(tmp_path, "tree")

@@ -83,16 +83,3 @@ def test_the_lines_of_a_step_are_of_the_shell(file: str, job: str, step: dict[st
     assert done.returncode == 0, (file, job, done.stderr)
     for script in re.findall(r"(?:^|\s)(\.ci/\w+(?:\.py)?|tests/\S+\.(?:py|txt))", command):
         assert (ROOT / script).exists(), (file, job, script)
-
-
-def test_a_bot_renews_the_actions() -> None:
-    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
-    assert "github-actions" in {it["package-ecosystem"] for it in updates}
-
-
-def test_a_rule_of_owners_names_files_that_are_there() -> None:
-    lines = (ROOT / ".github/CODEOWNERS").read_text().splitlines()
-    rules = [line.split() for line in lines if line and not line.startswith("#")]
-    assert rules[0][0] == "*"
-    for path, *owners in rules:
-        assert owners and (path == "*" or (ROOT / path.strip("/")).exists()), path

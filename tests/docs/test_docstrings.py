@@ -8,7 +8,6 @@ import importlib
 import inspect
 import logging
 import re
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -144,14 +143,6 @@ def documented(x: int, *rest: int, **more: int) -> int:
     return x + sum(rest) + sum(more.values())
 
 
-def test_a_complete_docstring_passes(example_names: dict[str, Any]) -> None:
-    text = inspect.getdoc(documented) or ""
-    assert missing("documented", documented) == []
-    assert entries(text, "Raises") == ["TypeError", "jax.errors.JaxRuntimeError"]
-    assert all(map(is_exception, entries(text, "Raises"))) and not is_exception("Nothing")
-    run_session(Block(example(text) + "\n", 1, None), {**example_names, "documented": documented}, "documented")
-
-
 @pytest.mark.parametrize("gone", ["  x: one.\n", "  *rest, **more: others.\n", "Returns:\n  The sum.\n"])
 def test_what_is_not_explained_is_seen(gone: str) -> None:
     def less(x: int, *rest: int, **more: int) -> int:
@@ -161,24 +152,3 @@ def test_what_is_not_explained_is_seen(gone: str) -> None:
     assert gone in text
     less.__doc__ = text.replace(gone, "")
     assert len(missing("less", less)) == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text.replace("Example:", "Note:"),
-        lambda text: text.replace("Example:", "It does.\n\nExample:"),
-        lambda text: text.replace("numbers.\n", "numbers,\nfirst those\nwithout a name.\n"),
-    ],
-)
-def test_an_example_that_is_not_right_after_the_summary_is_seen(change: Callable[[str], str]) -> None:
-    text = inspect.getdoc(documented) or ""
-    assert example(text).startswith(">>> documented(1, 2)\n3")
-    assert example(change(text)) == ""
-
-
-def test_a_wrong_output_is_seen(example_names: dict[str, Any]) -> None:
-    session = example((inspect.getdoc(documented) or "").replace("\n  3", "\n  4"))
-    assert session.endswith("4")
-    with pytest.raises(AssertionError):
-        run_session(Block(session + "\n", 1, None), {**example_names, "documented": documented}, "documented")

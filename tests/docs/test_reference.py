@@ -84,30 +84,3 @@ def test_each_page_is_linked_from_the_first_and_says_what_it_answers() -> None:
         assert f"]({page.name})" in index and re.search(rf"^{page.stem}$", index, re.MULTILINE)
         question = page.read_text(encoding="utf-8").split("\n\n")[1]
         assert "?" in question, page.name
-
-
-PAGE = """# A page
-
-Text `.. autofunction:: partax.no`.
-
-```{eval-rst}
-.. autofunction:: partax.save
-
-.. autoclass:: partax.Lowered
-
-   .. automethod:: partax.Lowered.compile
-```
-"""
-
-
-def test_the_directives_of_a_page_are_read() -> None:
-    found = [("function", "partax.save"), ("class", "partax.Lowered"), ("method", "partax.Lowered.compile")]
-    assert shown(PAGE) == found
-
-
-def test_members_are_expected_and_what_is_not_there_is_seen() -> None:
-    names = expected()
-    assert {"partax.Lowered.compile", "partax.Traced.jaxpr", "partax.FlatSpec.paths", f"{WRAPPER}.lower"} <= names
-    assert "partax.CacheInfo.hits" not in names and "partax.Finding.kind" not in names
-    with pytest.raises(AttributeError):
-        resolved("partax.Lowered.compiled")
