@@ -245,17 +245,6 @@ def test_an_array_that_is_donated_and_returned(donate: Any, numbers: Any, match:
         assert_same(f(x, array(3), other)[0], array(3) + 1)
 
 
-def test_the_error_says_which_arguments_they_are() -> None:
-    x = array(3)
-    error = refused(filter_jit(forwards, donate=("state",)), {"w": x}, [x], array(3), match=USED)
-    assert "`ema[0]`, first use: `state['w']`" in str(error)
-    error = refused(filter_jit(forwards, donate="all"), [x, array(3)], x, array(3), match=TWICE)
-    assert "`ema`, first use: `state[0]`" in str(error)
-    for ema, path in (({"w": gone(3)}, "ema['w']"), ((array(3), ("s", gone(3))), "ema[1][1]")):
-        error = refused(filter_jit(forwards), array(3), ema, array(3), match=GONE)
-        assert f"`{path}`" in "".join(error.__notes__)
-
-
 def test_many_arrays_of_which_one_is_donated_and_returned() -> None:
     f = filter_jit(lambda a, b: ([x + 1 for x in a], b), donate=("a",))
     for number in (3, 100, 200):

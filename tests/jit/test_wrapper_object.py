@@ -20,7 +20,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import _core, filter_jit
-from trees import Layer, Model, array, assert_close, assert_same, double, make_model
+from trees import Layer, array, assert_close, assert_same, double, make_model
 
 
 def plain(x: jax.Array, n: int = 2, *rest: Any, name: str = "s", **options: Any) -> jax.Array:
@@ -77,14 +77,6 @@ def test_names_are_those_of_the_function(name: str) -> None:
     assert getattr(jitted, name) == getattr(plain, name)
     assert getattr(filter_jit(jitted), name) == getattr(plain, name)
     assert getattr(filter_jit(functools.wraps(plain)(lambda x: x)), name) == getattr(plain, name)
-
-
-def test_names_in_classes_and_of_modules() -> None:
-    assert (Module.method.__name__, Module.method.__qualname__) == ("method", "Module.method")
-    assert Module(array(2)).method.__name__ == "method"
-    assert "Scale." in (Module.method.__doc__ or "") and "Scale." in Module(array(2)).method.__doc__
-    assert Plain().method.__name__ == "method" and Plain.method.__module__ == __name__
-    assert filter_jit(make_model()).__module__ == Model.__module__
 
 
 def test_wrapped_leads_to_the_function() -> None:

@@ -215,16 +215,6 @@ def test_users_do_not_make_specs() -> None:
         Static(1, 2)
 
 
-def test_a_spec_prints_its_structure() -> None:
-    tree = {"model": make_model(1), "pair": Pair(1, "text")}
-    text = repr(flat_partition(tree)[0])
-    assert text == str(flat_partition(tree)[0]) and "FlatSpec" in text
-    for word in ("model", "Model", "layers", "Layer", "weight", "bias", "rate", "pair", "Pair", "left", "right"):
-        assert word in text
-    static = repr(flat_partition({"rate": 0.5, "pair": Pair(1, "text")}, is_array, rest="static")[0])
-    assert "0.5" in static and "text" in static
-
-
 def test_static_shows_its_value() -> None:
     for value in (1, "x", (1, "a"), None, 2.5, Config(1), double):
         assert Static(value).value is value
@@ -370,21 +360,6 @@ def test_a_static_whose_value_changes_is_never_a_stale_hit(jit: Any, make: Any, 
     assert second != before and hash(second) == hash(Static(value)) and before == Static(make())
 
 
-@over_jits
-def test_a_spec_whose_static_leaf_changes_is_never_a_stale_hit(jit: Any) -> None:
-    f = jit(lambda arrays, spec: arrays["['x']"] + len(flat_combine(spec, arrays)["leaf"]))
-    for make in (lambda: bytearray(b"ab"), lambda: {1, 2}):
-        value = make()
-        tree = {"x": jnp.ones(()), "leaf": value}
-        spec, arrays = flat_partition(tree, is_array, rest="static")
-        expected = lambda spec, arrays=arrays: 1 + len(flat_combine(spec, arrays)["leaf"])
-        assert f(arrays, spec) == expected(spec) == 3
-        value.extend(b"c") if isinstance(value, bytearray) else value.add(3)
-        for s in (spec, flat_partition(tree, is_array, rest="static")[0], as_leaf(make()), spec):
-            assert f(arrays, s) == expected(s)
-        assert flat_partition(tree, is_array, rest="static")[0] != as_leaf(make())
-
-
 # --- pytrees without leaves
 
 
@@ -420,28 +395,6 @@ def test_equal_ones_share_a_trace_and_different_ones_do_not(jit: Any, wrap: Any,
         for make in makes:
             check(make)
     assert traces.count == len(GROUPS)
-
-
-@over_jits
-def test_arrays_and_spec_through_a_jitted_step(jit: Any, traces: TraceCounter) -> None:
-    @jit
-    def step(arrays: Any, spec: FlatSpec) -> Any:
-        traces.tick()
-        model = flat_combine(spec, arrays)
-        assert model.layers[0].rate == 0.5
-        return {key: value + 1 for key, value in arrays.items()}, spec, model(arrays["layers/0/bias"])
-
-    spec, arrays = flat_partition(make_model(), is_array, separator="/", rest="static")
-    outs: list[jax.Array] = []
-    for _ in range(3):
-        arrays, new_spec, out = step(arrays, flat_partition(make_model(), is_array, separator="/", rest="static")[0])
-        assert new_spec == spec
-        outs.append(out)
-    assert_close(outs[0], make_model()(array(3)))
-    assert traces.count == 1
-    model = flat_combine(new_spec, arrays)
-    np.testing.assert_array_equal(model.layers[1].bias, array(3) + 3)
-    assert model.layers[0].rate == 0.5 and model.name == "model"
 
 
 @over_jits

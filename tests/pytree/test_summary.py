@@ -96,27 +96,6 @@ def test_none_is_no_leaf():
     )
 
 
-def test_a_model_that_is_yet_to_be_made_counts_as_the_made_one():
-    def make():
-        return eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
-
-    described = eqx.filter_eval_shape(make)
-    assert isinstance(described.layers[0].weight, jax.ShapeDtypeStruct)
-    assert partax.summary(described, eqx.nn.Linear) == partax.summary(make(), eqx.nn.Linear)
-
-
-def test_inside_a_jitted_function():
-    seen = []
-
-    @jax.jit
-    def function(x):
-        seen.append(partax.summary({"x": x, "n": 1}).total)
-        return x
-
-    function(jnp.ones((2, 3)))
-    assert [numbers(row) for row in seen] == [(2, 6, 24)]
-
-
 # --- groups
 
 

@@ -174,19 +174,6 @@ def test_assert_max_traces(jit: str, where: str, traces: TraceCounter, compiled:
         assert traces.count == 1  # others can only be stopped after the trace
 
 
-def test_assert_max_traces_inside_and_outside_at_once(traces: TraceCounter) -> None:
-    def step(x: Any) -> Any:
-        traces.tick()
-        return x
-
-    f = debug.assert_max_traces(filter_jit(debug.assert_max_traces(step, max_traces=2)), max_traces=3)
-    f(array(3))
-    f(array(4))
-    with pytest.raises(RetraceError, match="max_traces=2"):
-        f(array(5))
-    assert traces.count == 2
-
-
 def test_a_callable_that_is_not_traced_is_not_limited() -> None:
     f = debug.assert_max_traces(lambda x: x + 1, max_traces=0)
     for n in range(3):
