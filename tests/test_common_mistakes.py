@@ -15,7 +15,6 @@ import pytest
 
 import partax
 from partax import by_path
-from partax.__main__ import main
 
 MODEL = eqx.nn.MLP(2, 2, 4, 2, key=jax.random.key(0))
 X = jnp.ones(2)
@@ -244,12 +243,3 @@ def test_other_filters_take_nothing_in_silence() -> None:
 
 
 # --- the commands
-
-
-@pytest.mark.parametrize("command", ["explain", "doctor", "equinox"])
-def test_a_command_prints_its_own_usage(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([command, "nosuch.py"])
-    said = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert f"usage: python -m partax {command} " in said and "found no file 'nosuch.py'" in said

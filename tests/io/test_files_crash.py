@@ -312,13 +312,6 @@ def test_a_link_stays_and_its_file_is_replaced(path: Path, tmp_path: Path) -> No
     assert leftovers(path) == []
 
 
-def test_a_link_to_nothing(tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to("target")
-    save(link, version(2))
-    assert link.is_symlink() and version_in(tmp_path / "target") == 2
-
-
 def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -328,14 +321,6 @@ def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
             save(tmp_path / name, version(1))
         assert (tmp_path / name).stat().st_ino == before.st_ino
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
-
-
-@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "file", ".hidden", "with space\n"])
-def test_names(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    save(name, version(1))
-    save(name, version(2))
-    assert os.listdir(tmp_path) == [name] and version_in(Path(name)) == 2
 
 
 def test_savers_at_the_same_time(path: Path) -> None:

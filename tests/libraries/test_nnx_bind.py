@@ -130,36 +130,6 @@ def test_a_train_step_on_bound_objects(donated: tuple[str, ...]) -> None:
     assert all(close(a, b) for a, b in zip(*states, strict=True))
 
 
-def switching(model: Model, x: jax.Array, both: bool) -> jax.Array:
-    model.calls[...] += 1
-    if both:
-        model.second.bias[...] += 1
-    return model(x)
-
-
-def test_calls_that_change_now_this_now_that() -> None:
-    model, other = Model(), Model()
-    bound, free = (
-        partax.nnx.jit(switching, static_argnames="both").bind(model),
-        nnx.jit(switching, static_argnames="both"),
-    )
-    for both in (False, False, False, True, True, True, True, False, True, False, False, False, False):
-        assert close(bound(X, both=both), free(other, X, both=both))
-        assert int(model.calls[...]) == int(other.calls[...])
-
-
-def growing(model: Model, x: jax.Array) -> jax.Array:
-    model.depth = getattr(model, "depth", 0) + 1
-    return x * model.depth
-
-
-def test_a_function_that_changes_more_than_values() -> None:
-    model = Model()
-    bound = partax.nnx.jit(growing).bind(model)
-    for depth in range(1, 6):
-        assert close(bound(X), X * depth) and model.depth == depth
-
-
 def test_shared_variables_and_aliases() -> None:
     class Tied(nnx.Module):
         def __init__(self) -> None:
