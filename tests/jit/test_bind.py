@@ -584,7 +584,7 @@ names = ["a", "b", "c"]
     others=st.lists(trees, max_size=2),
     donate=st.booleans(),
 )
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_bound_and_free_calls_give_the_same(
     args: list[Any],
     keywords: dict[str, Any],

@@ -182,9 +182,9 @@ def test_what_a_dead_function_captured_is_gone(holder: str, use: Any, collect: C
     use(fun)
     del fun, held
     others = []
-    for i in range(60):  # made after it, half of them kept
+    for i in range(24):  # made after it, half of them kept
         other = filter_jit(eval(f"lambda x: x + {i}"))
-        if i % 20 == 0:
+        if i % 12 == 0:
             other(1.0)
         if i % 2:
             others.append(other)

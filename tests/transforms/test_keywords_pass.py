@@ -73,10 +73,8 @@ def test_every_keyword_reaches_the_function(entry: str) -> None:
 
     wrapped = ENTRIES[entry](fun)
     given = () if entry in TAKES_NOTHING else (X,)
-    for name in NAMES:
-        received.clear()
-        wrapped(*given, **{name: entry})  # a value that no other entry has had traced
-        assert [name] in received, name
+    wrapped(*given, **dict.fromkeys(NAMES, entry))  # a value that no other entry has had traced
+    assert sorted(NAMES) in received
 
 
 def test_a_compiled_program_takes_every_keyword() -> None:
