@@ -288,18 +288,6 @@ SAMPLES: dict[str, Callable[[], Any]] = {
 over_samples = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SAMPLES.items()])
 
 
-def endless_values() -> tuple[Any, Any, Any]:
-    """What no stack holds: 100,000 nested lists, a list that contains itself, and a dict that does."""
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    endless: list[Any] = [1]
-    endless.append(endless)
-    loop: dict[str, Any] = {}
-    loop["loop"] = loop
-    return deep, endless, loop
-
-
 @contextlib.contextmanager
 def changing_tree() -> Iterator[list[Any]]:
     """A tree that another thread makes larger and smaller; after the block, as it was."""

@@ -40,10 +40,6 @@ TRACES = {
     "jax_jit": {"train_step": 1, "accuracy": 1},
     "flax_nnx": {"train_step": 1, "eval_step": 1},
 }
-SCRIPTS = [
-    pytest.param(name, marks=pytest.mark.skipif(name == "flax_nnx" and not HAS_FLAX, reason="Flax is not here"))
-    for name in OPTIONS
-]
 
 Load = Callable[[pathlib.Path, str], ModuleType]
 Outcome = dict[str, Any]

@@ -92,6 +92,7 @@ def test_what_is_read_in_parts_is_the_file(tmp_path: Path, monkeypatch: pytest.M
             work = module.Progress("", size)
             assert file_format._read(str(tmp_path / "data"), size + 1, work) == (tmp_path / "data").read_bytes()
             assert work.done == size
+    assert file_format._bytes_in(str(tmp_path / "gone")) == 0  # of a folder that is renamed while it is asked for
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

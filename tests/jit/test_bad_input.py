@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -201,6 +202,24 @@ def test_what_jax_refuses_of_a_flatten_function_is_refused_with_its_error_and_a_
     check_works(f)
     broken.flatten = None
     assert_same(f(tree)[1].child, array(2))
+
+
+def test_a_node_that_cannot_be_read_in_a_single_walk_is_named(broken: type[Broken]) -> None:
+    walks = 0
+
+    def flatten(node: Broken, at: int) -> Any:
+        nonlocal walks
+        walks += 1
+        return raises(node) if walks == at else ((node.child,), None)
+
+    named: list[str] = []
+    for at in range(1, 8):
+        walks, broken.flatten = 0, functools.partial(flatten, at=at)
+        try:
+            filter_jit(lambda tree: tree, callables="identity")([1, Broken(array(2))])
+        except ZeroDivisionError as error:  # some walks are of values that are looked at again
+            named.append(error.__notes__[0].rpartition(" at ")[2])
+    assert set(named) == {"`tree[1]`", "`the result[1]`"} and len(named) > 3, named
 
 
 def test_an_unflatten_function_that_raises(broken: type[Broken]) -> None:

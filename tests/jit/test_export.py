@@ -184,6 +184,11 @@ def test_compiler_options() -> None:
         assert_same(call(array(3)), f(array(3)))
 
 
+def test_a_program_has_no_other_attributes() -> None:
+    compiled = filter_jit(lambda x: x).lower(array(3)).compile()
+    assert not any(hasattr(compiled, name) for name in ("_repr_png_", "runtime", "__deepcopy__", "_ipython_display_"))
+
+
 def test_nothing_is_compiled_again_where_nothing_needs_it(traces: TraceCounter) -> None:
     f = filter_jit(lambda tree, n: (traces.tick(), {"b": tree["a"] * n, "n": n})[1])
     compiled = f.lower({"a": array(3)}, 2).compile()

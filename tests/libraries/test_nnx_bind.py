@@ -155,6 +155,7 @@ def test_nothing_of_the_objects_outlives_the_bound_function() -> None:
         bound(X)
     before = weakref.ref(model.calls[...])
     bound(X)
+    gc.collect()
     assert before() is None, "what is changed is not kept"
     dead = [weakref.ref(model), weakref.ref(model.first.kernel[...])]
     del model, bound

@@ -114,8 +114,9 @@ def test_specs_and_statics_are_not_equal_to_anything_else() -> None:
             value < value  # noqa: B015
 
 
-def test_a_mask_of_which_leaves_are_static_is_part_of_the_spec() -> None:
+def test_the_separator_and_which_leaves_are_static_are_part_of_the_spec() -> None:
     tree = [1, 1]
+    assert len({flat_partition(tree, separator=separator)[0] for separator in (None, "/", ".")}) == 3
     left, right = (flat_partition(tree, mask, rest="static")[0] for mask in ([True, False], [False, True]))
     assert left != right
     assert left.paths == ("[0]",) and right.paths == ("[1]",)

@@ -164,6 +164,13 @@ def test_rich_prints_a_table(name: str) -> None:
         assert word in printed
 
 
+def test_rich_prints_a_diagnosis() -> None:
+    console = Console(file=io.StringIO(), width=90)
+    console.print(diagnosis())
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "│" in printed and "object at" not in printed
+
+
 @pytest.mark.parametrize("name", VIEWED)
 def test_a_notebook_gets_tables_in_which_all_is_escaped(name: str) -> None:
     page = ReadPage(VIEWED[name]._repr_html_())
