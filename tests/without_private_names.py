@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import functools
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import pathlib
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -46,10 +50,11 @@ TESTS = {
         "input_shardings_are_given_by_path",
         "shapes_of_returned_inputs_are_those_of_jax",
     ],
+    "jit/test_runtime_errors.py": ["each_shape_of_a_key"],
     "jit/test_shardings.py": ["a_single_sharding_holds_for_every_array", "a_prefix_of_the_result"],
     "jit/test_trace_errors.py": ["a_concretization_error_names_the_leaf", "a_leaked_tracer_as_argument_is_named"],
     "io/test_files.py": ["the_keys_are_those_of_flat_partition"],
-    "libraries/test_accelerate.py": ["options_go_with_it", "calls_by_name_give_the_same"],
+    "libraries/test_accelerate.py": ["functions_of_trees_are_ours_in_each_module", "calls_by_name_give_the_same"],
     "pytree/test_flat_partition.py": ["keys_as_users_read_them"],
     "pytree/test_partition.py": ["one_filter_is_the_slow_model_s_and_equinox_s"],
     "report/test_explain.py": [
@@ -156,6 +161,21 @@ class _Failures:
             self.texts.append(f"{report.nodeid}\n{report.longreprtext}")
 
 
+def the_command_line() -> None:
+    """Runs a script by each command, in this process: what they hear of jax stays."""
+    import partax.__main__
+
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder, "script.py")
+        for command, told in (("explain", ("trace 1", "1 trace")), ("doctor", ("programs were compiled",))):
+            function = f"lambda x: x * {len(command)}"
+            script.write_text(f"import jax, partax\npartax.filter_jit({function})(jax.numpy.ones(2))\n")
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), contextlib.suppress(SystemExit):
+                partax.__main__.main([command, str(script)])
+            assert any(it in text.getvalue() for it in told) and "<lambda>" in text.getvalue(), text.getvalue()
+
+
 def outcome(names: list[str]) -> dict[str, Any]:
     """Runs the tests without these names."""
     asked, failures = take_away(names), _Failures()
@@ -163,6 +183,10 @@ def outcome(names: list[str]) -> dict[str, Any]:
     code = pytest.main(["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", *ids], plugins=[failures])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         failures.texts.append(f"pytest ended with {code!r}")
+    try:
+        the_command_line()
+    except BaseException:
+        failures.texts.append(traceback.format_exc())
     return {"failures": failures.texts, "asked": sorted(asked), "passed": failures.passed}
 
 
