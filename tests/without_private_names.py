@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import functools
 import importlib.machinery
 import importlib.util
 import io
@@ -23,8 +22,6 @@ import jax
 import pytest
 
 _FILE = "partax._jax.private"
-# What jax does that no name tells of.
-SHARED_TRACES = "the trace that two `jax.jit` of one function share"
 HERE = pathlib.Path(__file__).parent
 # All of them pass without any of the names.
 TESTS = {
@@ -59,12 +56,9 @@ TESTS = {
     "pytree/test_partition.py": ["one_filter_is_the_slow_model_s_and_equinox_s"],
     "report/test_explain.py": [
         "one_change_is_one_trace_and_one_line",
-        "another_placement_is_compiled_again_without_a_trace",
     ],
     "report/test_report.py": [
         "captured_constants_have_the_names_of_their_variables",
-        "seconds_of_what_is_compiled_again_or_ahead_of_time",
-        "the_fast_path",
         "equations_count_inner_programs",
     ],
     "statics/test_static_keys.py": ["structures_are_compared_by_what_their_nodes_hold"],
@@ -88,7 +82,7 @@ def private_names(*sources: str) -> list[str]:
             names.append(named.value)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("/jax/"):
             names.append(node.value)
-    return [*dict.fromkeys(names), SHARED_TRACES]
+    return list(dict.fromkeys(names))
 
 
 def take_away(names: list[str]) -> set[str]:
@@ -132,19 +126,6 @@ def take_away(names: list[str]) -> set[str]:
         real = getattr(jax.monitoring, register)
         setattr(jax.monitoring, register, lambda listener, real=real: real(renamed(listener)))
 
-    if SHARED_TRACES in names:
-        real_jit = jax.jit
-
-        def jit(fun: Any, **options: Any) -> Any:
-            asked.add(SHARED_TRACES)
-
-            @functools.wraps(fun)
-            def alone(*args: Any, **kwargs: Any) -> Any:
-                return fun(*args, **kwargs)
-
-            return real_jit(alone, **options)
-
-        jax.jit = jit
     return asked
 
 

@@ -751,12 +751,6 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "list,tuple}",
         "list,dict}",
     ),
-    "set of types global": (
-        "K=frozenset([int,float,str,bytes,complex,list,tuple])\ndef f(x):\n  k=K\n"
-        "  for i,t in enumerate(k): x=x*2+len(t.__name__)*i\n  return x\n",
-        "list,tuple]",
-        "list,dict]",
-    ),
     "set None": (
         "K=[None,'a','bb','ccc','dddd']\ndef f(x):\n  for i,t in enumerate(set(K)): x=x*2+len(str(t))*i\n  return x",
         "'dddd'",
