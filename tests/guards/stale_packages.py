@@ -33,13 +33,6 @@ sys.path.insert(0, str(PLACE))
 package = importlib.import_module(NAME)
 """
 _END = "sys.path.remove(str(PLACE))\nsys.modules.pop(NAME, None)\nT.cleanup()"
-_REGISTER_NODE = """
-def register(cls):
-    graphlib.register_graph_node_type(
-        cls, lambda n: (list(vars(n).items()), None), setattr, lambda n, k: vars(n).pop(k), lambda a: cls.__new__(cls),
-        lambda n: vars(n).clear(), lambda n, items: vars(n).update(items)
-    )
-"""
 _PACKAGE = {
     **{
         name: (INSTALLED, value, change, _END)
@@ -143,19 +136,6 @@ _PACKAGE = {
         "nnx.register_data_type(A)",
         "flax.nnx.pytreelib.DATA_REGISTRY.discard(A)",
     ),
-    **{
-        f"nodes of graphs of nnx{how}": (
-            "from flax.nnx import graphlib\nclass A:\n    def __init__(self): self.a = jnp.float32(1)\n"
-            + _REGISTER_NODE,
-            value,
-            "register(A)",
-            "graphlib.GRAPH_REGISTRY.pop(A, None)",
-        )
-        for how, value in [
-            ("", "(3.0 if graphlib.is_graph_node(A()) else 2.0)"),
-            (", in a list", "(3.0 if [graphlib.is_graph_node(a) for a in [1, A()]][1] else 2.0)"),
-        ]
-    },
     "rules for tags of lineax": (
         "import lineax\nTAG = object()\nRULES = lineax.transpose_tags_rules",
         "(2.0 if TAG in lineax.MatrixLinearOperator(jnp.eye(2), TAG).T.tags else 3.0)",

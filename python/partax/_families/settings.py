@@ -52,14 +52,6 @@ def _of_jaxtyping() -> tuple[Any, ...]:
     return () if stack is _MISSING or not stack else tuple(stack[-1][:3])
 
 
-def _of_nnx() -> tuple[Any, ...]:
-    """The classes that others than Flax have made nodes of its graphs, and by what functions."""
-    registered = _found("flax.nnx.graphlib.GRAPH_REGISTRY")
-    known = {} if registered is _MISSING else registered
-    others = {cls: it for cls, it in known.items() if not getattr(it.flatten, "__module__", "").startswith("flax.")}
-    return tuple((cls, *vars(it).values()) for cls, it in others.items())
-
-
 def _of_lineax() -> tuple[Any, ...]:
     """The rules for tags that are not lineax's own."""
     rules = _found("lineax._tags.transpose_tags_rules")
@@ -74,7 +66,6 @@ _CALLED: dict[str, tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
         (*(f"numpy.geterr()['{kind}']" for kind in np.geterr()), "numpy.get_printoptions()", "numpy.geterrcall()"),
     ),
     "jaxtyping": (lambda: (_of_jaxtyping(),), ("what jaxtyped has bound",)),
-    "flax": (lambda: (_of_nnx(),), ("nodes of graphs that were registered",)),
     "lineax": (lambda: (_of_lineax(),), ("lineax.transpose_tags_rules",)),
 }
 _LIBRARIES = tuple(dict.fromkeys((*_CALLED, *_PLACES)))
