@@ -1255,7 +1255,9 @@ def test_what_has_changed_has_its_own_value(tmp_path: Path) -> None:
     changed = {f"of {name}": module(CHANGES[name][0].replace(*CHANGES[name][1:], 1)) for name in names}
     found = process(changed, tmp_path)
     assert {name: it for name, it in (first | again | found).items() if not it.is_right} == {}
-    assert [name for name, it in found.items() if it.value == first[name].value] == [], "else nothing has changed"
+    # The order of a set is chance in each process, and so may two values be the same.
+    same = [name for name, it in found.items() if it.value == first[name].value]
+    assert [name for name in same if "set" not in name and "hash" not in name] == [], "else nothing has changed"
     assert sum(it.traces == 0 for it in again.values()) > len(names) * 0.6, "else the test would say nothing"
 
 
