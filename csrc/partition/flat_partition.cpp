@@ -37,8 +37,9 @@ void tell_apart(std::vector<Ref>& keys) {
 
 }  // namespace
 
-Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf) {
-  return with_path("pytree", [&] {
+Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
+                   const char* name) {
+  return with_path(name, [&] {
     const std::string between = separator == nullptr ? std::string() : exact_text(separator);
     SplitTree parts;
     SplitOptions options;

@@ -101,11 +101,12 @@ void register_partition(py::module_& module) {
   define(
       module, "flat_partition",
       [](const py::object& tree, const py::tuple& filters, const py::object& separator, bool rest_is_static,
-         const py::object& is_leaf) {
-        return give(
-            flat_partition(tree.ptr(), filters.ptr(), null_if_none(separator), rest_is_static, null_if_none(is_leaf)));
+         const py::object& is_leaf, const py::str& name) {
+        return give(flat_partition(tree.ptr(), filters.ptr(), null_if_none(separator), rest_is_static,
+                                   null_if_none(is_leaf), exact_text(name.ptr()).c_str()));
       },
-      py::arg("tree"), py::arg("filters"), py::arg("separator"), py::arg("rest_is_static"), py::arg("is_leaf"));
+      py::arg("tree"), py::arg("filters"), py::arg("separator"), py::arg("rest_is_static"), py::arg("is_leaf"),
+      py::arg("name"));
   define(
       module, "flat_combine",
       [](const py::object& spec, const py::tuple& dicts) { return give(flat_combine(spec.ptr(), dicts.ptr())); },

@@ -249,6 +249,7 @@ def flat_partition(
     separator: str | None,
     rest_is_static: bool,
     is_leaf: Callable[[Any], bool] | None,
+    name: str,
 ) -> tuple[Any, ...]: ...
 def flat_combine(spec: FlatSpec, dicts: tuple[dict[str, Any], ...]) -> Any: ...
 

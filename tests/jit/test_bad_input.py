@@ -213,13 +213,13 @@ def test_a_node_that_cannot_be_read_in_a_single_walk_is_named(broken: type[Broke
         return raises(node) if walks == at else ((node.child,), None)
 
     named: list[str] = []
-    for at in range(1, 8):
+    for at in range(1, 12):  # two more walks where Flax is there
         walks, broken.flatten = 0, functools.partial(flatten, at=at)
         try:
             filter_jit(lambda tree: tree, callables="identity")([1, Broken(array(2))])
         except ZeroDivisionError as error:  # some walks are of values that are looked at again
             named.append(error.__notes__[0].rpartition(" at ")[2])
-    assert "`tree[1]`" in named and all(it.endswith("[1]`") for it in named) and len(named) > 3, named
+    assert set(named) == {"`tree[1]`", "`the result[1]`"} and len(named) > 3, named
 
 
 def test_an_unflatten_function_that_raises(broken: type[Broken]) -> None:

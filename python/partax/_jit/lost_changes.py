@@ -8,7 +8,6 @@ import jax
 
 from partax import _core
 from partax._jit.parameters import value_names
-from partax._pytree.flat_partition import flat_partition
 
 _STATE = "_pytree__state"  # the trace that an object was made in
 
@@ -41,7 +40,7 @@ def refuse_lost(watched: list[_Seen] | None, result: Any) -> None:
     if not watched:
         return
     returned = set(map(id, jax.tree.leaves(result)))
-    returned |= {id(it) for _, it in _objects(sys.modules["flax.nnx"], result, "")}
+    returned |= {id(it) for _, it in _objects(sys.modules["flax.nnx"], result, "the result")}
     for path, it, before in watched:
         if id(it) in returned:
             continue
@@ -77,7 +76,7 @@ def _objects(nnx: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
     def is_object(it: Any) -> bool:
         return is_leaf(it) and not issubclass(type(it), nnx.State)
 
-    for inner, leaf in flat_partition(value, is_object, is_leaf=is_leaf)[1].items():
+    for inner, leaf in _core.flat_partition(value, (is_object,), None, False, is_leaf, path)[1].items():
         here = path + inner
         yield here, leaf
         if issubclass(type(leaf), nnx.Pytree):

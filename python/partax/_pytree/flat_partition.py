@@ -65,7 +65,7 @@ def flat_partition(
         raise ValueError(f"`rest`: found {rest!r}, expected 'dict' or 'static'")
     if separator is not None and not isinstance(separator, str):
         raise TypeError(f"`separator`: found a `{type(separator).__name__}`, expected a str or None")
-    result = _core.flat_partition(pytree, filters, separator, rest == "static", is_leaf)
+    result = _core.flat_partition(pytree, filters, separator, rest == "static", is_leaf, "pytree")
     if not all(result[1 : len(filters) + 1]):
         check_used(pytree, filters, [len(part) for part in result[1:]], is_leaf, strict)
     return result

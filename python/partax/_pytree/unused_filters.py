@@ -39,7 +39,7 @@ def check_used(
 
 
 def _paths(pytree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[str, ...]:
-    return _core.flat_partition(pytree, (), "/", False, is_leaf)[0].paths
+    return _core.flat_partition(pytree, (), "/", False, is_leaf, "pytree")[0].paths
 
 
 def _paths_asked(filter: Filter) -> Iterator[Filter]:
