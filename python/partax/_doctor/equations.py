@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from partax._doctor.lines import Line, nearest_line
+from partax._jax import programs
 from partax._pytree.array_text import array_text
 
 # Whose inner program is compiled once, however often it runs, and how a finding calls it.
@@ -16,24 +17,19 @@ LOOPS = {"scan": "scan", "while": "while loop"}
 
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    """The inner programs of an equation (`Jaxpr`s), in the order of its parameters."""
+    """The inner programs of an equation (`Jaxpr`s), in the order of its parameters, but those that are not compiled."""
     return (jaxpr for _, _, jaxpr in held_programs(eqn))
 
 
 def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The same, each with the name of its parameter, and with what holds it: itself, or a `ClosedJaxpr`.
-
-    Of a linear solve only the solve: the others are for derivatives, and are not compiled.
+    """As of `partax._jax.programs`, but of a linear solve only the solve: the others are for derivatives, and are not
+    compiled.
     """
     solve = getattr(eqn.params.get("jaxprs"), "solve", None)
     if solve is not None:
         yield "jaxprs", solve, solve.jaxpr
-        return
-    for name, parameter in eqn.params.items():
-        for item in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-            jaxpr = getattr(item, "jaxpr", item)
-            if hasattr(jaxpr, "eqns"):
-                yield name, item, jaxpr
+    else:
+        yield from programs.held_programs(eqn)
 
 
 class Equations:

@@ -278,13 +278,20 @@ def runs_compiled(leaves: Sequence[Any]) -> bool:
     return not (runs_without_jit() or under_trace() or any(isinstance(leaf, Tracer) for leaf in leaves))
 
 
-def programs_in(equation: Any) -> Iterator[Any]:
-    """The programs that are parameters of an equation."""
-    for value in equation.params.values():
-        for it in value if isinstance(value, (tuple, list)) else (value,):
+def held_programs(equation: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The programs (`Jaxpr`s) that are parameters of an equation, in their order: the parameter's name, what holds the
+    program (itself, or a `ClosedJaxpr`), and the program.
+    """
+    for name, parameter in equation.params.items():
+        for it in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
             program = getattr(it, "jaxpr", it)
             if hasattr(program, "eqns"):
-                yield program
+                yield name, it, program
+
+
+def programs_in(equation: Any) -> Iterator[Any]:
+    """The programs alone."""
+    return (program for _, _, program in held_programs(equation))
 
 
 def every_equation(equations: Iterable[Any]) -> Iterator[Any]:
