@@ -13,6 +13,9 @@ bool is_atom(PyObject* value) {
   return form == Form::kAtom || form == Form::kFloat || form == Form::kComplex || form == Form::kNumpyScalar;
 }
 
+// A value of a match as it is now. It is compared with itself, not with the key's, which may be another one, made anew.
+StaticValue as_it_is(const Ref& object) { return StaticValue::loose(object).sealed(nullptr); }
+
 }  // namespace
 
 KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, const LeafBuffer* leaves) {
@@ -47,7 +50,7 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
       PyObject* const own = leaves->own_static(i);
       if (own != nullptr ? is_atom(own) : !value.is_callable()) continue;
       Ref object = own != nullptr ? Ref::borrow(own) : value.value();
-      if (known.insert(object.get()).second) part.may_change.emplace_back(i, std::move(object));
+      if (known.insert(object.get()).second) part.may_change.emplace_back(as_it_is(object), std::move(object));
     }
   }
 }
@@ -59,10 +62,10 @@ void KeptValues::let_go(std::size_t leaf) {
   }
 }
 
-bool KeptValues::give(const TreeSpec& spec, std::size_t value, LeafBuffer& to) const {
+bool KeptValues::give(std::size_t value, LeafBuffer& to) const {
   const Part& part = parts_[value];
-  for (const auto& [index, object] : part.may_change) {
-    if (!spec.statics[index].equals(object.get())) return false;
+  for (const auto& [known, object] : part.may_change) {
+    if (!known.equals(object.get())) return false;
   }
   to.append(leaves_, part.own_leaf, part.num_leaves);
   to.append_beside(leaves_, part.first_node, part.end_node, part.first_static, part.end_static);
@@ -71,7 +74,10 @@ bool KeptValues::give(const TreeSpec& spec, std::size_t value, LeafBuffer& to) c
 
 int KeptValues::traverse(visitproc visit, void* arg) const {
   for (const Part& part : parts_) {
-    for (const auto& [index, object] : part.may_change) Py_VISIT(object.get());
+    for (const auto& [known, object] : part.may_change) {
+      if (const int stop = known.traverse(visit, arg)) return stop;
+      Py_VISIT(object.get());
+    }
   }
   return leaves_.traverse(visit, arg);
 }

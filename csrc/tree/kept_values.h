@@ -15,7 +15,7 @@ class KeptValues {
 
   bool has(std::size_t value) const noexcept { return parts_[value].is_kept; }
   // Appends what the value gives to a match; false where it is no longer what it was. May run user code.
-  bool give(const TreeSpec& spec, std::size_t value, LeafBuffer& to) const;
+  bool give(std::size_t value, LeafBuffer& to) const;
   // For each leaf of a match whether it is of a value that stays.
   const std::vector<bool>& is_kept() const noexcept { return is_kept_; }
   // Has None in the place of a leaf of the match that stays.
@@ -29,7 +29,7 @@ class KeptValues {
     std::size_t own_leaf = 0;                             // of those that are kept here
     std::size_t first_node = 0, end_node = 0;             // in the spec
     std::size_t first_static = 0, end_static = 0;         // likewise
-    std::vector<std::pair<std::size_t, Ref>> may_change;  // of its static values: by index
+    std::vector<std::pair<StaticValue, Ref>> may_change;  // of its static values: what each was, and the object
   };
 
   std::vector<Part> parts_;
