@@ -51,6 +51,7 @@ std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer&
     if (!is_array(leaves[i])) return {};
   }
   std::vector<Ref> which;
+  which.reserve(free.size());
   for (const std::uint32_t i : free) which.push_back(Ref::checked(PyLong_FromUnsignedLong(i)));
   const Ref target = entry.value, stored = entry.stored ? entry.stored : Ref::borrow(Py_None);
   const Ref found = python::direct_run(target, stored, entry.takes_tuple ? Py_True : Py_False, leaves.tuple(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 
 #include "call/entry_table.h"
@@ -25,7 +26,7 @@ class DirectRun {
  private:
   // What jax tells programs apart by: its properties of an array, or the values of one. It looks at the layout of those
   // that are committed alone.
-  enum : std::size_t { kAval, kSharding, kCommitted, kLayout, kNumProperties };
+  enum : std::uint8_t { kAval, kSharding, kCommitted, kLayout, kNumProperties };
   using Signature = std::array<Ref, kNumProperties>;
   // A property of some object's, and the value that it had.
   struct Setting {
