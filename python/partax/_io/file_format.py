@@ -105,7 +105,8 @@ def write_arrays(name: str, arrays: Mapping[str, Any], data: Mapping[str, Any], 
 def _bytes_in(folder: str) -> int:
     """What is written in the files of a folder; the library gives its file the full size before it writes."""
     try:
-        return sum(getattr(entry.stat(), "st_blocks", 0) * 512 for entry in os.scandir(folder))
+        with os.scandir(folder) as entries:
+            return sum(getattr(entry.stat(), "st_blocks", 0) * 512 for entry in entries)
     except OSError:  # a file that is renamed meanwhile
         return 0
 
