@@ -10,8 +10,9 @@ namespace partax {
 // What `bind` was given, and what calls have found.
 struct Bindings {
   Ref jit;
-  Ref args, keywords;  // a tuple and a dictionary
-  Ref names, named;    // the keys and the values of that, tuples; no names where it is empty
+  Ref args, keywords;           // a tuple and a dictionary
+  Ref names, named;             // the keys and the values of that, tuples; no names where it is empty
+  bool keeps_callable = false;  // a callable tree or a method's instance, of which nothing can change, is bound too
   BoundPrograms programs;
 
   int traverse(visitproc visit, void* arg) const;
@@ -27,7 +28,7 @@ class BoundArguments {
   std::size_t num_positional() const noexcept { return num_positional_; }
   PyObject* names() const noexcept { return names_.get(); }
   BoundPrograms& programs() const noexcept { return bindings_.programs; }
-  // For each value of the call whether it is bound, also the callable itself.
+  // For each value of the call whether it is bound.
   IsBound are_bound(const JitFunction& jit, const Parameters& parameters) const;
 
  private:

@@ -100,9 +100,10 @@ Ref register_bound_function_type() {
   return type;
 }
 
-Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs) {
+Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool keeps_callable) {
   auto bindings = std::make_unique<Bindings>();
   bindings->jit = Ref::borrow(jit);
+  bindings->keeps_callable = keeps_callable;
   bindings->args = Ref::borrow(args);
   bindings->keywords = Ref::checked(PyDict_Copy(kwargs));
   if (PyDict_GET_SIZE(kwargs) != 0) bindings->names = Ref::checked(PySequence_Tuple(kwargs));

@@ -4,6 +4,7 @@
 
 #include "base/python_hooks.h"
 #include "call/forwarded.h"
+#include "statics/static_form.h"
 
 namespace partax {
 namespace {
@@ -12,6 +13,14 @@ constexpr std::size_t kMostPrograms = 16;
 constexpr std::size_t kMostRuns = 16;
 constexpr std::size_t kMostFailures = 2;  // of one program: each looks at all of its arrays
 
+// Whether some that are bound hold what could change while they hold it, such as a dictionary of arrays.
+bool hold_changeable(const std::vector<HeldVariable>& variables, const KeptValues& bound) {
+  return std::any_of(variables.begin(), variables.end(), [&](const HeldVariable& it) {
+    const bool is_seen = it.is_array || (it.value && form_of(it.value.get()) == Form::kAtom);
+    return !is_seen && bound.has_node(it.node);
+  });
+}
+
 }  // namespace
 
 BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
@@ -19,8 +28,8 @@ BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const L
     : entry_(entry), kept_(entry->key, values, &leaves) {
   std::vector<bool> is_kept = kept_.is_kept();
   for (const HeldVariable& it : variables) {
-    if (!is_kept[it.leaf]) continue;
-    const bool changes = it.now().get() != it.value.get();
+    if (!kept_.has_node(it.node)) continue;
+    const bool changes = it.is_array && it.now().get() != it.value.get();
     (changes ? changing_ : fixed_).push_back(it);
     if (!changes) continue;
     is_kept[it.leaf] = false;
@@ -95,7 +104,9 @@ std::shared_ptr<BoundProgram> BoundPrograms::add(const EntryPtr& entry, const Is
     variables = graph->variables(*entry, leaves);
     // Where others change what is bound between two calls, each is an ordinary one until it stays as it is.
     const bool has_settled = have_stayed(variables);
-    if (!graph->may_be_bound() || !has_settled) return {};
+    if (!graph->may_be_bound() || !has_settled || hold_changeable(variables, KeptValues(entry->key, values, nullptr))) {
+      return {};
+    }
   }
   auto program = std::make_shared<BoundProgram>(entry, values, leaves, variables);
   std::vector<std::shared_ptr<BoundProgram>> others{program};  // let go of where nothing is changed

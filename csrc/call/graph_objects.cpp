@@ -250,8 +250,9 @@ std::vector<HeldVariable> GraphObjects::variables(const Entry& entry, const Leaf
     if (owner == nullptr || !slots.value.is_of(Py_TYPE(owner))) continue;
     const auto is_leaf = [](const Node& it) { return it.kind == Kind::kDynamicLeaf; };
     const auto begin = nodes.begin() + node;
-    if (std::count_if(begin, begin + nodes[node].extent, is_leaf) != 1) continue;
-    found.push_back({Ref::borrow(owner), Ref::borrow(leaves[leaf]), leaf});
+    const bool is_array = std::count_if(begin, begin + nodes[node].extent, is_leaf) == 1;
+    Ref value = is_array ? Ref::borrow(leaves[leaf]) : slots.value.of(owner);
+    found.push_back({Ref::borrow(owner), std::move(value), node, leaf, is_array});
   }
   return found;
 }

@@ -9,10 +9,11 @@
 
 namespace partax {
 
-// A variable of a call: where its array is, and which leaf of the call it was.
+// A variable of a call: which node of the key it was, what it held, and which leaf of the call that was.
 struct HeldVariable {
   Ref owner, value;
-  std::size_t leaf;
+  std::size_t node, leaf;
+  bool is_array;  // else it held no array, or more than one, and `leaf` is none
   // What it holds now; empty where there is nothing.
   Ref now() const noexcept;
 };
@@ -34,7 +35,7 @@ class GraphObjects {
   Ref apply(const Ref& outcome, const Entry& entry, const LeafBuffer& leaves);
   // After it: whether the function has done nothing but given variables other values, and Python was not needed.
   bool may_be_bound() const noexcept { return is_plain_; }
-  // The variables with an array among the leaves of a match.
+  // The variables of a match.
   std::vector<HeldVariable> variables(const Entry& entry, const LeafBuffer& leaves) const;
   // All objects, a list, if Python has read them.
   const Ref& objects() const noexcept { return objects_; }

@@ -101,11 +101,11 @@ void register_wrapper(py::module_& module) {
   module.attr("BoundFunction") = give(register_bound_function_type());
   define(
       module, "make_bound_function",
-      [](const py::object& jit, const py::tuple& args, const py::dict& kwargs) {
+      [](const py::object& jit, const py::tuple& args, const py::dict& kwargs, bool keeps_callable) {
         if (!is_jit_function(jit.ptr())) throw py::type_error("expected a filter_jit wrapper");
-        return give(make_bound_function(jit.ptr(), args.ptr(), kwargs.ptr()));
+        return give(make_bound_function(jit.ptr(), args.ptr(), kwargs.ptr(), keeps_callable));
       },
-      py::arg("jit"), py::arg("args"), py::arg("kwargs"));
+      py::arg("jit"), py::arg("args"), py::arg("kwargs"), py::arg("keeps_callable"));
 }
 
 void register_output(py::module_& module) {

@@ -1,5 +1,6 @@
 #include "tree/kept_values.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "statics/static_form.h"
@@ -53,6 +54,11 @@ KeptValues::KeptValues(const TreeSpec& spec, const std::vector<bool>& is_kept, c
       if (known.insert(object.get()).second) part.may_change.emplace_back(as_it_is(object), std::move(object));
     }
   }
+}
+
+bool KeptValues::has_node(std::size_t node) const noexcept {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [&](const Part& it) { return it.is_kept && it.first_node <= node && node < it.end_node; });
 }
 
 void KeptValues::let_go(std::size_t leaf) {

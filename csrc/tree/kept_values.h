@@ -18,6 +18,8 @@ class KeptValues {
   bool give(std::size_t value, LeafBuffer& to) const;
   // For each leaf of a match whether it is of a value that stays.
   const std::vector<bool>& is_kept() const noexcept { return is_kept_; }
+  // Whether a node of the spec is of a value that stays.
+  bool has_node(std::size_t node) const noexcept;
   // Has None in the place of a leaf of the match that stays.
   void let_go(std::size_t leaf);
   int traverse(visitproc visit, void* arg) const;

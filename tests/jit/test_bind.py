@@ -203,6 +203,33 @@ class Changeable:
 jax.tree_util.register_dataclass(Changeable, data_fields=["weight"], meta_fields=["names"])
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Scaling:
+    weight: Any
+
+    def __call__(self, x: Any) -> Any:
+        return self.weight * x
+
+    @partax.filter_jit
+    def step(self, x: Any) -> Any:
+        return self.weight * x
+
+
+@pytest.mark.parametrize("wrapped", [partax.filter_jit, lambda it: it.step, lambda it: partax.filter_jit(it.__call__)])
+@pytest.mark.parametrize("make", [jnp.full, np.full], ids=["jax", "NumPy"])
+def test_a_callable_that_changes_counts_as_in_any_call(wrapped: Any, make: Any) -> None:
+    """It is no argument; and whatever the cache has, it counts in the same way."""
+    held = Scaling(make(3, 2.0, "float32"))
+    bound = wrapped(held).bind()
+    for value in (3.0, 4.0, 5.0):
+        held.weight = make(3, value, "float32")
+        for x in (jnp.ones(3), jnp.ones((int(value), 3)), jnp.ones(3)):
+            assert float(bound(x).ravel()[0]) == value
+    bound.func.clear_cache()
+    assert float(bound(jnp.ones(3))[0]) == 5
+
+
 def test_objects_that_change_count_as_they_were_and_others_come_back() -> None:
     inner, shared = model(), {"b": [jnp.ones(3)]}
     given = {"changeable": Changeable(jnp.ones(3), ["a"]), "models": [inner], "shared": shared, "none": None}
@@ -536,7 +563,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unhashable free one": (lambda: BOUND(Unhashable()), TypeError, "x"),
     "texts of NumPy": (lambda: BOUND(np.array(["a"])), TypeError, "`x`: found a NumPy array of dtype"),
     "a wrapper that is none": (
-        lambda: partax._core.make_bound_function(double, (), {}),  # type: ignore[arg-type]
+        lambda: partax._core.make_bound_function(double, (), {}, True),  # type: ignore[arg-type]
         TypeError,
         "filter_jit wrapper",
     ),

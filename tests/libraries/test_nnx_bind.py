@@ -87,6 +87,48 @@ def test_what_others_change_is_seen() -> None:
         assert close(bound(X), model(X))
 
 
+ARRAY = np.full(4, 2, "f4")
+# What a Variable holds, and another value; or what changes it in place.
+HELD: dict[str, tuple[Any, Any]] = {
+    "an array": (jnp.ones(4), jnp.full(4, 2.0)),
+    "an array of another type": (jnp.ones(4), jnp.full((), 2, "bfloat16")),
+    "NumPy": (np.ones(4, "f4"), ARRAY),
+    "a number for an array": (jnp.ones(()), 2),
+    "a number": (1, 2),
+    "a text": ("a", "aa"),
+    "nothing": (None, jnp.full(4, 2.0)),
+    "an array for a text": ("a", jnp.full(4, 2.0)),
+    "a dictionary": ({"a": jnp.ones(4), "b": jnp.ones(4)}, {"a": jnp.ones(4), "b": jnp.full(4, 2.0)}),
+    "an array in a dictionary": ({"a": jnp.ones(4), "b": jnp.ones(4)}, lambda it: it.update(b=jnp.full(4, 2.0))),
+    "an array in a dictionary of one": ({"a": jnp.ones(4)}, lambda it: it.update(a=jnp.full(4, 2.0))),
+    "a list": ([jnp.ones(4), jnp.ones(4)], [jnp.ones(4), jnp.full(4, 2.0)]),
+    "a pair": ((jnp.ones(4), jnp.ones(4)), (jnp.full(4, 2.0), jnp.ones(4))),
+    "a text in a list": (["a", jnp.ones(4)], ["aa", jnp.ones(4)]),
+    "no array": ([], [jnp.ones(4)]),
+}
+
+
+def total(model: Model, x: jax.Array) -> jax.Array:
+    leaves = jax.tree.leaves(model.calls.get_value())
+    return x * sum(len(it) if isinstance(it, str) else it for it in leaves) + jnp.zeros(())
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_whatever_a_variable_holds_is_seen(name: str) -> None:
+    held, other = HELD[name]
+    model, beside = Model(), Model()
+    model.calls = Counter(jax.tree.map(lambda it: it, held))
+    bound = partax.nnx.jit(lambda model, beside, x: total(model, x) + total(beside, x)).bind(model)
+    for _ in range(4):
+        assert close(bound(beside, X), total(model, X))
+    if callable(other):
+        other(model.calls.get_value())
+    else:
+        model.calls.set_value(other)
+    for x in (X, jnp.ones((3, 4)), X, X):
+        assert close(bound(beside, x), total(model, x))
+
+
 def test_attributes_that_others_set_are_not_seen_by_half() -> None:
     model = Model()
     bound = partax.nnx.jit(predict).bind(model)

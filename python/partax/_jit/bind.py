@@ -53,7 +53,9 @@ def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[s
     changes_objects = wrapper._options.graph is not None
     args = tuple(_as_now(it, changes_objects) for it in args)
     kwargs = {name: _as_now(it, changes_objects) for name, it in kwargs.items()}
-    return _core.make_bound_function(wrapper, args, kwargs)
+    callables = wrapper._function, wrapper.__self__
+    keeps_callable = all(_as_now(it, changes_objects) is it for it in callables)  # else each call looks at them
+    return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
@@ -67,7 +69,8 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
         return {key: _as_now(child, changes_objects) for key, child in value.items()}
     if type(value) is list:
         return [_as_now(child, changes_objects) for child in value]
-    level = None if changes_objects and not isinstance(value, tuple) else flatten_one_level(value)
+    is_object = changes_objects and any(it.__module__.startswith("flax.nnx") for it in type(value).__mro__)
+    level = None if is_object else flatten_one_level(value)
     if level is None:
         return value
     children = [_as_now(child, changes_objects) for child in level[0]]
