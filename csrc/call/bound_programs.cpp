@@ -46,6 +46,11 @@ EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
   return entry && entry->table == &table ? entry : EntryPtr();
 }
 
+bool BoundProgram::is_like(const Entry& entry, const KeptValues& bound) const {
+  const EntryPtr own = entry_.lock();
+  return own && (own.get() == &entry || kept_.is_like(own->key, bound, entry.key));
+}
+
 bool BoundProgram::read(LeafBuffer& leaves) const {
   for (const HeldVariable& it : fixed_) {
     if (it.now().get() != it.value.get()) return false;
@@ -116,6 +121,14 @@ std::shared_ptr<BoundProgram> BoundPrograms::add(const EntryPtr& entry, const Is
   }
   programs_.swap(others);
   return program;
+}
+
+void BoundPrograms::drop_unlike(const Entry& entry, const IsBound& values) {
+  const KeptValues bound(entry.key, values, nullptr);
+  std::vector<std::shared_ptr<BoundProgram>> known = programs_, alike;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(alike),
+               [&](const auto& it) { return it->is_like(entry, bound); });
+  programs_.swap(alike);
 }
 
 bool BoundPrograms::have_stayed(const std::vector<HeldVariable>& variables) {

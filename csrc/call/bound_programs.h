@@ -25,6 +25,8 @@ class BoundProgram {
   // Null where it is not in this table: it may be gone, as by `clear_cache`, or be that of another cache, which a
   // function that holds other values has.
   EntryPtr entry(const EntryTable& table) const noexcept;
+  // Whether its entry is there, and has for what is bound the static part that this one has. May run user code.
+  bool is_like(const Entry& entry, const KeptValues& bound) const;
   // What need not be looked at in a match.
   const KeptValues& kept() const noexcept { return kept_; }
   // Completes the leaves of a match by what has been changed in place; false where that is more than by the function.
@@ -60,6 +62,8 @@ class BoundPrograms {
   // what is bound; then there may be none yet.
   std::shared_ptr<BoundProgram> add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
                                     const GraphObjects* graph);
+  // After a call of an entry: drops those for which what is bound had another static part.
+  void drop_unlike(const Entry& entry, const IsBound& values);
   int traverse(visitproc visit, void* arg) const;
 
  private:

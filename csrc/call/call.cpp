@@ -28,10 +28,13 @@ namespace {
 void learn(const BoundArguments& bound, const JitFunction& jit, Call& call, const EntryPtr& entry,
            std::shared_ptr<BoundProgram> known, const Ref& returned) {
   const CallCache& cache = call.cache();
+  BoundPrograms& programs = bound.programs();
+  if (cache.graph && !call.objects().may_be_bound()) programs = {};  // what they know of the objects is no longer so
+  if (cache.graph && !known) programs.drop_unlike(*entry, bound.are_bound(jit, cache.parameters));
   if (entry->table != &cache.table || entry->is_of_one_call || entry->blocks) return;
   if (!known) {
-    known = bound.programs().add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
-                                 cache.graph ? &call.objects() : nullptr);
+    known = programs.add(entry, bound.are_bound(jit, cache.parameters), call.leaves(),
+                         cache.graph ? &call.objects() : nullptr);
   }
   if (known) known->learn(*entry, call.leaves(), returned);
 }

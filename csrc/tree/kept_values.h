@@ -20,6 +20,8 @@ class KeptValues {
   const std::vector<bool>& is_kept() const noexcept { return is_kept_; }
   // Whether a node of the spec is of a value that stays.
   bool has_node(std::size_t node) const noexcept;
+  // Whether the values that stay have the static part that those of another have. May run user code.
+  bool is_like(const TreeSpec& spec, const KeptValues& other, const TreeSpec& other_spec) const;
   // Has None in the place of a leaf of the match that stays.
   void let_go(std::size_t leaf);
   int traverse(visitproc visit, void* arg) const;

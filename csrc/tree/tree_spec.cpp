@@ -124,11 +124,7 @@ bool TreeSpec::survives_owner() const noexcept {
 bool TreeSpec::equals(const TreeSpec& other) const {
   if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const Node &a = nodes[i], &b = other.nodes[i];
-    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields ||
-        a.entries != b.entries) {
-      return false;
-    }
+    if (!nodes[i].is_like(other.nodes[i])) return false;
   }
   // User code may have this spec replaced, by one of another size; its values stay where they are.
   const StaticValue* const mine = statics.data();

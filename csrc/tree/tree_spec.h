@@ -23,6 +23,11 @@ struct Node {
   std::uint32_t extent;     // nodes of this subtree, this one included
   std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
   const TypeInfo* info;        // null for leaves and for kCall
+
+  bool is_like(const Node& other) const noexcept {
+    return kind == other.kind && arity == other.arity && info == other.info &&
+           has_wrapper_fields == other.has_wrapper_fields && entries == other.entries;
+  }
 };
 
 // Every family's own static values, in `statics` from `first_static` on:

@@ -15,6 +15,7 @@ from flax import nnx
 
 import partax.nnx
 from nnx_graphs import train_step
+from partax._jax import programs
 
 pytestmark = pytest.mark.filterwarnings("ignore::partax.RetraceWarning")  # the numbers are static on purpose
 
@@ -140,6 +141,62 @@ def test_attributes_that_others_set_are_not_seen_by_half() -> None:
     with pytest.raises(RuntimeError, match=r"since it was bound.*bind anew what you change"):
         bound(jnp.ones((3, 4)))
     assert close(bound.rebind(model)(jnp.ones((3, 4))), model(jnp.ones((3, 4))))
+
+
+def test_attributes_that_others_set_are_seen_once_some_call_has_seen_them() -> None:
+    class Scaled(Model):
+        by = 1
+
+    model = Scaled()
+    bound = partax.nnx.jit(lambda model, x, more: x * model.by + more).bind(model)
+    for _ in range(3):
+        assert close(bound(X, 1), X + 1)
+    model.by = 3
+    bound(X, 1)
+    for more in (2, 1, 2, 1):
+        assert close(bound(X, more), X * 3 + more)
+
+
+def _add(model: Any) -> None:
+    model.more = nnx.Param(jnp.ones(4))
+
+
+# What a step does to its model, where that is more than to give its Variables other arrays of the same types.
+DONE: dict[str, Any] = {
+    "a number": lambda model: setattr(model, "by", model.by + 1),
+    "another Variable": lambda model: setattr(model, "calls", Counter(jnp.full((), 5))),
+    "a Variable of another class": lambda model: setattr(model, "calls", nnx.Param(jnp.full((), 5))),
+    "one Variable more": _add,
+    "one less": lambda model: setattr(model, "calls", None),
+    "another dtype": lambda model: model.calls.set_value(jnp.full((), 5, "bfloat16")),
+    "several arrays": lambda model: model.calls.set_value({"a": jnp.full((), 5), "b": jnp.ones(4)}),
+}
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_what_one_mode_of_the_function_does_is_seen_by_the_others(name: str) -> None:
+    def step(model: Any, x: jax.Array, mode: str) -> Any:
+        if mode == "do":
+            DONE[name](model)
+        held = [model.by, *jax.tree.leaves(getattr(model, "more", None)), *jax.tree.leaves(model.calls)]
+        return sum(it * x for it in held) + jnp.zeros(4), len(mode)
+
+    models = Model(), Model()
+    for model in models:
+        model.by = 1  # type: ignore[attr-defined]
+    bound, free = partax.nnx.jit(step).bind(models[0]), nnx.jit(step, static_argnums=2)
+    for mode in ("a", "a", "a", "bb", "bb", "bb", "a", "do", "a", "bb", "a", "bb", "a", "do", "bb", "a"):
+        assert close(bound(X, mode)[0], free(models[1], X, mode)[0]), mode
+
+
+def test_modes_of_a_function_are_known_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[bool] = []
+    theirs = programs.direct_run
+    monkeypatch.setattr(programs, "direct_run", lambda *args: runs.append(True) or theirs(*args))
+    bound = partax.nnx.jit(lambda model, x, mode: model(x) * mode).bind(Model())
+    for mode in (1, 2) * 4:
+        bound(X, mode)
+    assert len(runs) == 2, "once for each"
 
 
 def test_what_the_function_changes_is_changed_in_place() -> None:
