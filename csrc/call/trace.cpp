@@ -141,6 +141,7 @@ void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& sp
   const auto names = [&] { return names_of(frame); };
   flatten_call(spec, arrays, options, frame.call.values(), frame.call.size(), names);
   each_static_part(frame, key, spec, observe);
+  spec.hash = key.hash;  // objects with a hash of their own may have another one since: it is they that count
   bool unchanged = false;
   const MadeAnew made_anew;  // what it is has been asked when the entry was found
   try {

@@ -375,6 +375,27 @@ def test_a_field_that_does_not_compare_does_not_count(inside: Callable[[Any], An
     assert traces.count == 2
 
 
+@pytest.mark.parametrize("holder", [lambda it: it, lambda it: (it, 1), lambda it: {"a": it}, Pair])
+def test_an_object_that_is_changed_in_place_counts_for_new_shapes_as_it_is(holder: Any) -> None:
+    class Own:
+        def __init__(self, k: int) -> None:
+            self.k = k
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own) and self.k == other.k
+
+        def __hash__(self) -> int:
+            return self.k
+
+    own = Own(2)
+    held = holder(own) if holder is not Pair else Pair(own, own)
+    step = filter_jit(lambda x, held: x * own.k)
+    theirs = jax.jit(lambda x, own: x * own.k, static_argnums=1)
+    for k, size in ((2, 2), (3, 3), (4, 4)):
+        own.k = k
+        assert_same(step(array(size), held), theirs(array(size), own))
+
+
 def test_a_subclass_of_a_frozen_dataclass_has_its_own_rules(traces: TraceCounter) -> None:
     class Plain(Frozen): ...
 
