@@ -13,6 +13,11 @@ pytestmark = pytest.mark.compiled_anew
 
 TOP = "import dataclasses, enum, functools\nimport jax, jax.numpy as jnp, equinox as eqx, numpy as np\n"
 
+OWN_KEYS = (
+    "from jax.extend.random import define_prng_impl\nBITS=2\ndef unused(*a): return jnp.zeros(2,'uint32')\n"
+    "def bits(k,width,shape): return jnp.full(shape,BITS,f'uint{width}')\n"
+    "KIND=define_prng_impl(key_shape=(2,),seed=unused,split=unused,random_bits=bits,fold_in=unused,name='own',tag='o')\n"
+)
 # As in test_never_stale.py: a module, and what is replaced in it by what before the next process. Some of
 # these programs are not stored at all.
 CHANGES: dict[str, tuple[str, str, str]] = {
@@ -372,6 +377,27 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         "K=jax.random.key(1,impl='threefry2x32')\ndef f(x): return x+jax.random.uniform(K,(3,))",
         "threefry2x32",
         "rbg",
+    ),
+    "own kind of key": (
+        OWN_KEYS + "ARGUMENTS=(jax.random.key(1,impl=KIND),)\ndef f(k): return jax.random.bits(k,(3,),'uint32')",
+        "BITS=2",
+        "BITS=3",
+    ),
+    "own kind of key captured": (
+        OWN_KEYS + "K=jax.random.key(1,impl=KIND)\ndef f(x): return x*jax.random.bits(K,(3,),'uint32')",
+        "BITS=2",
+        "BITS=3",
+    ),
+    "own kind of key made": (
+        OWN_KEYS + "def f(x): return x*jax.random.bits(jax.random.key(1,impl=KIND),(3,),'uint32')",
+        "BITS=2",
+        "BITS=3",
+    ),
+    "own kind of key data": (
+        OWN_KEYS + "ARGUMENTS=(jnp.zeros(2,'uint32'),)\n"
+        "def f(d): return jax.random.bits(jax.random.wrap_key_data(d,impl=KIND),(3,),'uint32')",
+        "BITS=2",
+        "BITS=3",
     ),
     "checkpoint policy": (
         "def g(x): return jnp.sin(jnp.sin(x)).sum()\nmake=lambda: jax.grad(jax.checkpoint(g))",

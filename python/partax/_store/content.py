@@ -44,6 +44,22 @@ def placement_content(value: Any) -> Any:
     return None
 
 
+def dtype_content(array: Any) -> str:
+    """The dtype of an array, or of what stands for one; of random keys their kind.
+
+    Raises:
+      UnstoredError: it is none of jax's own, but has functions of somebody else.
+    """
+    if not jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        return str(array.dtype)
+    kinds: list[Any] = []
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):  # of what stands for an array, a trace alone tells it
+        jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), array)
+    if not kinds or not isinstance(kinds[0], str):
+        raise UnstoredError(f"an array of `{array.dtype}`, which is a kind of random keys that is not jax's own")
+    return f"key of {kinds[0]}"
+
+
 def layout_content(array: Any) -> str:
     """How the numbers of an array lie in memory; empty where it is row by row."""
     layout = getattr(getattr(array, "format", None), "layout", None)
@@ -238,15 +254,12 @@ class _Reader:
             raise UnstoredError(f"more than {_LARGEST >> 20} MiB of captured arrays")
         if isinstance(value, Tracer) or len(value.devices()) != 1 or value.is_deleted():
             raise UnstoredError("an array that is traced, deleted or on several devices")
-        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            data, kind = jax.random.key_data(value), str(jax.random.key_impl(value))
-        else:
-            data, kind = value, value.dtype.name
+        data = jax.random.key_data(value) if jnp.issubdtype(value.dtype, jax.dtypes.prng_key) else value
         bits = hashlib.sha256(np.ascontiguousarray(np.asarray(data)).tobytes()).hexdigest()
         lies = placement_content(value.sharding), layout_content(data), getattr(value, "committed", None)
         if lies[0] is None:
             raise UnstoredError(f"an array that lies by a `{type(value.sharding).__name__}`")
-        return "array", kind, value.shape, bool(getattr(value, "weak_type", False)), lies, bits
+        return "array", dtype_content(value), value.shape, bool(getattr(value, "weak_type", False)), lies, bits
 
     def _address(self, value: Any) -> Any:
         """The globals of a library's function, or of one that a library has written into a class; or an attribute of a

@@ -10,7 +10,7 @@ from partax._jax.private import configuration, mesh_of_call, names_configuration
 from partax._jit.options import Options
 from partax._jit.shardings import NoEntry, is_sharding_leaf
 from partax._store import UnstoredError
-from partax._store.content import layout_content, placement_content
+from partax._store.content import dtype_content, layout_content, placement_content
 
 
 class Signature(NamedTuple):
@@ -42,7 +42,7 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
         if isinstance(leaf, jax.Array):
             if leaf.is_deleted():
                 raise UnstoredError("an array is deleted")
-            kind = (leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False), leaf.committed)
+            kind = (leaf.shape, dtype_content(leaf), getattr(leaf, "weak_type", False), leaf.committed)
             found.append((*kind, layout_content(leaf), _sharding(leaf.sharding, devices)))
         elif isinstance(leaf, jax.ShapeDtypeStruct):
             found.append(_abstract(leaf, devices))
@@ -57,7 +57,7 @@ def signature(leaves: tuple[Any, ...]) -> Signature:
 def _abstract(leaf: jax.ShapeDtypeStruct, devices: dict[Any, None]) -> Any:
     """What an array of which it tells has: on the usual device and not committed to it, where it says no other."""
     where = leaf.sharding or SingleDeviceSharding(_usual_device())
-    kind = (leaf.shape, str(leaf.dtype), leaf.weak_type, leaf.sharding is not None)
+    kind = (leaf.shape, dtype_content(leaf), leaf.weak_type, leaf.sharding is not None)
     return *kind, layout_content(leaf), _sharding(where, devices)
 
 
