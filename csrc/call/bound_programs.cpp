@@ -4,6 +4,7 @@
 
 #include "base/python_hooks.h"
 #include "call/forwarded.h"
+#include "statics/callable_parts.h"
 #include "statics/static_form.h"
 
 namespace partax {
@@ -48,7 +49,8 @@ EntryPtr BoundProgram::entry(const EntryTable& table) const noexcept {
 
 bool BoundProgram::is_like(const Entry& entry, const KeptValues& bound) const {
   const EntryPtr own = entry_.lock();
-  return own && (own.get() == &entry || kept_.is_like(own->key, bound, entry.key));
+  return own && attempt([&] { return own.get() == &entry || kept_.is_like(own->key, bound, entry.key); },
+                        [] { return false; });
 }
 
 bool BoundProgram::read(LeafBuffer& leaves) const {

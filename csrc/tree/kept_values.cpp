@@ -62,24 +62,11 @@ bool KeptValues::has_node(std::size_t node) const noexcept {
 }
 
 bool KeptValues::is_like(const TreeSpec& spec, const KeptValues& other, const TreeSpec& other_spec) const {
-  const auto is_same = [&](const Part& a, const Part& b) {
-    const std::size_t num_nodes = a.end_node - a.first_node, num_statics = a.end_static - a.first_static;
-    if (num_nodes != b.end_node - b.first_node || num_statics != b.end_static - b.first_static) return false;
-    for (std::size_t i = 0; i < num_nodes; ++i) {
-      if (!spec.nodes[a.first_node + i].is_like(other_spec.nodes[b.first_node + i])) return false;
-    }
-    for (std::size_t i = 0; i < num_statics; ++i) {
-      const StaticValue &mine = spec.statics[a.first_static + i], &others = other_spec.statics[b.first_static + i];
-      const Ref value = others.value();
-      if (value ? !mine.is_still(value.get()) : !(mine.absent() && others.absent())) return false;
-    }
-    return true;
-  };
   auto next = other.parts_.begin();
   for (const Part& part : parts_) {
     if (!part.is_kept) continue;
     next = std::find_if(next, other.parts_.end(), [](const Part& it) { return it.is_kept; });
-    if (next == other.parts_.end() || !is_same(part, *next++)) return false;
+    if (next == other.parts_.end() || !spec.equals(part, other_spec, *next++)) return false;
   }
   return true;
 }

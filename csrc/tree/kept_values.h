@@ -27,12 +27,10 @@ class KeptValues {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  struct Part {
+  struct Part : SpecPart {
     bool is_kept = false;
     std::size_t first_leaf = 0, num_leaves = 0;           // of a match
     std::size_t own_leaf = 0;                             // of those that are kept here
-    std::size_t first_node = 0, end_node = 0;             // in the spec
-    std::size_t first_static = 0, end_static = 0;         // likewise
     std::vector<std::pair<StaticValue, Ref>> may_change;  // of its static values: what each was, and the object
   };
 

@@ -122,17 +122,29 @@ bool TreeSpec::survives_owner() const noexcept {
 }
 
 bool TreeSpec::equals(const TreeSpec& other) const {
-  if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (!nodes[i].is_like(other.nodes[i])) return false;
+  const auto all = [](const TreeSpec& spec) { return SpecPart{0, spec.nodes.size(), 0, spec.statics.size()}; };
+  return hash == other.hash && equals(all(*this), other, all(other));
+}
+
+bool TreeSpec::equals(const SpecPart& part, const TreeSpec& other, const SpecPart& others) const {
+  const std::size_t num_nodes = part.end_node - part.first_node, num_statics = part.end_static - part.first_static;
+  if (num_nodes != others.end_node - others.first_node || num_statics != others.end_static - others.first_static) {
+    return false;
+  }
+  for (std::size_t i = 0; i < num_nodes; ++i) {
+    const Node &a = nodes[part.first_node + i], &b = other.nodes[others.first_node + i];
+    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields ||
+        a.entries != b.entries) {
+      return false;
+    }
   }
   // User code may have this spec replaced, by one of another size; its values stay where they are.
-  const StaticValue* const mine = statics.data();
-  for (std::size_t i = 0; i < other.statics.size(); ++i) {
+  const StaticValue* const mine = statics.data() + part.first_static;
+  for (std::size_t i = 0; i < num_statics; ++i) {
     try {
-      if (!mine[i].equals(other.statics[i])) return false;
+      if (!mine[i].equals(other.statics[others.first_static + i])) return false;
     } catch (WalkError& error) {
-      error.set_origin(i);
+      error.set_origin(part.first_static + i);
       throw;
     }
   }

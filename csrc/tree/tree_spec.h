@@ -23,11 +23,11 @@ struct Node {
   std::uint32_t extent;     // nodes of this subtree, this one included
   std::uint32_t first_static;  // its own static values: keys, aux data, or the leaf itself
   const TypeInfo* info;        // null for leaves and for kCall
+};
 
-  bool is_like(const Node& other) const noexcept {
-    return kind == other.kind && arity == other.arity && info == other.info &&
-           has_wrapper_fields == other.has_wrapper_fields && entries == other.entries;
-  }
+// Some nodes of a spec that follow each other, and their static values.
+struct SpecPart {
+  std::size_t first_node = 0, end_node = 0, first_static = 0, end_static = 0;
 };
 
 // Every family's own static values, in `statics` from `first_static` on:
@@ -65,6 +65,7 @@ struct TreeSpec {
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
   bool equals(const TreeSpec& other) const;
+  bool equals(const SpecPart& part, const TreeSpec& other, const SpecPart& others) const;
   // The same where callables made anew count too, if the guards hold.
   bool equals_as_proven(const TreeSpec& other) const;
   // Of the callables among the static values: see StaticValue. `values` is the same spec of a call.
