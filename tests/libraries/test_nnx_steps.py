@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -75,17 +76,31 @@ def test_what_is_returned_is_carried_beside_the_objects() -> None:
     assert counts == [4, 8, 10]
 
 
-def growing(model: Model, x: Any) -> Any:
-    model.depth = getattr(model, "depth", 0) + 1
-    return model(x)
+# What a step does to its model beside giving its Variables other values; also where the values are then as right.
+BESIDE: dict[str, Callable[[Any], Any]] = {
+    "a number more": lambda model: setattr(model, "depth", 1),
+    "another number": lambda model: setattr(model, "number", model.number + 1),
+    "a Variable more": lambda model: setattr(model, "more", nnx.Param(jnp.ones(2))),
+    "a Variable in the place of one": lambda model: setattr(model, "first", nnx.Param(model.first[...] + 1)),
+    "one of another class": lambda model: setattr(model, "first", nnx.BatchStat(model.first[...])),
+    "one twice": lambda model: setattr(model, "first", model.last),
+    "two exchanged": lambda model: model.__dict__.update(first=model.last, last=model.first),
+    "metadata": lambda model: model.first.set_metadata(note=1),
+}
 
 
-def test_a_step_that_changes_more_than_values_is_refused() -> None:
-    model = Model()
-    run = partax.steps(partax.nnx.jit(growing), 2)
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_step_that_changes_more_than_values_is_refused(name: str) -> None:
+    class Two(nnx.Module):
+        def __init__(self) -> None:
+            self.first, self.last, self.number = nnx.Param(jnp.ones(2)), nnx.Param(jnp.zeros(2)), 1
+
+    model = Two()
+    before = nnx.graphdef(model), model.first, model.last
+    run = partax.steps(partax.nnx.jit(lambda model, x: (BESIDE[name](model), x)[1]), 2)
     with pytest.raises(TypeError, match="changes more of `model` than the values of Variables"):
-        list(run(model, over=[it[0] for it in batches(4)]))
-    assert not hasattr(model, "depth")
+        list(run(model, over=[np.ones(2, "f4")] * 4))
+    assert (nnx.graphdef(model), model.first, model.last) == before
 
 
 def written(net: nnx.Linear, batch: Any) -> Any:

@@ -1,5 +1,6 @@
 """Objects of Flax nnx that steps change in place: a chunk carries their state, and changes them once."""
 
+import operator
 from typing import Any
 
 from flax import nnx
@@ -36,6 +37,10 @@ def refuse_objects(batch: dict[str, Any]) -> None:
         )
 
 
+def _objects(value: Any) -> list[Any]:
+    return [it for _, it in nnx.iter_graph(value) if is_object(it)]
+
+
 class Held:
     """The objects of a call.
 
@@ -46,10 +51,13 @@ class Held:
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
         self._graph, self.state = nnx.split(values)
+        self._made: list[Any] = []
 
     def made(self, state: Any) -> dict[str, Any]:
         """Objects of one step, with this state."""
-        return nnx.merge(self._graph, state)
+        made = nnx.merge(self._graph, state)
+        self._made = _objects(made)
+        return made
 
     def state_of(self, made: dict[str, Any], result: Any) -> Any:
         """Their state after the step.
@@ -57,15 +65,15 @@ class Held:
         Raises:
           TypeError: the step has changed more than that, or returns one of them.
         """
-        own = {id(it) for _, it in nnx.iter_graph(made)}
+        own = set(map(id, self._made))
         for path, it in nnx.iter_graph(result):
-            if id(it) in own and is_object(it) and not isinstance(it, Variable):
+            if id(it) in own and not isinstance(it, Variable):
                 raise TypeError(
                     f"`{place_text(path)}`: found an object of Flax that is an argument and changed in place, "
                     "expected what the step has computed; leave it out"
                 )
         after, state = nnx.split(made)
-        if after != self._graph:
+        if after != self._graph or not all(map(operator.is_, _objects(made), self._made)):
             raise TypeError(
                 f"found a step that changes more of {', '.join(f'`{it}`' for it in made)} than the values of "
                 "Variables, expected no other attributes, modules or numbers after it; call it step by step"
