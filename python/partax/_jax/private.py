@@ -7,7 +7,6 @@ import functools
 import importlib
 import logging
 import operator
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -129,31 +128,16 @@ def configuration() -> dict[str, Any]:
 
 def names_configuration() -> bool:
     """Whether all that a trace depends on has a name."""
-    return bool(_names()) and all(_names())
+    return bool(_names())
 
 
 @functools.cache
 def _names() -> tuple[str, ...]:
-    """The names of the configuration's values; before jax 0.10, which does not tell, by where each value stands."""
-    if _context is None:
+    """The names of the configuration's values; none where this jax does not tell, as before 0.10."""
+    try:
+        return () if _context_names is None else tuple(_context_names())
+    except NotImplementedError:
         return ()
-    if _context_names is not None:
-        try:
-            return tuple(_context_names())
-        except NotImplementedError:
-            pass
-    names = [""] * len(_context())
-    for name, state in vars(sys.modules[type(jax.config).__module__]).items():
-        if isinstance(state, type) or not hasattr(state, "swap_local"):
-            continue
-        value = object()
-        before = state.swap_local(value)  # of this thread, and past what jax does where one is changed
-        try:
-            context = _context()
-        finally:
-            state.set_local(before)
-        names = [getattr(state, "name", name) if it is value else old for it, old in zip(context, names, strict=True)]
-    return tuple(names)
 
 
 _context: Callable[[], tuple[Any, ...]] | None = _name("jax._src.config.trace_context")
@@ -167,8 +151,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and not value:
         return None
     sizes = getattr(value, "axis_sizes", None)
-    if isinstance(value, tuple) and all(isinstance(it, tuple) and len(it) == 2 for it in value):
-        sizes = dict(value)  # as jax before 0.10 has them
     if isinstance(sizes, Mapping):  # the mapped axes of vmap and shard_map
         return str(dict(sizes)) if sizes else None
     return None if getattr(value, "empty", False) is True else str(value)
