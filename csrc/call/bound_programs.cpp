@@ -30,12 +30,11 @@ BoundProgram::BoundProgram(const EntryPtr& entry, const IsBound& values, const L
   std::vector<bool> is_kept = kept_.is_kept();
   for (const HeldVariable& it : variables) {
     if (!kept_.has_node(it.node)) continue;
-    const bool changes = it.is_array && it.now().get() != it.value.get();
-    (changes ? changing_ : fixed_).push_back(it);
-    if (!changes) continue;
+    variables_.push_back(it);
+    if (!it.is_array || it.now().get() == it.value.get()) continue;
     is_kept[it.leaf] = false;
     kept_.let_go(it.leaf);
-    changing_.back().value.reset();
+    variables_.back().value.reset();
   }
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_kept[i]) free_.push_back(static_cast<std::uint32_t>(i));
@@ -54,13 +53,10 @@ bool BoundProgram::is_like(const Entry& entry, const KeptValues& bound) const {
 }
 
 bool BoundProgram::read(LeafBuffer& leaves) const {
-  for (const HeldVariable& it : fixed_) {
-    if (it.now().get() != it.value.get()) return false;
-  }
-  for (const HeldVariable& it : changing_) {
-    const Ref value = it.now();
-    if (!value || !hooks().jax_array_type.is(Py_TYPE(value.get()))) return false;
-    leaves.replace(it.leaf, value.get());
+  for (const HeldVariable& it : variables_) {
+    const Ref now = it.now();
+    if (it.value ? now.get() != it.value.get() : !now || !hooks().jax_array_type.is(Py_TYPE(now.get()))) return false;
+    if (!it.value) leaves.replace(it.leaf, now.get());
   }
   return true;
 }
@@ -92,11 +88,9 @@ void BoundProgram::learn(const Entry& entry, const LeafBuffer& leaves, const Ref
 }
 
 int BoundProgram::traverse(visitproc visit, void* arg) const {
-  for (const auto* some : {&fixed_, &changing_}) {
-    for (const HeldVariable& it : *some) {
-      Py_VISIT(it.owner.get());
-      Py_VISIT(it.value.get());
-    }
+  for (const HeldVariable& it : variables_) {
+    Py_VISIT(it.owner.get());
+    Py_VISIT(it.value.get());
   }
   for (const auto& it : runs_) {
     if (const int status = it->traverse(visit, arg)) return status;

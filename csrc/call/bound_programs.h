@@ -40,8 +40,8 @@ class BoundProgram {
  private:
   std::weak_ptr<Entry> entry_;
   KeptValues kept_;
-  std::vector<HeldVariable> fixed_, changing_;
-  std::vector<std::uint32_t> free_;  // the leaves that another call may have anew
+  std::vector<HeldVariable> variables_;  // bound ones; without its value where a call changes it
+  std::vector<std::uint32_t> free_;      // the leaves that another call may have anew
   std::vector<std::shared_ptr<DirectRun>> runs_;
   std::size_t failures_ = 0;  // to make one of these
 };
