@@ -27,7 +27,7 @@ BY_NAME = {function.__name__: function for function in (getattr, setattr, hasatt
 """Functions that are given the name of an attribute: proven where code calls them itself, with a name that it has."""
 BY_CODE = {**BY_NAME, "__import__": __import__}
 """Functions that code may have only as it calls them by itself."""
-_IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"}
+_IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "PUSH_NULL", "RESUME"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR", "IMPORT_FROM"}
 _PATTERNS = {"MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -66,7 +66,8 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _steps(code: types.CodeType) -> list[dis.Instruction]:
+def steps_of(code: types.CodeType) -> list[dis.Instruction]:
+    """Of a code object all that does something."""
     return [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
 
 
@@ -78,7 +79,7 @@ def named_by(code: types.CodeType) -> Named:
     can_miss, unproven = False, None
     for part in _codes(code):
         chain: tuple[str, ...] = ()
-        steps = _steps(part)
+        steps = steps_of(part)
         for i, step in enumerate(steps):
             unproven = unproven or _unproven(steps, i)
             can_miss = can_miss or step.opname == "PUSH_EXC_INFO"
@@ -183,7 +184,7 @@ def _is_counted(cell: types.CellType) -> bool:
 def cell_uses(code: types.CodeType) -> CellUses:
     """What a code object does with its free variables."""
     assigned, counted, read = set[str](), set[str](), set[str]()
-    steps = _steps(code)
+    steps = steps_of(code)
     for i, step in enumerate(steps):
         if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             assigned.add(step.argval)

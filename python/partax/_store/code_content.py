@@ -6,9 +6,9 @@ import struct
 import types
 from typing import Any
 
+from partax._guards.bytecode import steps_of
 from partax._guards.user_objects import asked_once
 
-_IDLE = {"CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "PUSH_NULL", "NOT_TAKEN"}
 _OF_SETS = {"&", "|", "^", "-"}
 _VIEWS = {"keys", "items"}
 # Attributes by which a set makes another one, which may hold more.
@@ -72,7 +72,7 @@ def reads_hashes(code: types.CodeType) -> bool:
         return True
     if _BUILD_SET not in code.co_code[::2] and _VIEWS.isdisjoint(code.co_names):
         return False
-    steps = _steps(code)
+    steps = steps_of(code)
     makes = any(step.opname == "BUILD_SET" and not _is_asked(steps, i) for i, step in enumerate(steps))
     return makes or _joins_views(steps)
 
@@ -92,13 +92,9 @@ def _only_asked(code: types.CodeType, constant: Any) -> bool:
     """Whether code asks of a constant set only what is in it, as in `x in {1, 2}`."""
     if type(constant) is not frozenset:
         return False
-    steps = _steps(code)
+    steps = steps_of(code)
     return all(_is_asked(steps, i) for i, step in enumerate(steps) if step.argval is constant)
 
 
 def _is_asked(steps: list[dis.Instruction], at: int) -> bool:
     return [step.opname for step in steps[at + 1 : at + 2]] == ["CONTAINS_OP"]
-
-
-def _steps(code: types.CodeType) -> list[dis.Instruction]:
-    return [step for step in dis.get_instructions(code) if step.opname not in _IDLE]
