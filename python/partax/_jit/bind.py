@@ -1,6 +1,5 @@
 """A wrapper with arguments that are read, checked and kept once."""
 
-import contextlib
 import inspect
 import operator
 from typing import Any, NoReturn
@@ -14,6 +13,8 @@ from partax._jax import programs
 from partax._jax.nodes import flatten_one_level, one_level
 from partax._pytree.paths import leaf_paths
 from partax._pytree.short_text import short_text
+
+_ANY = inspect.signature(lambda *args, **kwargs: None)
 
 
 def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
@@ -31,8 +32,8 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
     were bound, and a function or another static value as in any call: a change of what it holds is seen. Of the objects
     of Flax that `partax.nnx.jit` changes in place, the Variables count as they are: new values by the function and by
     others; attributes that others set, as `model.eval()` does, once you bind anew, or a call in another mode has seen
-    them. A callable object, and the instance of a method, are no arguments: they count as in any call. A call under a trace of jax's, and one with
-    settings of jax that make its dispatch do more, is an ordinary one. It can be pickled.
+    them. A callable object, and the instance of a method, are no arguments: they count as in any call. A call under a
+    trace of jax's, and one with settings of jax that make its dispatch do more, is an ordinary one. It can be pickled.
 
     Args:
       args: the leading arguments.
@@ -46,7 +47,11 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
       ValueError: when called, the call would give away an array that is bound, as `donate` says.
       RuntimeError: when called, an array that is bound has been deleted.
     """
-    _check(self, args, kwargs)
+    signature = _signature(self)
+    try:
+        signature.bind_partial(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{self.__name__}{signature} cannot be bound so: {error}") from None
     return _bound(self, args, kwargs)
 
 
@@ -81,20 +86,11 @@ def _as_now(value: Any, changes_objects: bool) -> Any:
     return one_level(value).unflatten(children)
 
 
-def _signature(wrapper: JitFunction[..., Any]) -> inspect.Signature | None:
-    """None of some functions that are written in C."""
-    with contextlib.suppress(ValueError):
-        return inspect.signature(wrapper.__wrapped__)
-    return None
-
-
-def _check(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    signature = _signature(wrapper)
+def _signature(wrapper: JitFunction[..., Any]) -> inspect.Signature:
     try:
-        if signature is not None:
-            signature.bind_partial(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
+        return inspect.signature(wrapper.__wrapped__)
+    except ValueError:  # of some functions that are written in C
+        return _ANY
 
 
 def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunction[Any]:
@@ -121,10 +117,8 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
     if len(args) > len(bound):
         raise TypeError(f"found {len(args)} arguments, expected at most {len(bound)}, as many as are bound")
     bound[: len(args)] = args
-    signature = _signature(self.func)
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = () if signature is None else signature.parameters.values()
-    names = [it.name for it in parameters if it.kind in kinds][: len(bound)]
+    parameters = _signature(self.func).parameters.values()
+    names = [it.name for it in parameters if it.kind <= it.POSITIONAL_OR_KEYWORD][: len(bound)]
     for name, value in kwargs.items():
         if name in keywords:
             keywords[name] = value
