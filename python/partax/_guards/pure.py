@@ -48,8 +48,36 @@ unpackbits unravel_index unsignedinteger unstack unwrap vander var vdot vecdot v
 where zeros zeros_like pi e inf nan newaxis euler_gamma
 """
 
-# Module -> its pure names, if any; `*` for all names of it and of the modules below it.
-_PURE = {
+# Modules all of whose names are pure, with the modules below them.
+_MODULES = """
+math cmath itertools enum collections.abc numbers
+
+numpy.linalg numpy.fft ml_dtypes
+
+jax.numpy.linalg jax._src.numpy.fft jax._src.numpy.linalg jax._src.numpy.vectorize jax._src.numpy.index_tricks jax.lax
+jax._src.lax jax.nn jax._src.nn jax.random jax._src.random jax.scipy jax._src.scipy jax._src.third_party.scipy jax.ops
+jax._src.ops jax.image jax._src.image jax.tree jax._src.tree jax.tree_util jax._src.tree_util jax.dtypes
+jax._src.dtypes jax.sharding jax._src.partition_spec jax._src.named_sharding jax._src.api_util
+jax._src.custom_derivatives jax._src.custom_batching jax._src.custom_transpose jax._src.indexing
+jax._src.traceback_util
+
+beartype chex._src.dataclass chex._src.pytypes diffrax einops equinox._ad equinox._better_abstract
+equinox._custom_types equinox._enum equinox._errors equinox._eval_shape equinox._filters equinox._jit
+equinox._make_jaxpr equinox._misc equinox._module equinox._sharding equinox._tree equinox._unvmap equinox._update
+equinox._vmap_pmap equinox.internal equinox.nn flax.core flax.linen flax.nnx flax.struct flax.training.train_state
+flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
+
+partax._core partax._pytree.at partax._pytree.equal partax._pytree.every_leaf partax._pytree.filters
+partax._pytree.flat_partition partax._pytree.labels partax._pytree.partition partax._pytree.pformat
+partax._pytree.structure partax._report.summary partax._transforms.branches partax._transforms.carry
+partax._transforms.carry_types partax._transforms.filter_checkpoint partax._transforms.filter_custom_jvp
+partax._transforms.filter_custom_vjp partax._transforms.filter_grad partax._transforms.filter_jvp
+partax._transforms.filter_shard_map partax._transforms.filter_vjp partax._transforms.filter_vmap
+partax._transforms.fold partax._transforms.jacobians partax._transforms.loop_arrays partax._transforms.loops
+partax._transforms.stack partax._transforms.tree_differences partax._transforms.programs partax._transforms.wrapper
+"""
+# Of other modules, which of their names are.
+_NAMES = {
     # Python
     "builtins": """
 ArithmeticError AssertionError AttributeError BaseException Ellipsis Exception FloatingPointError IndexError KeyError
@@ -59,8 +87,6 @@ abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict
 frozenset hex int isinstance issubclass iter len list map max min next object oct ord pow print property range repr
 reversed round set slice sorted staticmethod str sum super tuple type zip __build_class__
 """,
-    "math": "*",
-    "cmath": "*",
     "_operator": """
 abs add and_ concat contains countOf delitem eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul
 index indexOf inv invert ior ipow irshift is_ is_not isub itruediv ixor le length_hint lshift lt matmul mod mul ne neg
@@ -69,7 +95,6 @@ not_ or_ pos pow rshift setitem sub truediv truth xor itemgetter
     "operator": "itemgetter",
     "functools": "cached_property partial partialmethod reduce total_ordering update_wrapper wraps",
     "_functools": "partial reduce",
-    "itertools": "*",
     "typing": """
 Any Callable ClassVar Final Generic Literal NamedTuple NewType Optional ParamSpec Protocol TypeVar TypeVarTuple
 TypedDict Union cast final overload
@@ -77,52 +102,19 @@ TypedDict Union cast final overload
     "dataclasses": """
 _recursive_repr _replace FrozenInstanceError InitVar KW_ONLY MISSING dataclass field is_dataclass replace
 """,
-    "enum": "*",
     "reprlib": "recursive_repr",
     "abc": "ABC ABCMeta abstractmethod",
     "collections": "OrderedDict defaultdict deque namedtuple Counter ChainMap",
-    "collections.abc": "*",
     "contextlib": "AbstractContextManager ContextDecorator contextmanager nullcontext",
-    "numbers": "*",
     "types": "SimpleNamespace",
     # NumPy
     "numpy": _ARRAYS + "asanyarray ascontiguousarray common_type intc intp longdouble min_scalar_type",
-    "numpy.linalg": "*",
-    "numpy.fft": "*",
-    "ml_dtypes": "*",
     # jax
     "jax": "Array P ShapeDtypeStruct jit",
     "jax.numpy": _ARRAYS + "empty empty_like",
-    "jax.numpy.linalg": "*",
-    "jax._src.numpy.fft": "*",
-    "jax._src.numpy.linalg": "*",
-    "jax._src.numpy.vectorize": "*",
-    "jax._src.numpy.index_tricks": "*",
-    "jax.lax": "*",
-    "jax._src.lax": "*",
-    "jax.nn": "*",
-    "jax._src.nn": "*",
-    "jax.random": "*",
-    "jax._src.random": "*",
-    "jax.scipy": "*",
-    "jax._src.scipy": "*",
-    "jax._src.third_party.scipy": "*",
-    "jax.ops": "*",
-    "jax._src.ops": "*",
-    "jax.image": "*",
-    "jax._src.image": "*",
-    "jax.tree": "*",
-    "jax._src.tree": "*",
-    "jax.tree_util": "*",
-    "jax._src.tree_util": "*",
     "jaxlib._jax.pytree": "DictKey FlattenedIndexKey GetAttrKey PyTreeDef SequenceKey",
-    "jax.dtypes": "*",
-    "jax._src.dtypes": "*",
-    "jax.sharding": "*",
     "jax._src.sharding_impls": "NamedSharding PartitionSpec SingleDeviceSharding UnspecifiedValue AUTO",
-    "jax._src.partition_spec": "*",
     "jax._src.mesh": "Mesh AbstractMesh AxisType",
-    "jax._src.named_sharding": "*",
     "jax._src.api": """
 eval_shape fwd_and_bwd grad hessian jacfwd jacobian jacrev jit jvp linear_transpose linearize make_jaxpr named_call
 named_scope value_and_grad vjp vmap device_put Inline
@@ -133,94 +125,24 @@ checkpoint remat checkpoint_name checkpoint_wrapper DotsSaveable dots_saveable d
 everything_saveable nothing_saveable offload_dot_with_no_batch_dims save_and_offload_only_these_names
 save_any_names_but_these save_anything_except_these_names save_from_both_policies save_only_these_names
 """,
-    "jax._src.api_util": "*",
     "jax._src.core": "typeof ShapedArray get_aval",
-    "jax._src.custom_derivatives": "*",
-    "jax._src.custom_batching": "*",
-    "jax._src.custom_transpose": "*",
-    "jax._src.indexing": "*",
     "jax._src.shard_map": "shard_map smap",
     "jax._src.source_info_util": "ExtendNameStackContextManager",
-    "jax._src.traceback_util": "*",
     # libraries
-    "beartype": "*",
     "chex": "dataclass",
-    "chex._src.dataclass": "*",
-    "chex._src.pytypes": "*",
-    "diffrax": "*",
-    "einops": "*",
-    "equinox._ad": "*",
-    "equinox._better_abstract": "*",
-    "equinox._custom_types": "*",
-    "equinox._enum": "*",
-    "equinox._errors": "*",
-    "equinox._eval_shape": "*",
-    "equinox._filters": "*",
-    "equinox._jit": "*",
-    "equinox._make_jaxpr": "*",
-    "equinox._misc": "*",
-    "equinox._module": "*",
-    "equinox._sharding": "*",
-    "equinox._tree": "*",
-    "equinox._unvmap": "*",
-    "equinox._update": "*",
-    "equinox._vmap_pmap": "*",
-    "equinox.internal": "*",
     "equinox.internal._getkey": "",
-    "equinox.nn": "*",
-    "flax.core": "*",
-    "flax.linen": "*",
-    "flax.nnx": "*",
-    "flax.struct": "*",
-    "flax.training.train_state": "*",
-    "flax.traverse_util": "*",
-    "flax.typing": "*",
-    "jaxtyping": "*",
-    "lineax": "*",
-    "optax": "*",
-    "optimistix": "*",
-    "penzai": "*",
     "penzai.core.variables": "",  # which counts the variables that it has made
     # partax itself
     "partax": """
 FlatSpec Static all_of any_of apply_updates by_path combine filter flat_combine flat_partition fold if_array is_array
 is_array_like is_inexact_array is_inexact_array_like labels not_ partition stack unstack
 """,
-    "partax._core": "*",
     "partax._jit.filter_jit": "filter_jit",
-    "partax._pytree.at": "*",
-    "partax._pytree.equal": "*",
-    "partax._pytree.every_leaf": "*",
-    "partax._pytree.filters": "*",
-    "partax._pytree.flat_partition": "*",
-    "partax._pytree.labels": "*",
-    "partax._pytree.partition": "*",
-    "partax._pytree.pformat": "*",
-    "partax._pytree.structure": "*",
-    "partax._report.summary": "*",
-    "partax._transforms.branches": "*",
-    "partax._transforms.carry": "*",
-    "partax._transforms.carry_types": "*",
-    "partax._transforms.filter_checkpoint": "*",
-    "partax._transforms.filter_custom_jvp": "*",
-    "partax._transforms.filter_custom_vjp": "*",
-    "partax._transforms.filter_grad": "*",
-    "partax._transforms.filter_jvp": "*",
-    "partax._transforms.filter_shard_map": "*",
-    "partax._transforms.filter_vjp": "*",
-    "partax._transforms.filter_vmap": "*",
-    "partax._transforms.fold": "*",
-    "partax._transforms.jacobians": "*",
-    "partax._transforms.loop_arrays": "*",
-    "partax._transforms.loops": "*",
-    "partax._transforms.stack": "*",
-    "partax._transforms.tree_differences": "*",
-    "partax._transforms.programs": "*",
-    "partax._transforms.wrapper": "*",
 }
 KEEP_RULES = {"lineax"}
 """Libraries that keep what to do with a class of the user's in tables of their own: a class of theirs is not proven."""
-_names = {module: None if names == "*" else frozenset(names.split()) for module, names in _PURE.items()}
+_names: dict[str, frozenset[str] | None] = dict.fromkeys(_MODULES.split())
+_names |= {module: frozenset(names.split()) for module, names in _NAMES.items()}
 
 
 def pure(*modules: str) -> None:
