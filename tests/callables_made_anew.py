@@ -13,6 +13,13 @@ import jax.numpy as jnp
 
 import partax
 from partax import filter_jit
+from partax._guards.guards import written_down
+
+
+def unproven(fun: Any) -> str:
+    """What of all that a callable reads nobody can prove unchanged; empty if there is nothing."""
+    _, _, _, what, of_same_objects = written_down((fun,))
+    return what or of_same_objects
 
 
 def scaled(scale: Any, shift: Any = 0) -> Any:

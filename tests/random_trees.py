@@ -141,7 +141,9 @@ def fresh(value: Any) -> Any:
         return struct.unpack("d", struct.pack("d", value))[0]
     if type(value) is complex:
         return complex(fresh(value.real), fresh(value.imag))
-    if type(value) in (tuple, list, set, frozenset):
+    if type(value) in (set, frozenset):
+        return type(value)(value)  # their order is that of hashes, and the hash of a NaN is that of its object
+    if type(value) in (tuple, list):
         return type(value)([fresh(x) for x in value])
     if type(value) is dict:
         return {k: fresh(v) for k, v in value.items()}
@@ -223,11 +225,4 @@ def variants(draw: st.DrawFn, recipe: Any) -> Any:
 
 def describe(tree: Any) -> Any:
     """A static result that shows what the traced program saw: texts, since an object would be each call's own."""
-    return [f"{type(x)} {_text(canonical(x))}" for x in jax.tree.leaves(tree) if not is_dynamic(x)]
-
-
-def _text(value: Any) -> str:
-    """Of equal values the same, in whatever order their sets are: the hash of a NaN is that of its object."""
-    if isinstance(value, frozenset):
-        return f"{{{', '.join(sorted(map(_text, value)))}}}"
-    return f"({', '.join(map(_text, value))})" if isinstance(value, tuple) else repr(value)
+    return [f"{type(x)} {canonical(x)!r}" for x in jax.tree.leaves(tree) if not is_dynamic(x)]

@@ -6,7 +6,6 @@ containers by value), and a call traces once for each new pair of static key and
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import enum
 import inspect
@@ -92,10 +91,8 @@ def canonical(value: Any, path: str = "value", *, compared_only: bool = False) -
         return kind, _bits(value.real), _bits(value.imag)
     if kind in (int, bool, str, bytes, types.NoneType) or isinstance(value, enum.Enum):
         return kind, value
-    if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")) or kind is list:
-        return kind, inner(value)
-    if kind in (set, frozenset):
-        return kind, frozenset(collections.Counter(inner(value)).items())
+    if kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")) or kind in (list, set, frozenset):
+        return kind, inner(value)  # of sets in the order in which a program can read them
     if isinstance(value, dict):
         return kind, inner(value), inner(value.values())
     if kind is bytearray:

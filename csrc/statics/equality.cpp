@@ -40,27 +40,15 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
 
 // Of two treedefs that are equal for jax, which takes 1 for True.
 bool StaticValue::have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack) {
-  static Name node_data("node_data"), children("children");
-  if (!stack.is_free()) refuse_depth();
-  const auto called = [](PyObject* object, Name& method) {
-    return Ref::checked(PyObject_CallMethodNoArgs(object, method.get()));
-  };
-  const Ref data = called(treedef, node_data), other_data = called(other, node_data);
-  if (!PyTuple_Check(data.get()) || !PyTuple_Check(other_data.get())) return data.get() == other_data.get();  // a leaf
-  const Ref aux = item_of(data.get(), 1), other_aux = item_of(other_data.get(), 1);
-  if (aux.get() != other_aux.get() && !loose(aux).sealed(nullptr).equals_value(other_aux.get(), stack)) return false;
-  const Ref below = called(treedef, children), other_below = called(other, children);
-  for (Py_ssize_t i = 0; i < PySequence_Size(below.get()); ++i) {
-    if (!have_equal_aux(item_of(below.get(), i).get(), item_of(other_below.get(), i).get(), stack)) return false;
-  }
-  return true;
+  static Name state("__getstate__");  // of all its nodes
+  const auto nodes = [](PyObject* of) { return Ref::checked(PyObject_CallMethodNoArgs(of, state.get())); };
+  return loose(nodes(treedef)).sealed(nullptr).equals_value(nodes(other).get(), stack);
 }
 
 bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const {
   if (Py_TYPE(other) != composite_->type) return false;
   if (!stack.is_free()) refuse_depth();
   const Form form = form_of(other);
-  if (is_unordered(form)) return equals_set(other, form, stack);
   const std::vector<StaticValue>& items = composite_->items;
   std::size_t seen = 0;
   bool equal = true;
@@ -70,23 +58,6 @@ bool StaticValue::equals_items(PyObject* other, const StackReserve& stack) const
             (item ? items[i].identity() == item.get() || items[i].equals_value(item.get(), stack) : items[i].absent());
   });
   return equal && seen == items.size();
-}
-
-bool StaticValue::equals_set(PyObject* other, Form form, const StackReserve& stack) const {
-  const std::vector<StaticValue>& items = composite_->items;
-  std::vector<bool> taken(items.size(), false);
-  std::size_t found = 0, seen = 0;
-  each_item(other, form, [&](const Ref& item) {
-    if (found < seen++) return;
-    const std::size_t hash = hash_of_part(item.get(), Unhashable::kCompare, Callables::kByStructure);
-    const auto range = composite_->by_hash.equal_range(hash);
-    for (auto it = range.first; it != range.second && found < seen; ++it) {
-      if (taken[it->second] || !items[it->second].equals_value(item.get(), stack)) continue;
-      taken[it->second] = true;
-      ++found;
-    }
-  });
-  return found == seen && seen == items.size();
 }
 
 // One that changes what it holds while it is traced is known by identity alone.

@@ -99,6 +99,7 @@ thread_local MadeAnew* MadeAnew::innermost_ = nullptr;
 
 std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
   auto guards = std::make_shared<Guards>();
+  guards->registered_ = Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()));
   guards->num_roots_ = roots.size();
   const Ref told = python::guards_of(tuple_of(std::vector<Ref>(roots)));
   PyObject *checks, *place, *unproven, *of_same_objects;
@@ -131,6 +132,11 @@ Ref Guards::parts_of(PyObject* value, Parts parts, PyObject* argument, PyObject*
 bool Guards::match(const Roots& roots, std::string* difference, bool loosely) const {
   if (!proven()) {
     if (difference != nullptr) *difference = unproven_;
+    return false;
+  }
+  const Ref registered = Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()));
+  if (checked_int(PyObject_RichCompareBool(registered_.get(), registered.get(), Py_EQ)) != 1) {
+    if (difference != nullptr) *difference = "what is registered with abstract classes";
     return false;
   }
   std::size_t at = 0;

@@ -71,16 +71,17 @@ class Guards {
 
   std::vector<Check> checks_;
   std::size_t num_roots_ = 0;
-  Ref place_;  // (number of a check) -> what it is, as text
+  Ref place_;       // (number of a check) -> what it is, as text
+  Ref registered_;  // how much was registered with abstract classes
   std::string unproven_, of_same_objects_;
   bool holds_arrays_ = false;
 };
 
 // While one is there, callables that were made anew count as equal to known ones of the same form, and it notes that
-// there were any: then the guards decide. Where there is none, such callables are not equal.
+// there were any: then the guards decide. Where there is none, or it is not asked, such callables are not equal.
 class MadeAnew {
  public:
-  MadeAnew() noexcept { innermost_ = this; }
+  explicit MadeAnew(bool is_asked = true) noexcept : is_asked_(is_asked) { innermost_ = this; }
   ~MadeAnew() {
     innermost_ = outer_;
     if (any_ && outer_ != nullptr) outer_->any_ = true;
@@ -90,14 +91,14 @@ class MadeAnew {
   bool any() const noexcept { return any_; }
   // Notes a callable made anew; whether anybody wants to know.
   static bool note() noexcept {
-    if (innermost_ != nullptr) innermost_->any_ = true;
-    return innermost_ != nullptr;
+    if (innermost_ == nullptr || !innermost_->is_asked_) return false;
+    return innermost_->any_ = true;
   }
 
  private:
   static thread_local MadeAnew* innermost_;
   MadeAnew* outer_ = innermost_;
-  bool any_ = false;
+  bool is_asked_, any_ = false;
 };
 
 }  // namespace partax

@@ -13,49 +13,27 @@ bool StaticValue::holds_callables() const noexcept {
 }
 
 bool StaticValue::mark_changed(PyObject* other) const {
-  bool found = false;
-  if (holds_callables()) mark_changed(other, found);
-  return found;
-}
-
-// Marks each callable in here that holds something else now; tells whether that is so of `other` itself.
-bool StaticValue::mark_changed(PyObject* other, bool& found) const {
+  if (!holds_callables() || (mode_ == Mode::kCallable && (!is_object(other) || is_repeated_))) return false;
+  const std::shared_ptr<const Composite> composite = composite_;
+  if (Py_TYPE(other) != composite->type || is_self_changing(other)) return false;
+  std::vector<Ref> parts;
+  const auto add = [&](const Ref& part) { parts.push_back(part); };
   if (mode_ == Mode::kCallable) {
-    if (!is_object(other)) return true;
-    if (is_self_changing(other) || is_repeated_) return false;
-    const std::shared_ptr<const Composite> composite = composite_;
-    bool changed = false;
-    std::vector<Ref> held;
-    all_held(other, callable_sort(other), [&](std::size_t, Ref part) {
-      held.push_back(std::move(part));
+    all_held(other, callable_sort(other), [&](std::size_t, const Ref& part) {
+      add(part);
       return true;
     });
-    for (std::size_t i = 0; i < held.size() && i < composite->items.size(); ++i) {
-      const StaticValue& item = composite->items[i];
-      if (composite->is_left_out(i)) continue;
-      changed = (held[i] ? item.mark_changed(held[i].get(), found) : !item.absent()) || changed;
-    }
-    if (changed || held.size() != composite->items.size()) {
-      mark_self_changing(other);
-      found = true;
-    }
-    return false;
+  } else {
+    each_item(other, form_of(other), add);
   }
-  if (composite_ != nullptr && holds_callables()) {
-    const std::shared_ptr<const Composite> composite = composite_;
-    if (Py_TYPE(other) != composite->type) return true;
-    bool changed = false;
-    std::size_t i = 0;
-    each_item(other, form_of(other), [&](const Ref& item) {
-      if (i < composite->items.size()) {
-        const StaticValue& known = composite->items[i];
-        changed = (item ? known.mark_changed(item.get(), found) : !known.absent()) || changed;
-      }
-      ++i;
-    });
-    return changed || i != composite->items.size();
+  bool found = false;
+  for (std::size_t i = 0; i < parts.size() && i < composite->items.size(); ++i) {
+    if (parts[i] && !composite->is_left_out(i)) found = composite->items[i].mark_changed(parts[i].get()) || found;
   }
-  return !is_still(other);
+  const MadeAnew none(false);
+  if (mode_ != Mode::kCallable || is_still(other)) return found;
+  mark_self_changing(other);
+  return true;
 }
 
 bool StaticValue::survives_owner() const noexcept {

@@ -29,10 +29,6 @@ void register_statics(py::module_& module) {
          py::kw_only(), py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"),
          py::arg("registrations"));
   define(
-      module, "num_registrations",
-      [](const py::object&) { return give(Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()))); },
-      "How much has been registered with abstract classes.", py::arg("of"));
-  define(
       module, "static_equal",
       [](const py::object& a, const py::object& b) {
         return with_path("value", [&] {
@@ -57,26 +53,6 @@ void register_statics(py::module_& module) {
       },
       "What is read next of a value: see guards.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
       py::arg("absent"));
-  define(
-      module, "unproven",
-      [](const py::object& callable) {
-        return py::str(with_path("callable", [&] {
-          const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(callable.ptr())});
-          return guards->proven() ? guards->of_same_objects() : guards->unproven();
-        }));
-      },
-      "What of all that a callable reads nobody can prove unchanged; empty if there is nothing.", py::arg("callable"));
-  define(
-      module, "difference",
-      [](const py::object& before, const py::object& now) {
-        std::string found;
-        with_path("callable", [&] {
-          Guards::of({Ref::borrow(before.ptr())})->match([&](std::size_t) { return Ref::borrow(now.ptr()); }, &found);
-        });
-        return py::str(found);
-      },
-      "What makes a callable another one than one made before; empty if nothing does.", py::arg("before"),
-      py::arg("now"));
 }
 
 }  // namespace partax

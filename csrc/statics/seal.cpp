@@ -10,15 +10,6 @@ namespace {
 // Callables inside callables: beyond, identity decides.
 constexpr int kMaxCallableDepth = 100;
 
-// A method of one object that is written in C; its == would keep that object, which may be an array.
-bool is_bound_builtin(PyObject* value) noexcept {
-  if (PyCFunction_Check(value)) {
-    PyObject* self = PyCFunction_GET_SELF(value);
-    return self != nullptr && !PyModule_Check(self) && !PyType_Check(self);
-  }
-  return std::strcmp(Py_TYPE(value)->tp_name, "method-wrapper") == 0;  // the type has no public name
-}
-
 }  // namespace
 
 // Makes sealed values.
@@ -31,21 +22,14 @@ class Sealer {
     const DepthGuard guard;
     const Form form = form_of(value);
     if (form == Form::kCallable) return seal_callable(value);
-    if (depth_ > 0 && (form == Form::kArray || is_bound_builtin(value))) return weak(value);
+    // Inside a callable other objects are known by identity: their == may keep them, or hide what they are.
+    if (depth_ > 0 && (form == Form::kArray || form == Form::kGeneric)) return weak(value);
     if (is_composite(form)) return seal_composite(value, form);
     if (form == Form::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) return weak(value);
     StaticValue result;
     result.mode_ = StaticValue::Mode::kHeld;
-    result.held_ = form == Form::kByteArray ? copied(value) : Ref::borrow(value);
-    result.mutable_ = form == Form::kByteArray;
-    if (form == Form::kGeneric || form == Form::kTreedef) {
-      if (depth_ == 0) {
-        result.hash_ = own_hash(value, Unhashable::kCompare);
-      } else {
-        result.hash_ = attempt([&] { return own_hash(value, Unhashable::kRefuse); }, [] { return Py_hash_t{-1}; });
-        if (result.hash_ == -1) return weak(value);
-      }
-    }
+    result.held_ = Ref::borrow(value);
+    if (form == Form::kGeneric || form == Form::kTreedef) result.hash_ = own_hash(value, Unhashable::kCompare);
     result.is_users_ = is_users(value);
     return result;
   }
@@ -57,11 +41,6 @@ class Sealer {
     composite->type_ref = hold_type(Py_TYPE(value));
     bool reusable = !is_mutable_form(form) && form != Form::kSubclass;
     each_item(value, form, [&](const Ref& item) {
-      if (is_unordered(form)) {
-        const std::size_t hash = attempt([&] { return hash_of_part(item.get(), Unhashable::kCompare, callables_); },
-                                         [] { return std::size_t{0}; });
-        composite->by_hash.emplace(hash, composite->items.size());
-      }
       // The object of a method is known by identity, as for Python, whatever its == says.
       const bool is_object =
           form == Form::kMethod && !composite->items.empty() && form_of(item.get()) == Form::kGeneric;

@@ -9,28 +9,25 @@ namespace {
 
 thread_local int static_depth = 0;
 
+struct Content {
+  PyTypeObject* type;
+  Form form;
+};
+
 // The built-in type whose content an instance has, or null. It is among the bases that the layout comes from.
-PyTypeObject* content_type(PyObject* value) noexcept {
-  PyTypeObject* const bases[] = {&PyTuple_Type,     &PyList_Type,    &PyDict_Type,      &PySet_Type,
-                                 &PyFrozenSet_Type, &PyLong_Type,    &PyByteArray_Type, &PyFloat_Type,
-                                 &PyComplex_Type,   &PyUnicode_Type, &PyBytes_Type};
+const Content* content_type(PyObject* value) noexcept {
+  static const Content known[] = {{&PyTuple_Type, Form::kTuple},         {&PyList_Type, Form::kList},
+                                  {&PyDict_Type, Form::kDict},           {&PySet_Type, Form::kSet},
+                                  {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyLong_Type, Form::kAtom},
+                                  {&PyByteArray_Type, Form::kByteArray}, {&PyFloat_Type, Form::kFloat},
+                                  {&PyComplex_Type, Form::kComplex},     {&PyUnicode_Type, Form::kAtom},
+                                  {&PyBytes_Type, Form::kAtom}};
   for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
-    for (PyTypeObject* base : bases) {
-      if (type == base) return base;
+    for (const Content& content : known) {
+      if (type == content.type) return &content;
     }
   }
   return nullptr;
-}
-
-Form form_of_content(PyTypeObject* base) noexcept {
-  if (base == &PyTuple_Type) return Form::kTuple;
-  if (base == &PyFloat_Type) return Form::kFloat;
-  if (base == &PyComplex_Type) return Form::kComplex;
-  if (base == &PyFrozenSet_Type) return Form::kFrozenSet;
-  if (base == &PyList_Type) return Form::kList;
-  if (base == &PyDict_Type) return Form::kDict;
-  if (base == &PySet_Type) return Form::kSet;
-  return base == &PyByteArray_Type ? Form::kByteArray : Form::kAtom;
 }
 
 bool has_state(PyObject* value, const TypeInfo& info) noexcept {
@@ -60,8 +57,9 @@ Form form_of(PyObject* value) {
   }
   if (type == &PyFunction_Type) return Form::kCallable;
   if (type == &PyType_Type) return Form::kIdentity;
-  PyTypeObject* const base = content_type(value);
-  if (type == base) return form_of_content(base);
+  const Content* const content = content_type(value);
+  PyTypeObject* const base = content == nullptr ? nullptr : content->type;
+  if (type == base) return content->form;
   if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
   if (PyMethod_Check(value)) return Form::kMethod;
   if (type == &PySlice_Type || type == &PyRange_Type) return Form::kSlice;
@@ -91,7 +89,7 @@ Form form_of(PyObject* value) {
   const bool is_plain =
       base != nullptr && type->tp_richcompare == base->tp_richcompare && type->tp_hash == base->tp_hash;
   if (info.is_in_reach && base != nullptr && (is_plain || info.is_installed)) {
-    return has_state(value, info) ? Form::kSubclass : form_of_content(base);
+    return has_state(value, info) ? Form::kSubclass : content->form;
   }
   if (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash) {
     return Form::kIdentity;
@@ -112,7 +110,8 @@ Ref items_of_set(PyObject* set) {
 }
 
 Ref content_of(PyObject* value) {
-  PyTypeObject* const base = content_type(value);
+  const Content* const content = content_type(value);
+  PyTypeObject* const base = content == nullptr ? nullptr : content->type;
   if (base == &PyTuple_Type) return Ref::checked(PyTuple_GetSlice(value, 0, PyTuple_GET_SIZE(value)));
   if (base == &PyList_Type) return Ref::checked(PyList_GetSlice(value, 0, PyList_GET_SIZE(value)));
   if (base == &PyDict_Type) return Ref::checked(PyDict_Copy(value));
@@ -153,11 +152,6 @@ Py_hash_t own_hash(PyObject* value, Unhashable unhashable) {
                                  "`__eq__` (static); give the type a hash, or make it a pytree node");
 }
 
-Ref numpy_bytes(PyObject* scalar) {
-  static Name method("tobytes");
-  return Ref::checked(PyObject_CallNoArgs(attribute(scalar, method).get()));
-}
-
 Ref field(PyObject* value, PyObject* name) {
   Ref found = Ref::steal(PyObject_GenericGetAttr(value, name));
   if (!found) {
@@ -172,14 +166,6 @@ std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right) {
   if (!name || Py_TYPE(left) != Py_TYPE(right)) return {};
   const Ref one = field(left, name.get()), other = field(right, name.get());
   if (!one || !other || !PyDict_CheckExact(one.get()) || !PyDict_CheckExact(other.get())) return {};
-  // Most often all keys and values are identical.
-  Py_ssize_t at = 0, other_at = 0, same = 0;
-  for (bool are_same = true; are_same; same += are_same ? 1 : 0) {
-    const auto [key, value] = next_entry(one.get(), at);
-    const auto [other_key, other_value] = next_entry(other.get(), other_at);
-    are_same = key && key.get() == other_key.get() && value.get() == other_value.get();
-  }
-  if (same == PyDict_GET_SIZE(one.get()) && same == PyDict_GET_SIZE(other.get())) return true;
   return checked_int(PyObject_RichCompareBool(one.get(), other.get(), Py_EQ)) == 1;
 }
 
@@ -194,13 +180,6 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     case Form::kComplex: {
       const Py_complex a = PyComplex_AsCComplex(left), b = PyComplex_AsCComplex(right);
       return std::memcmp(&a, &b, sizeof a) == 0;
-    }
-    case Form::kNumpyScalar: {
-      static Name dtype("dtype");
-      Ref left_dtype = attribute(left, dtype);
-      Ref right_dtype = attribute(right, dtype);
-      if (checked_int(PyObject_RichCompareBool(left_dtype.get(), right_dtype.get(), Py_EQ)) == 0) return false;
-      return checked_int(PyObject_RichCompareBool(numpy_bytes(left).get(), numpy_bytes(right).get(), Py_EQ)) == 1;
     }
     case Form::kArray:
       refuse_array(right);
@@ -223,38 +202,53 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
 
 namespace {
 
-// A copy of a built-in container down to its atoms; Python makes that of anything else.
+// A copy of what holds a mutable built-in container, down to its atoms.
 Ref fresh(PyObject* value) {
-  const Form form = form_of(value);
-  const bool is_partial = taken_apart().partial.is(Py_TYPE(value));
-  if (!is_composite(form) && form != Form::kByteArray && !is_partial) return Ref::borrow(value);
   if (PyByteArray_CheckExact(value)) return Ref::checked(PyByteArray_FromObject(value));
-  const bool is_dict = PyDict_CheckExact(value), is_tuple = PyTuple_CheckExact(value),
-             is_list = PyList_CheckExact(value);
-  if (!is_dict && !is_tuple && !is_list && !Py_IS_TYPE(value, &PySet_Type)) {
-    return python::copy_of(value);
+  const Form form = form_of(value);
+  const bool is_dict = PyDict_CheckExact(value), is_set = Py_IS_TYPE(value, &PySet_Type);
+  if (!is_dict && !is_set && !PyList_CheckExact(value) && form != Form::kTuple && form != Form::kFrozenDataclass) {
+    return Ref::borrow(value);
   }
   const DepthGuard guard;
-  std::vector<Ref> items;
+  std::vector<Ref> names, items;
   bool same = true;
-  each_item(value, form, [&](const Ref& item) {
-    items.push_back(item);
-    if (!is_dict || items.size() % 2 == 0) items.back() = fresh(item.get());
+  const auto add = [&](const Ref& item, bool is_key = false) {
+    items.push_back(item && !is_key ? fresh(item.get()) : item);
     same = same && items.back().get() == item.get();
-  });
-  if (is_tuple && same) return Ref::borrow(value);
-  if (is_tuple) return tuple_of(std::move(items));
-  if (is_list) {  // not from a tuple, which CPython 3.11 leaks where there is no memory for the items
-    Ref copy = Ref::checked(PyList_New(static_cast<Py_ssize_t>(items.size())));
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      PyList_SET_ITEM(copy.get(), static_cast<Py_ssize_t>(i), items[i].release());
-    }
-    return copy;
+  };
+  if (form == Form::kFrozenDataclass) {
+    if (!TypeTable::instance().find(value).is_in_reach || content_of(value)) return Ref::borrow(value);
+    each_attribute(value, [&](PyObject* name, const Ref& item) {
+      names.push_back(Ref::borrow(name));
+      add(item);
+    });
+  } else {
+    each_item(value, form, [&](const Ref& item) { add(item, is_dict && items.size() % 2 == 0); });
   }
-  if (!is_dict) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
-  Ref copy = Ref::checked(PyDict_New());
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-    checked_int(PyDict_SetItem(copy.get(), items[i].get(), items[i + 1].get()));
+  PyTypeObject* const type = Py_TYPE(value);
+  if (form == Form::kTuple) {
+    if (same) return Ref::borrow(value);
+    Ref tuple = tuple_of(std::move(items));
+    if (PyTuple_CheckExact(value)) return tuple;
+    return Ref::checked(PyTuple_Type.tp_new(type, Ref::checked(PyTuple_Pack(1, tuple.get())).get(), nullptr));
+  }
+  if (form == Form::kFrozenDataclass) {
+    if (same) return Ref::borrow(value);
+    Ref made = Ref::checked(PyBaseObject_Type.tp_new(type, tuple_of({}).get(), nullptr));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (items[i]) checked_int(PyObject_GenericSetAttr(made.get(), names[i].get(), items[i].get()));
+    }
+    return made;
+  }
+  if (is_set) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
+  Ref copy = Ref::checked(is_dict ? PyDict_New() : PyList_New(is_dict ? 0 : static_cast<Py_ssize_t>(items.size())));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!is_dict) {  // not from a tuple, which CPython 3.11 leaks where there is no memory for the items
+      PyList_SET_ITEM(copy.get(), static_cast<Py_ssize_t>(i), items[i].release());
+    } else if (i % 2 == 1) {
+      checked_int(PyDict_SetItem(copy.get(), items[i - 1].get(), items[i].get()));
+    }
   }
   return copy;
 }

@@ -61,6 +61,8 @@ inline bool is_composite(Form form) noexcept {
     case Form::kList:
     case Form::kDict:
     case Form::kSet:
+    case Form::kNumpyScalar:
+    case Form::kByteArray:
     case Form::kMethod:
     case Form::kSlice:
     case Form::kFrozenDataclass:
@@ -70,8 +72,6 @@ inline bool is_composite(Form form) noexcept {
       return false;
   }
 }
-
-inline bool is_unordered(Form form) noexcept { return form == Form::kSet || form == Form::kFrozenSet; }
 
 inline bool is_mutable_form(Form form) noexcept {
   return form == Form::kList || form == Form::kDict || form == Form::kSet || form == Form::kByteArray;
@@ -158,6 +158,13 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     }
+    case Form::kNumpyScalar:
+      visit(attribute(value, "dtype"));
+      visit(Ref::checked(PyObject_CallMethod(value, "tobytes", nullptr)));
+      break;
+    case Form::kByteArray:
+      visit(Ref::checked(PyBytes_FromObject(value)));
+      break;
     case Form::kMethod:
       visit(Ref::borrow(PyMethod_GET_FUNCTION(value)));
       located(Ref::borrow(PyMethod_GET_SELF(value)), [] { return std::string(".__self__"); });
@@ -189,7 +196,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
 [[noreturn]] void refuse_array(PyObject* value);
 // The hash that the value's own type gives; -1 if it has none and `unhashable` allows it.
 Py_hash_t own_hash(PyObject* value, Unhashable unhashable);
-Ref numpy_bytes(PyObject* scalar);
 
 // Of two of a class whose instances compare by one dictionary alone: whether they are equal. Empty of any others.
 std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right);

@@ -59,8 +59,7 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
       const std::size_t hash = !item       ? 0
                                : is_object ? pointer_hash(item.get())
                                            : hash_of_part(item.get(), unhashable, callables);
-      // Order matters, but for sets, whose iteration order is not part of their value.
-      combined = is_unordered(form) ? combined + mix(3, hash) : mix(combined, hash);
+      combined = mix(combined, hash);
     });
     return combined;
   }
@@ -73,12 +72,6 @@ std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables calla
       return mix(seed, bits_hash(PyFloat_AS_DOUBLE(value)));
     case Form::kComplex:
       return mix(seed, bits_hash(PyComplex_AsCComplex(value)));
-    case Form::kNumpyScalar:
-      return mix(seed, static_cast<std::size_t>(own_hash(numpy_bytes(value).get(), Unhashable::kRefuse)));
-    case Form::kByteArray: {
-      Ref bytes = Ref::checked(PyBytes_FromObject(value));
-      return mix(seed, static_cast<std::size_t>(own_hash(bytes.get(), Unhashable::kRefuse)));
-    }
     case Form::kArray:
       refuse_array(value);
     default:

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 
 #include "base/error_path.h"
 #include "base/python_api.h"
@@ -86,10 +85,8 @@ class StaticValue {
   bool equals_value(PyObject* other, const StackReserve& stack) const;
   static bool have_equal_aux(PyObject* treedef, PyObject* other, const StackReserve& stack);
   bool equals_items(PyObject* other, const StackReserve& stack) const;
-  bool equals_set(PyObject* other, Form form, const StackReserve& stack) const;
   bool equals_callable(PyObject* other, const StackReserve& stack) const;
   bool holds_the_same(PyObject* callable, const StackReserve& stack) const;
-  bool mark_changed(PyObject* other, bool& found) const;
   Ref value_for_comparison() const;
 
   Ref held_;  // the object, or its weak reference
@@ -105,7 +102,6 @@ struct StaticValue::Composite {
   PyTypeObject* type;
   Ref type_ref;  // strong, or weak where the type is the user's
   std::vector<StaticValue> items;
-  std::unordered_multimap<std::size_t, std::size_t> by_hash;  // of sets: the items
   // Of callables, whose items are what they hold:
   Ref code;
   std::vector<bool> left_out;  // of those: what is not looked at

@@ -7,6 +7,7 @@ import functools
 import types
 from typing import Any
 
+from callables_made_anew import unproven
 from fuzz.source import REFUSALS, Source, outcome, patched
 from fuzz.values import World, change, read, static
 from partax import _core
@@ -55,7 +56,7 @@ def _is_proven(value: Any) -> bool:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return all(_is_proven(getattr(value, field.name)) for field in dataclasses.fields(value))
     is_function = isinstance(value, types.FunctionType | functools.partial)
-    return not is_function or not _core.unproven(value)
+    return not is_function or not unproven(value)
 
 
 def _check_hostile(left: Any, right: Any, half: int) -> None:

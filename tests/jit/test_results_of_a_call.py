@@ -19,7 +19,7 @@ import partax
 from at_once import at_once
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import array
+from trees import Pair, array
 
 
 class Equal:
@@ -43,6 +43,18 @@ class Box:
 @dataclasses.dataclass(frozen=True)
 class Frozen:
     value: Any
+    note: Any = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Compared
+
+    def __hash__(self) -> int:
+        return 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,6 +105,33 @@ CHANGING: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any
     "list": (lambda: [1], lambda it: it.append(2), list),
     "dict of lists": (lambda: {"a": [1]}, lambda it: it["a"].append(2), lambda it: list(it["a"])),
     "set in a frozen dataclass": (lambda: Frozen({1}), lambda it: it.value.add(2), lambda it: sorted(it.value)),
+    "list in a field that does not compare": (
+        lambda: Frozen(1, [1]),
+        lambda it: it.note.append(2),
+        lambda it: list(it.note),
+    ),
+    "list in a class with its own equality": (
+        lambda: Compared([1]),
+        lambda it: it.value.append(2),
+        lambda it: list(it.value),
+    ),
+    "list in a NamedTuple": (lambda: Pair([1], 2), lambda it: it.left.append(2), lambda it: list(it.left)),
+    "list in a partial": (
+        lambda: functools.partial(len, [1]),
+        lambda it: it.args[0].append(2),
+        lambda it: list(it.args[0]),
+    ),
+    "list in a partial in a dict": (
+        lambda: {"a": functools.partial(len, [1])},
+        lambda it: it["a"].args[0].append(2),
+        lambda it: list(it["a"].args[0]),
+    ),
+    "list in a slice": (lambda: slice([1]), lambda it: it.stop.append(2), lambda it: list(it.stop)),
+    "list in a default": (
+        lambda: lambda held=[1]: held,
+        lambda it: it().append(2),
+        lambda it: list(it()),
+    ),
     "deque": (lambda: collections.deque([1]), lambda it: it.append(2), list),
     "counter": (lambda: collections.Counter("a"), lambda it: it.update("b"), dict),
     "object": (lambda: Box(1), lambda it: setattr(it, "value", 2), lambda it: it.value),

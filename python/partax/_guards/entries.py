@@ -6,6 +6,7 @@ ABOUT_CLASS = {
     *("__classdictcell__", "__orig_bases__", "__parameters__", "__type_params__", "__abstractvars__"),
     *("__abstractclassvars__", "__dataclass_params__", "__firstlineno__", "__static_attributes__"),
     *("__doc__", "__qualname__"),
+    "_abc_impl",  # out of reach, but all guards count what was registered with abstract classes
 }
 # What an enumeration keeps of its members, beside each member itself, and what finds them by name and by value.
 OF_ENUM = {

@@ -58,12 +58,13 @@ class Facts(NamedTuple):
       enum: whether instances are members of an enumeration.
       frozen: whether its instances, all of whose state is in reach, are not meant to change: named tuples, frozen
         dataclasses and Equinox's modules.
-      equal_by: see `Traits`.
+      compared, equal_by: see `Traits`.
     """
 
     constant: bool
     enum: bool
     frozen: bool
+    compared: tuple[str, ...] | None
     equal_by: str | None
 
 
@@ -73,7 +74,7 @@ def facts(cls: type) -> Facts:
     known = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    return Facts(is_constant, known.enum, known.slots is not None and _is_frozen(cls), known.equal_by)
+    return Facts(is_constant, known.enum, known.slots is not None and _is_frozen(cls), known.compared, known.equal_by)
 
 
 def _is_frozen(cls: type) -> bool:

@@ -1,6 +1,5 @@
 """Walks over all that the trace of a program can read, and writes it down as checks."""
 
-import abc
 import collections
 import enum
 import functools
@@ -317,8 +316,6 @@ class Walk:
 
     def _class(self, it: Any) -> None:
         if is_pure(it) or id(it) in SENTINELS:
-            if issubclass(type(it), abc.ABCMeta):
-                return self._registrations(it)
             return self._constant(it) if is_written_in_c(it) else self._object(it)
         if is_written_in_c(it) or registered_nodes() is None:  # or a node that nobody knows of
             raise _UnprovenError
@@ -338,9 +335,7 @@ class Walk:
         for name, entry in zip(found[-entries::2], found[1 - entries :: 2], strict=True):
             if type(name) is not str:
                 raise _UnprovenError
-            if name == "_abc_impl":
-                steps += [(Walk._anything, None, ""), (Walk._registrations, entry, ".register")]
-            elif name in ABOUT_CLASS or name in of_enum:
+            if name in ABOUT_CLASS or name in of_enum:
                 steps += [(Walk._anything, None, ""), (Walk._anything, None, "")]
             else:
                 note = Walk._fields if name == "__dataclass_fields__" else Walk._value
@@ -350,12 +345,6 @@ class Walk:
     def _fields(self, it: Any) -> None:
         """The fields of a dataclass, which nobody else has: as values elsewhere they are not proven."""
         self._asked(it, fields_of, ())
-
-    def _registrations(self, it: Any) -> None:
-        """What an abstract class takes for its subclasses: out of reach, but the count of all registrations is not."""
-        expected = OBJECT if issubclass(type(it), type) else _THERE
-        cls, count = self._open(it, expected, _ASKED, (type(it), _core.num_registrations))
-        self._read_by([(Walk._anything, cls, ""), (Walk._value, count, "")])
 
     def _member(self, it: Any) -> None:
         """A member of an enumeration never changes, but what it has for its value and beside it may.

@@ -3,7 +3,7 @@
 import types
 from typing import Any
 
-from partax._jit.result_values import CHANGES, CONSTANT, FIXED, USED_UP, Held, held_by
+from partax._jit.result_values import CHANGES, CONSTANT, COPIED, FIXED, USED_UP, Held, held_by
 
 _STORED = -1
 _MOST_LEVELS = 100
@@ -90,13 +90,13 @@ def find_own_statics(
             if inside := known.holders(value):
                 held |= {index, *inside}
         elif place not in aux_data:
-            sort = _look(value, found, known, held, 0)
+            sort = _look(value, found, known, held, 0, is_copied=True)
             of_one_call = of_one_call or sort == CHANGES
             used_up = place if sort == USED_UP else used_up
     return tuple(sources), tuple(sorted(held)), tuple(sorted(alike)), of_one_call, used_up
 
 
-def _look(value: Any, found: Held, known: _Given, held: set[int], depth: int) -> int:
+def _look(value: Any, found: Held, known: _Given, held: set[int], depth: int, *, is_copied: bool) -> int:
     """Which sort of value this is with all that it holds; adds what of the call's is in it to `held`."""
     if found is FIXED:
         return CONSTANT
@@ -106,6 +106,10 @@ def _look(value: Any, found: Held, known: _Given, held: set[int], depth: int) ->
     if places:
         held.update(places)
         return CONSTANT  # the call's own
+    if type(value) in COPIED and not is_copied:
+        return CHANGES
     if found.is_opaque:
         held |= known.all()
-    return max((found.sort, *(_look(item, held_by(item), known, held, depth + 1) for item in found.items)))
+    are_copied = is_copied and found.is_copied
+    sorts = (_look(item, held_by(item), known, held, depth + 1, is_copied=are_copied) for item in found.items)
+    return max((found.sort, *sorts))

@@ -14,7 +14,7 @@ import numpy as np
 
 from partax import _core
 from partax._guards.bytecode import cell_uses
-from partax._guards.constants import PLAIN, is_constant
+from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.pure import is_pure
 from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
@@ -29,8 +29,8 @@ _UNCHANGING = {
     *(range, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern, types.UnionType, types.GenericAlias),
     *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone),
 }
-_COPIED = (list, dict, set, bytearray)
-_CONTAINERS = (*_COPIED, tuple, frozenset)
+COPIED = (list, dict, set, bytearray)
+_CONTAINERS = (*COPIED, tuple, frozenset)
 _NOTHING: Any = object()
 
 
@@ -40,6 +40,7 @@ class Held(NamedTuple):
     sort: int
     items: tuple[Any, ...] = ()
     is_opaque: bool = False  # nobody can tell what it holds
+    is_copied: bool = False  # with the lists, dicts, sets and bytearrays in it, for each call
 
 
 FIXED = Held(CONSTANT)
@@ -62,7 +63,8 @@ def held_by(value: Any) -> Held:
         return FIXED
     content: Any = value if known.equal_by is None else dict(read(value, known.equal_by, {}))
     if type(content) in _CONTAINERS:
-        return Held(CONSTANT, (*content, *content.values()) if isinstance(content, dict) else tuple(content))
+        items = (*content, *content.values()) if isinstance(content, dict) else tuple(content)
+        return Held(CONSTANT, items, is_copied=content is value and type(content) is not frozenset)
     if isinstance(value, types.FunctionType):
         return _held_by_function(value)
     if isinstance(value, types.MethodType):
@@ -71,7 +73,10 @@ def held_by(value: Any) -> Held:
         return Held(CONSTANT, (value.func, *value.args, *value.keywords.values(), *value.__dict__.values()))
     if known.frozen:
         _, content, *attributes = _core.parts_of(value, STATE, None, _NOTHING)
-        return Held(CONSTANT, tuple(it for it in (content, *attributes[1::2]) if it is not _NOTHING))
+        names = set(attributes[::2])
+        is_copied = names <= {*(known.compared or ())} if content is _NOTHING else compares_as(cls, tuple) and not names
+        held = tuple(it for it in (content, *attributes[1::2]) if it is not _NOTHING)
+        return Held(CONSTANT, held, is_copied=is_copied)
     if cls is object:
         return Held(CONSTANT)
     is_callable = callable(value) or how_shown(cls) is not None
@@ -81,7 +86,7 @@ def held_by(value: Any) -> Held:
 def _held_by_function(function: types.FunctionType) -> Held:
     cells = [_content(cell) for cell in function.__closure__ or ()]
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    can_change = bool(cell_uses(function.__code__).assigned) or any(type(cell) in _COPIED for cell in cells)
+    can_change = bool(cell_uses(function.__code__).assigned) or any(type(cell) in COPIED for cell in cells)
     return Held(CHANGES if can_change else CONSTANT, (*cells, *defaults, *function.__dict__.values()))
 
 

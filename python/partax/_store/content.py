@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from partax import _core
 from partax._guards import walk as checks
 from partax._guards.constants import PLAIN
 from partax._guards.guards import read
@@ -127,15 +126,11 @@ class _Reader:
         self._holds_sets = self._asks_classes = False
         self._before: Any = None  # the value of the check before
         self._is_listed = False  # whether that was a function whose code is a pure library's
-        self._counted = -1  # the check that has how much was registered with abstract classes in this process
 
     def add(self, check: checks.Check, value: Any) -> None:
         expected, known, parts, argument, count = check
         token: Any = ()
-        if type(argument) is tuple and argument and argument[-1] is _core.num_registrations:
-            self._counted = len(self.digests) + 2
-            token = (self._named(value), registrations(value)) if expected == checks.OBJECT else ()
-        elif expected == checks.MET:
+        if expected == checks.MET:
             token = known
         elif expected == checks.CODE:
             self.codes[len(self.digests)] = value
@@ -143,7 +138,7 @@ class _Reader:
             if not self._is_listed and reads_hashes(value):
                 raise UnstoredError("it may read a set, whose order another process has otherwise")
             self._asks_classes |= "__class__" in value.co_names or "type" in value.co_names
-        elif expected == checks.EQUAL and len(self.digests) != self._counted:
+        elif expected == checks.EQUAL:
             token = self._constant(value)
             if (value is set or value is frozenset) and type(self._before) is not value:
                 raise UnstoredError("code may make a set, whose order another process has otherwise")
@@ -190,7 +185,8 @@ class _Reader:
         if not isinstance(module, str) or not isinstance(name, str):
             raise UnstoredError(f"a `{type(value).__name__}` without a name of its own")
         self._library(module)
-        return type(value).__qualname__, module, name, registered_fields(value) if isinstance(value, type) else ()
+        of_class = (registered_fields(value), registrations(value)) if isinstance(value, type) else ()
+        return type(value).__qualname__, module, name, of_class
 
     def _library(self, module: str) -> None:
         root = module.partition(".")[0]
