@@ -144,10 +144,9 @@ def _constant_name(steps: list[dis.Instruction], at: int) -> str | None:
 
 
 class CellUses(NamedTuple):
-    """The free variables that code and the code inside it assign, count up or add to, and read for more than that."""
+    """The free variables that code and the code inside it assign, and those whose value it can see."""
 
     assigned: Set[str]
-    counted: Set[str]
     read: Set[str]
 
 
@@ -156,12 +155,12 @@ _ADDING = {"append", "appendleft", "extend", "insert", "add", "update"}
 
 
 def unseen_cells(function: types.FunctionType) -> tuple[bool, ...]:
-    """Of each free variable of a function whether its code cannot see the value: it only assigns it, counts it up by a
-    constant, or appends to it.
+    """Of each free variable of a function whether it is a number or a container that its code cannot see: it only
+    assigns it, counts it up by a constant, or appends to it.
     """
-    uses = cell_uses(function.__code__)
+    read = cell_uses(function.__code__).read
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return tuple(name not in uses.read and (name not in uses.counted or _is_counted(cell)) for name, cell in cells)
+    return tuple(name not in read and _is_counted(cell) for name, cell in cells)
 
 
 def own_cells(function: types.FunctionType) -> tuple[bool, ...]:
@@ -183,19 +182,20 @@ def _is_counted(cell: types.CellType) -> bool:
 @asked_once
 def cell_uses(code: types.CodeType) -> CellUses:
     """What a code object does with its free variables."""
-    assigned, counted, read = set[str](), set[str](), set[str]()
+    assigned, read = set[str](), set[str]()
     steps = steps_of(code)
     for i, step in enumerate(steps):
         if step.opname in ("STORE_DEREF", "DELETE_DEREF"):
             assigned.add(step.argval)
         elif step.opname in ("LOAD_DEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_CLASSDEREF"):
-            (counted if _adds(steps, i) or _counts(steps, i) else read).add(step.argval)
+            read |= set[str]() if _adds(steps, i) or _counts(steps, i) else {step.argval}
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            for uses, more in zip((assigned, counted, read), cell_uses(inner), strict=True):
-                uses |= more
+            inside = cell_uses(inner)
+            assigned |= inside.assigned
+            read |= inside.read
     free = set(code.co_freevars)  # else they are variables of this code
-    return CellUses(assigned & free, counted & free, read & free)
+    return CellUses(assigned & free, read & free)
 
 
 def _adds(steps: list[dis.Instruction], at: int) -> bool:

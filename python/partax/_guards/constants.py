@@ -25,13 +25,6 @@ def is_constant(it: Any) -> bool:
     return id(type(it)) in PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or facts(type(it)).constant
 
 
-def is_immutable(it: Any) -> bool:
-    """Whether nothing of a value can change."""
-    if type(it) in (tuple, frozenset):
-        return all(map(is_immutable, it))
-    return id(type(it)) in PLAIN or facts(type(it)).enum
-
-
 def is_plain_scalar(cls: type) -> bool:
     """Whether a class of NumPy's numbers is that of a dtype, and not a subclass, which may have more."""
     return not issubclass(cls, (np.void, np.object_)) and np.dtype(cls).type is cls

@@ -4,7 +4,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
-from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of
+from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of, package_of
 from partax._guards.user_objects import entries_of, is_written_in_c, mro_of, read
 
 _CONSTANTS = (types.NoneType, bool, float, int, str)
@@ -89,17 +89,12 @@ def _scopes(it: Any) -> list[tuple[Any, Mapping[str, Any]]]:
 
 
 def _is_own(value: Any, name: str, owner: Any) -> bool:
-    """Whether a library has defined an entry: a function or class by its name, in whatever its class has it."""
+    """Whether a library has defined an entry: what is in it, in whatever its class has it, is on the list, called so,
+    and of the same library.
+    """
     inner = next((it for part in ("__func__", "fget", "func") if (it := read(value, part)) is not None), value)
-    if type(inner) is types.FunctionType:
-        return is_listed(inner.__module__, inner.__qualname__) and _is_called(inner, name, owner)
-    if hasattr(type(value), "__get__") and is_written_in_c(type(value)):
+    is_function = type(inner) is types.FunctionType
+    if not is_function and hasattr(type(value), "__get__") and is_written_in_c(type(value)):
         return read(value, "__objclass__", owner) is owner
-    return callable(value) and is_pure(value) and _is_called(value, name, owner)
-
-
-def _is_called(value: Any, name: str, owner: Any) -> bool:
-    """Whether a function or class has this name, and is of the same library as its owner or a module of that name."""
-    module = owner.__name__ if is_module(owner) else module_of(owner)
-    own_name, package = read(value, "__name__"), module_of(value).partition(".")[0]
-    return own_name == name and package == module.partition(".")[0]
+    is_known = is_listed(inner.__module__, inner.__qualname__) if is_function else callable(inner) and is_pure(inner)
+    return is_known and read(inner, "__name__") == name and package_of(inner) == package_of(owner)

@@ -188,8 +188,11 @@ def module_of(value: Any) -> str:
 
 
 def package_of(value: Any) -> str:
-    """The first part of the name of the module that the code of a function, or a value's class, is of."""
-    module = value.__globals__.get("__name__") if type(value) is types.FunctionType else module_of(value)
+    """The first part of the name of a module, or of that which the code of a function, or a value's class, is of."""
+    if issubclass(type(value), types.ModuleType):
+        module = vars(value).get("__name__")
+    else:
+        module = value.__globals__.get("__name__") if type(value) is types.FunctionType else module_of(value)
     return module.partition(".")[0] if type(module) is str else ""
 
 

@@ -64,7 +64,6 @@ def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
-    bytearray: (bytes, ("",)),
     re.Pattern: (operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
     types.UnionType: (operator.attrgetter("__args__"), ()),
     types.GenericAlias: (operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),

@@ -32,7 +32,7 @@ class Traits(NamedTuple):
         of a built-in base; None if it may have some that is out of reach.
       installed: whether Python or an installed library defines it.
       enum: whether instances are members of an enumeration.
-      equal_by: the name of the attribute, a dictionary, by whose `==` alone instances compare; None of all others.
+      equal_by: see the function.
     """
 
     compared: tuple[str, ...] | None
@@ -46,8 +46,12 @@ def traits(cls: type) -> Traits:
     """Describes a type. Called by C++, once for each."""
     installed = is_installed(cls.__module__)
     is_enum = isinstance(read(cls, "_member_map_"), dict)
-    equal_by = _EQUAL_BY.get((cls.__module__, cls.__qualname__)) if installed else None
-    return Traits(_compared(cls), _slots(cls), installed, is_enum, equal_by)
+    return Traits(_compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None)
+
+
+def equal_by(cls: type) -> str | None:
+    """The name of the attribute by whose `==` alone instances compare, of classes that are known to do so."""
+    return _EQUAL_BY.get((cls.__module__, cls.__qualname__))
 
 
 class Facts(NamedTuple):
@@ -58,14 +62,13 @@ class Facts(NamedTuple):
       enum: whether instances are members of an enumeration.
       frozen: whether its instances, all of whose state is in reach, are not meant to change: named tuples, frozen
         dataclasses and Equinox's modules.
-      compared, equal_by: see `Traits`.
+      compared: see `Traits`.
     """
 
     constant: bool
     enum: bool
     frozen: bool
     compared: tuple[str, ...] | None
-    equal_by: str | None
 
 
 @asked_once
@@ -74,7 +77,7 @@ def facts(cls: type) -> Facts:
     known = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    return Facts(is_constant, known.enum, known.slots is not None and _is_frozen(cls), known.compared, known.equal_by)
+    return Facts(is_constant, known.enum, known.slots is not None and _is_frozen(cls), known.compared)
 
 
 def _is_frozen(cls: type) -> bool:

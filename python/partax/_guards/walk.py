@@ -1,6 +1,5 @@
 """Walks over all that the trace of a program can read, and writes it down as checks."""
 
-import collections
 import enum
 import functools
 import sys
@@ -364,8 +363,6 @@ _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
     id(tuple): Walk._tuple,
     id(list): Walk._items,
     id(dict): Walk._dict,
-    id(collections.OrderedDict): Walk._instance,
-    id(collections.defaultdict): Walk._items,
     id(set): Walk._items,
     id(frozenset): Walk._tuple,
     id(types.BuiltinFunctionType): Walk._builtin_function,

@@ -18,7 +18,6 @@ from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.pure import is_pure
 from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
-from partax._guards.user_objects import read
 from partax._guards.walk import STATE
 
 CONSTANT, CHANGES, USED_UP = range(3)
@@ -54,17 +53,13 @@ def held_by(value: Any) -> Held:
         return FIXED
     if cls in _UNCHANGING or issubclass(cls, np.dtype) or (callable(value) and is_pure(value)):
         return FIXED
-    if isinstance(value, slice):
-        return Held(CONSTANT, (value.start, value.stop, value.step))
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
         return Held(USED_UP)
     known = facts(cls)
     if known.enum:
         return FIXED
-    content: Any = value if known.equal_by is None else dict(read(value, known.equal_by, {}))
-    if type(content) in _CONTAINERS:
-        items = (*content, *content.values()) if isinstance(content, dict) else tuple(content)
-        return Held(CONSTANT, items, is_copied=content is value and type(content) is not frozenset)
+    if cls in _CONTAINERS:
+        return Held(CONSTANT, _items(value), is_copied=cls is not frozenset)
     if isinstance(value, types.FunctionType):
         return _held_by_function(value)
     if isinstance(value, types.MethodType):
@@ -79,8 +74,15 @@ def held_by(value: Any) -> Held:
         return Held(CONSTANT, held, is_copied=is_copied)
     if cls is object:
         return Held(CONSTANT)
-    is_callable = callable(value) or how_shown(cls) is not None
-    return Held(CONSTANT if is_callable else CHANGES, is_opaque=True)
+    asked = how_shown(cls)
+    if asked is not None:
+        told = asked[0](value)
+        return Held(CONSTANT, _items(told) if type(told) in _CONTAINERS else (told,))
+    return Held(CONSTANT if callable(value) else CHANGES, is_opaque=True)
+
+
+def _items(container: Any) -> tuple[Any, ...]:
+    return (*container, *container.values()) if isinstance(container, dict) else tuple(container)
 
 
 def _held_by_function(function: types.FunctionType) -> Held:

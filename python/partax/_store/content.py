@@ -15,8 +15,9 @@ from jax.core import Tracer
 
 from partax._guards import walk as checks
 from partax._guards.constants import PLAIN
-from partax._guards.guards import read
 from partax._guards.installed import is_installed
+from partax._guards.library_attributes import ABSENT, name_of, value_of
+from partax._guards.places import place as place_of
 from partax._guards.type_traits import facts
 from partax._store import UnstoredError
 from partax._store.class_content import class_content, registered_by_users, registered_fields, registrations
@@ -93,20 +94,21 @@ def content_of(roots: tuple[Any, ...]) -> Content:
       UnstoredError: some of it has no content that another process could find again.
     """
     registered = registered_by_users()
-    walk = read((*roots, *registered.values()))
-    if walk.unproven or walk.of_same_objects:
-        raise UnstoredError(walk.unproven or walk.of_same_objects)
+    walk = checks.Walk()
+    unproven = walk.all((*roots, *registered.values())) or walk.of_same_objects
+    if unproven:
+        raise UnstoredError(unproven)
     reader = _Reader()
-    count, place_of, codes, names = len(walk.checks), walk.place, reader.codes, reader.names
+    count, places, codes, names = len(walk.checks), walk.places, reader.codes, reader.names
 
     def place(at: int) -> types.CodeType | str:  # which keeps none of the values
-        return (codes.get(at) or place_of(at)) if at < count else names[at - count]
+        return (codes.get(at) or place_of(places, at)) if at < count else names[at - count]
 
     try:
-        for check, value in zip(walk.checks, walk.values, strict=True):
+        for check, value in zip(walk.checks, walk.kept, strict=True):
             reader.add(check, value)
-        for name, value in walk.of_libraries:
-            reader.add_attribute(name, value)
+        for it, name in walk.of_libraries:
+            reader.add_attribute(name_of(it, name), value_of(it, name))
         reader.add_rest(tuple(registered))
     except UnstoredError as error:
         raise UnstoredError(f"{place(len(reader.digests)) or 'a value'}: {error}") from error
@@ -154,9 +156,9 @@ class _Reader:
         self._hash((expected, token, parts, named, count))
 
     def add_attribute(self, name: str, value: Any) -> None:
-        """Adds what others may have set on something of a library."""
-        self.names.append(name)
-        self._hash(("attribute", name, self._constant(value)))
+        """Adds what others may have set on something of a library, or that nobody has."""
+        self.names.append(f"no {name}" if value is ABSENT else name)
+        self._hash(("attribute", name, value is not ABSENT and self._constant(value)))
 
     def add_rest(self, registered: tuple[tuple[str, str], ...]) -> None:
         """Adds what is of no single value: the names of classes that users have registered, whose functions are among

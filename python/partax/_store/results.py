@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._guards.pure import is_pure
-from partax._guards.type_traits import facts
+from partax._guards.type_traits import equal_by
 from partax._guards.walk import STATE
 from partax._jax.nodes import is_tree_node
 from partax._jit.result_values import FIXED, held_by
@@ -88,8 +88,6 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
         held, other = ((*it, *it.values()) if cls is dict else it for it in (a, b))
     elif cls is _core.Targets:
         held, other = ((it.owners, it.names) for it in (a, b))
-    elif facts(cls).equal_by is not None:
-        held, other = ((dict(it),) for it in (a, b))
     elif is_tree_node(cls):
         held, other = (_core.parts_of(it, STATE, None, _ABSENT) for it in (a, b))
     else:
@@ -137,7 +135,7 @@ class _Pickler(pickle.Pickler):
             return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
         if isinstance(obj, _core.Targets):
             return cls, (obj.owners, obj.names)
-        if facts(cls).equal_by is not None:
+        if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
         if by_name or is_node or held_by(obj) is FIXED:
