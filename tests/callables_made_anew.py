@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 import partax
 from partax import filter_jit
-from partax._guards.guards import written_down
+from partax._guards.walk import written_down
 
 
 def unproven(fun: Any) -> str:

@@ -54,7 +54,7 @@ inline PythonFunction layout{"partax._families.flax", "layout"};
 inline PythonFunction simple_key{"partax._families.describe", "simple_key"};
 inline PythonFunction equinox_answers{"partax._families.equinox_predicates", "equinox_answers"};
 inline PythonFunction own_cells{"partax._guards.bytecode", "own_cells"};
-inline PythonFunction guards_of{"partax._guards.guards", "written_down"};
+inline PythonFunction guards_of{"partax._guards.walk", "written_down"};
 inline PythonFunction type_traits{"partax._guards.type_traits", "traits"};
 inline PythonFunction told_apart{"partax._pytree.flat_partition", "told_apart"};
 inline PythonFunction wrong_keys{"partax._pytree.flat_partition", "wrong_keys"};

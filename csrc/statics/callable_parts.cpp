@@ -2,28 +2,10 @@
 
 #include <unordered_map>
 
-#include "classes/type_table.h"
+#include "statics/static_value.h"
 
 namespace partax {
 namespace {
-
-bool equal(PyObject* left, PyObject* right) {
-  return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
-}
-
-// What `==` of two equal constants hides: the order of frozen sets, and the names of code objects.
-bool is_same_constant(PyObject* left, PyObject* right) {
-  if (left == right) return true;
-  if (PyCode_Check(left)) return is_same_code(left, right);
-  if (PyFrozenSet_Check(left)) {
-    return equal(Ref::checked(PySequence_Tuple(left)).get(), Ref::checked(PySequence_Tuple(right)).get());
-  }
-  if (!PyTuple_Check(left)) return true;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(left); ++i) {
-    if (!is_same_constant(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
-  }
-  return true;
-}
 
 // By address, each with a weak reference that tells whether it is still that callable.
 using SelfChanging = std::unordered_map<PyObject*, Ref>;
@@ -32,8 +14,6 @@ SelfChanging& self_changing() {
   static auto* const known = new SelfChanging();  // never destroyed: the interpreter may be gone by then
   return *known;
 }
-
-PyObject* names_of_parts[3] = {};  // of functools.partial
 
 }  // namespace
 
@@ -51,22 +31,13 @@ CallableSort callable_sort(PyObject* value) noexcept {
   return CallableSort::kNone;
 }
 
-void intern_partial_names() {
-  const char* const names[] = {"func", "args", "keywords"};
-  for (std::size_t i = 0; i < 3; ++i) names_of_parts[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
-}
-
-PyObject* const* partial_names() noexcept { return names_of_parts; }
-
-// `==` of code objects compares constants type by type, but takes no notice of qualified names.
+// `==` of code objects takes no notice of qualified names, of the order of sets, and of that in the code inside.
 bool is_same_code(PyObject* left, PyObject* right) {
   if (left == right) return true;
   const auto *a = reinterpret_cast<PyCodeObject*>(left), *b = reinterpret_cast<PyCodeObject*>(right);
-  if (!equal(a->co_qualname, b->co_qualname) || !equal(left, right) ||
-      !equal(a->co_localspluskinds, b->co_localspluskinds)) {
-    return false;
-  }
-  return is_same_constant(a->co_consts, b->co_consts);
+  return are_equal(a->co_qualname, b->co_qualname) && are_equal(left, right) &&
+         are_equal(a->co_localspluskinds, b->co_localspluskinds) &&
+         StaticValue::loose(Ref::borrow(a->co_consts)).sealed(nullptr).equals(b->co_consts);
 }
 
 void mark_self_changing(PyObject* callable) {

@@ -31,10 +31,11 @@ enum class CallableSort : std::uint8_t {
 
 CallableSort callable_sort(PyObject* value) noexcept;
 
-// "func", "args", "keywords"
-PyObject* const* partial_names() noexcept;
-// Makes them; before anything else is asked of callables.
-void intern_partial_names();
+// Its function, arguments and keywords, by number.
+inline Ref part_of_partial(PyObject* partial, std::size_t i) {
+  static Name names[] = {Name("func"), Name("args"), Name("keywords")};
+  return Ref::checked(PyObject_GetAttr(partial, names[i].get()));
+}
 
 // `body()`, or `otherwise()` where it raises: inside a callable nothing is refused.
 template <typename Body, typename Otherwise>
@@ -68,7 +69,7 @@ bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
   }
   if (sort == CallableSort::kPartial) {
     for (std::size_t i = 0; i < 3; ++i) {
-      if (!same(i, Ref::checked(PyObject_GetAttr(callable, partial_names()[i])))) return false;
+      if (!same(i, part_of_partial(callable, i))) return false;
     }
     return same(std::size_t{3}, filled(dict_of(callable)));  // asking for __dict__ would make one
   }

@@ -78,9 +78,7 @@ bool is_number(PyObject* value) noexcept {
 
 bool is_equal(PyObject* known, PyObject* now, bool loosely) {
   if (known == now) return true;
-  if (loosely && is_number(known) && is_number(now)) {
-    return checked_int(PyObject_RichCompareBool(known, now, Py_EQ)) == 1;
-  }
+  if (loosely && is_number(known) && is_number(now)) return are_equal(known, now);
   if (Py_TYPE(known) != Py_TYPE(now) || form_of(now) == Form::kCallable) return false;
   if (PyTuple_CheckExact(known)) {
     const Py_ssize_t size = PyTuple_GET_SIZE(known);
@@ -135,7 +133,7 @@ bool Guards::match(const Roots& roots, std::string* difference, bool loosely) co
     return false;
   }
   const Ref registered = Ref::checked(PyObject_CallNoArgs(taken_apart().registrations.get()));
-  if (checked_int(PyObject_RichCompareBool(registered_.get(), registered.get(), Py_EQ)) != 1) {
+  if (!are_equal(registered_.get(), registered.get())) {
     if (difference != nullptr) *difference = "what is registered with abstract classes";
     return false;
   }

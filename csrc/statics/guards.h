@@ -10,7 +10,7 @@
 
 namespace partax {
 
-// partax._guards.guards writes them down, as a list of checks of one value each: what must be true of the value, and
+// partax._guards.walk writes them down, as a list of checks of one value each: what must be true of the value, and
 // how those that come next are found in it. Here the checks are made. The two enumerations are known by number there.
 class Guards {
  public:

@@ -24,7 +24,6 @@ StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::bor
 }  // namespace
 
 void register_statics(py::module_& module) {
-  intern_partial_names();
   define(module, "configure_statics", &configure_statics, "Sets the types of values that are taken apart.",
          py::kw_only(), py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"),
          py::arg("registrations"));

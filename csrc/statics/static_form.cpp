@@ -128,7 +128,7 @@ Ref content_of(PyObject* value) {
   if (!PyObject_TypeCheck(value, taken_apart().partial.type())) return {};
   std::vector<Ref> parts;
   parts.reserve(3);
-  for (std::size_t i = 0; i < 3; ++i) parts.push_back(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
+  for (std::size_t i = 0; i < 3; ++i) parts.push_back(part_of_partial(value, i));
   return tuple_of(std::move(parts));
 }
 
@@ -166,7 +166,7 @@ std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right) {
   if (!name || Py_TYPE(left) != Py_TYPE(right)) return {};
   const Ref one = field(left, name.get()), other = field(right, name.get());
   if (!one || !other || !PyDict_CheckExact(one.get()) || !PyDict_CheckExact(other.get())) return {};
-  return checked_int(PyObject_RichCompareBool(one.get(), other.get(), Py_EQ)) == 1;
+  return are_equal(one.get(), other.get());
 }
 
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
@@ -186,6 +186,7 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     default:
       break;
   }
+  if (PyCode_Check(left)) return is_same_code(left, right);
   if (form == Form::kGeneric || form == Form::kTreedef) {
     const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);
     if (other != hash) return false;

@@ -203,6 +203,17 @@ std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right);
 // == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
 
+// The note on an exception of the user's code.
+inline constexpr const char* kComparing = "comparing or hashing the static value";
+
+// How callables are compared: by what they hold and read, or by identity.
+enum class Callables : std::uint8_t { kByStructure, kByIdentity };
+
+// Agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
+std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);
+// The same of a part of a value, whose errors get their place further up.
+std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
+
 // A copy of a mutable built-in container, or of what holds such; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);

@@ -1,8 +1,7 @@
-#include "statics/static_hash.h"
-
 #include <utility>
 
 #include "statics/callable_parts.h"
+#include "statics/static_form.h"
 
 namespace partax {
 namespace {
@@ -35,7 +34,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
   Ref inner;
-  if (sort == CallableSort::kPartial) inner = Ref::checked(PyObject_GetAttr(value, partial_names()[0]));
+  if (sort == CallableSort::kPartial) inner = part_of_partial(value, 0);
   if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
   if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
   if (!inner) forgive();

@@ -1,4 +1,4 @@
-"""Walks over all that the trace of a program can read, and writes it down as checks."""
+"""Walks over all that a trace can read, and writes it down as checks that C++ makes of what was made anew."""
 
 import enum
 import functools
@@ -137,8 +137,10 @@ class Walk:
         self.checks.append((expected, known, parts, argument, len(found)))
         return found
 
-    def _read(self, parts: Iterable[Any], segments: Iterable[str | int]) -> None:
-        self._read_by([(Walk._value, *part) for part in zip(parts, segments, strict=True)])
+    def _read(self, cls: Any, parts: Iterable[Any], segments: Iterable[str | int]) -> None:
+        """Parts of an instance of a class that is Python's own, and known by identity."""
+        steps = [(Walk._value, *part) for part in zip(parts, segments, strict=True)]
+        self._read_by([(Walk._constant, cls, ".__class__"), *steps])
 
     def _read_by(self, steps: list[tuple[Callable[["Walk", Any], None], Any, str | int]]) -> None:
         whole = len(self.checks) - 1
@@ -178,22 +180,15 @@ class Walk:
             raise _UnprovenError
         self._constant(it)
 
-    def _tuple(self, it: Any) -> None:
-        found = self._open(it, _THERE, _ITEMS)
-        self._read(found, (".__class__", *range(len(found) - 1)))
-
     def _items(self, it: Any) -> None:
-        found = self._open(it, _NEW, _ITEMS)
-        self._read(found, (".__class__", *range(len(found) - 1)))
-
-    def _dict(self, it: Any) -> None:
-        found = self._open(it, _NEW, _ITEMS)
-        keys = [f"[{key!r}]" if id(type(key)) in PLAIN else f"[<{type(key).__name__}>]" for key in found[1::2]]
-        self._read(found, (".__class__", *(segment for key in keys for segment in (key, key))))
-
-    def _method(self, it: Any) -> None:
-        notes, segments = (Walk._constant, Walk._value, Walk._value), (".__class__", ".__func__", ".__self__")
-        self._read_by(list(zip(notes, self._open(it, _NEW, _ITEMS), segments, strict=True)))
+        cls, *found = self._open(it, _THERE if type(it) in (tuple, frozenset) else _NEW, _ITEMS)
+        segments: Iterable[str | int] = range(len(found))
+        if cls is types.MethodType:
+            segments = ".__func__", ".__self__"
+        elif cls is dict:
+            keys = [f"[{key!r}]" if id(type(key)) in PLAIN else f"[<{type(key).__name__}>]" for key in found[::2]]
+            segments = (segment for key in keys for segment in (key, key))
+        self._read(cls, found, segments)
 
     def _module(self, it: Any) -> None:
         """One that code has as a value, and not only by the names that it reads of it at once."""
@@ -309,7 +304,7 @@ class Walk:
         """The dictionary of a function, which nobody else has."""
         cls, *found = self._open(it, _THERE, _ITEMS)
         texts = [f"attribute '{attribute(name)[1:]}'" for name in found[::2]]
-        self._read((cls, *found), (".__class__", *(segment for text in texts for segment in (".__dict__", text))))
+        self._read(cls, found, (segment for text in texts for segment in (".__dict__", text)))
 
     # ---- Classes and instances.
 
@@ -354,20 +349,32 @@ class Walk:
 
     def _instance(self, it: Any, expected: int = _NEW) -> None:
         """By its class and all that it holds."""
-        found = self._open(it, expected, STATE)
-        names = (segment for name in found[2::2] for segment in (".__dict__", attribute(name)))
-        self._read(found, (".__class__", "", *names))
+        cls, *found = self._open(it, expected, STATE)
+        names = (segment for name in found[1::2] for segment in (".__dict__", attribute(name)))
+        steps = [(Walk._value, *part) for part in zip(found, ("", *names), strict=True)]
+        self._read_by([(Walk._value, cls, ".__class__"), *steps])
 
 
 _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
-    id(tuple): Walk._tuple,
-    id(list): Walk._items,
-    id(dict): Walk._dict,
-    id(set): Walk._items,
-    id(frozenset): Walk._tuple,
+    **dict.fromkeys(map(id, (tuple, list, dict, set, frozenset, types.MethodType)), Walk._items),
     id(types.BuiltinFunctionType): Walk._builtin_function,
     id(types.FunctionType): Walk._function,
-    id(types.MethodType): Walk._method,
     id(type): Walk._class,
     id(type(SETTINGS)): Walk._settings,
 }
+
+
+def written_down(roots: tuple[Any, ...]) -> tuple[tuple[Check, ...], Callable[[int], str], bool, str, str]:
+    """Writes down what can be read of these values now. Called by C++ when a program is to be traced.
+
+    Args:
+      roots: the classes of the nodes of a call and its static values, or a callable.
+
+    Returns:
+      The checks, what each is of in words, whether arrays are among it, what is not proven or an empty string, and what
+      is not proven of functions among the roots, which are the same only as the same objects.
+    """
+    walk = Walk()
+    unproven = walk.all(roots) or walk.settings()
+    checks = () if unproven else tuple(walk.checks)
+    return checks, functools.partial(place, walk.places), walk.holds_arrays, unproven, walk.of_same_objects

@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from partax._guards.guards import written_down
 from partax._guards.user_objects import read, unwrapped
+from partax._guards.walk import written_down
 from partax._report.differences import Difference, below, changed_callable, changed_function, unproven_function
 from partax._report.explain import explaining
 from partax._report.limits import RetraceWarning
