@@ -9,10 +9,7 @@ namespace partax {
 namespace {
 
 // Whether nothing can change a static value but to put another one in its place.
-bool is_atom(PyObject* value) {
-  const Form form = form_of(value);
-  return form == Form::kAtom || form == Form::kFloat || form == Form::kComplex || form == Form::kNumpyScalar;
-}
+bool is_atom(PyObject* value) { return is_plain(value) || form_of(value) == Form::kNumpyScalar; }
 
 // A value of a match as it is now. It is compared with itself, not with the key's, which may be another one, made anew.
 StaticValue as_it_is(const Ref& object) { return StaticValue::loose(object).sealed(nullptr); }

@@ -41,12 +41,10 @@ def _checked_by(function: types.FunctionType) -> tuple[Any, tuple[Any, ...]]:
         types_of_hints = (value for name, value in known.items() if name.startswith("__beartype_object_"))
         return repr(known["__beartype_conf"]), tuple(types_of_hints)
     inner = _cell(function, "wrapped_fn_impl")
-    if inner is None:
-        return None, _UNCHECKED
-    checker, checked = _cell(inner, "typechecker"), _cell(inner, "full_fn")
+    checker, checked = (_cell(inner, name) if inner is not None else None for name in ("typechecker", "full_fn"))
     if type(checked) is types.FunctionType and _is_of_beartype(checked):
         return checker, _checked_by(checked)
-    return checker, _UNCHECKED if package_of(checker) == "beartype" else ()
+    return checker, _UNCHECKED if checker is None or package_of(checker) == "beartype" else ()
 
 
 def _cell(function: types.FunctionType, name: str) -> Any:

@@ -1,7 +1,7 @@
 """What code can read of modules, classes and functions on the list, but which others may set: attributes."""
 
 import types
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from partax._guards.pure import is_listed, is_listed_module, is_pure, module_of, package_of
@@ -13,11 +13,7 @@ Pair = tuple[Any, str]
 """A module, class or function, and the name of an attribute."""
 
 
-class UnprovenAttributeError(Exception):
-    """Its text is the name of an attribute that somebody has set on something of a library, or of a user's module."""
-
-
-def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool) -> list[Pair]:
+def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool) -> tuple[list[Pair], str]:
     """What code can read of modules and libraries, but others may set.
 
     Args:
@@ -26,14 +22,14 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
       can_miss: whether it can do without one, so that it counts which are not there.
 
     Returns:
-      The attributes, which are constants, on the list or absent, in an order that another process has too.
-
-    Raises:
-      UnprovenAttributeError: one of them is something else.
+      The attributes, which are constants, on the list or absent, in an order that another process has too; and one that
+      is something else, or a module that is not on the list, or an empty string.
     """
     found, met, waiting = list[Pair](), set[int](), list(values)
     while waiting:
         it = waiting.pop()
+        if is_module(it) and not is_listed_module(it):
+            return [], f"module '{read(it, '__name__')}'"
         scopes = () if id(it) in met else _scopes(it)
         met.add(id(it))
         for owner, scope in scopes:
@@ -43,24 +39,15 @@ def others_attributes(values: Iterable[Any], names: Set[str], *, can_miss: bool)
                     waiting.append(value)
                 elif not _is_own(value, name, owner):
                     if type(value) not in _CONSTANTS and not is_pure(value):
-                        raise UnprovenAttributeError(name_of(it, name))
+                        return [], name_of(it, name)
                     found.append((it, name))
         if scopes and can_miss:
             found += [(it, name) for name in names if value_of(it, name) is ABSENT]
-    return sorted(found, key=lambda pair: name_of(*pair))
+    return sorted(found, key=lambda pair: name_of(*pair)), ""
 
 
 def is_module(it: Any) -> bool:
     return issubclass(type(it), types.ModuleType)
-
-
-def asking_too(ask: Callable[[Any], tuple[Any, ...]], attributes: list[Pair]) -> Callable[[Any], Any]:
-    """What asks for settings, and for these attributes too."""
-
-    def ask_both(settings: Any) -> tuple[Any, ...]:
-        return *ask(settings), *(value_of(it, name) for it, name in attributes)
-
-    return ask_both
 
 
 def value_of(it: Any, name: str) -> Any:
@@ -77,8 +64,6 @@ def name_of(it: Any, name: str) -> str:
 def _scopes(it: Any) -> list[tuple[Any, Mapping[str, Any]]]:
     """Where the attributes are of what is on the list, and whose; asks nothing of the user's own objects."""
     if is_module(it):
-        if not is_listed_module(it):
-            raise UnprovenAttributeError(f"module '{read(it, '__name__')}'")
         return [(it, vars(it))]
     if issubclass(type(it), type):
         return [(cls, entries_of(cls)) for cls in mro_of(it)] if is_pure(it) else []

@@ -23,30 +23,17 @@ _CONSTANT = {
 _EQUAL_BY = {("flax.typing", "HashableMapping"): "_mapping"}
 
 
-class Traits(NamedTuple):
-    """What a type tells of its instances.
+def traits(cls: type) -> tuple[tuple[str, ...] | None, tuple[Any, ...] | None, bool, bool, str | None]:
+    """Describes a type. Called by C++, once for each.
 
-    Attributes:
-      compared: the names of the fields by which a frozen dataclass compares; None for any other class.
-      slots: the member descriptors of its slots, if an instance has no state but these, its dictionary and the content
-        of a built-in base; None if it may have some that is out of reach.
-      installed: whether Python or an installed library defines it.
-      enum: whether instances are members of an enumeration.
-      equal_by: see the function.
+    Returns:
+      The names of the fields by which a frozen dataclass compares, or None; the member descriptors of its slots if an
+      instance has no state but these, its dictionary and the content of a built-in base, else None; whether Python or
+      an installed library defines it; whether instances are members of an enumeration; what `equal_by` gives.
     """
-
-    compared: tuple[str, ...] | None
-    slots: tuple[Any, ...] | None
-    installed: bool
-    enum: bool
-    equal_by: str | None
-
-
-def traits(cls: type) -> Traits:
-    """Describes a type. Called by C++, once for each."""
     installed = is_installed(cls.__module__)
     is_enum = isinstance(read(cls, "_member_map_"), dict)
-    return Traits(_compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None)
+    return _compared(cls), _slots(cls), installed, is_enum, equal_by(cls) if installed else None
 
 
 def equal_by(cls: type) -> str | None:
@@ -62,7 +49,7 @@ class Facts(NamedTuple):
       enum: whether instances are members of an enumeration.
       frozen: whether its instances, all of whose state is in reach, are not meant to change: named tuples, frozen
         dataclasses and Equinox's modules.
-      compared: see `Traits`.
+      compared: the names of the fields by which a frozen dataclass compares; None for any other class.
     """
 
     constant: bool
@@ -74,10 +61,10 @@ class Facts(NamedTuple):
 @asked_once
 def facts(cls: type) -> Facts:
     """What is known of instances of a class."""
-    known = traits(cls)
+    compared, slots, _, is_enum, _ = traits(cls)
     is_of_jax = module_of(cls).partition(".")[0] == "jax" and is_pure(cls)
     is_constant = cls is jax.Device or (is_of_jax and cls.__name__ in _CONSTANT)
-    return Facts(is_constant, known.enum, known.slots is not None and _is_frozen(cls), known.compared)
+    return Facts(is_constant, is_enum, slots is not None and _is_frozen(cls), compared)
 
 
 def _is_frozen(cls: type) -> bool:

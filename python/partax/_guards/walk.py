@@ -19,7 +19,7 @@ from partax._guards.bytecode import BY_CODE, Named, leads_anywhere, named_by, un
 from partax._guards.checkers import SEGMENTS, is_checker, parts_of_checker
 from partax._guards.constants import DESCRIPTORS, PLAIN, SENTINELS, compares_as, is_constant, is_plain_scalar
 from partax._guards.entries import ABOUT_CLASS, OF_ENUM, OF_FLAG
-from partax._guards.library_attributes import Pair, UnprovenAttributeError, asking_too, name_of, others_attributes
+from partax._guards.library_attributes import Pair, name_of, others_attributes, value_of
 from partax._guards.places import attribute, followed, place
 from partax._guards.pure import KEEP_RULES, is_listed_module, is_pure, is_pure_code, package_of
 from partax._guards.shown import bare, fields_of, how_shown
@@ -93,12 +93,9 @@ class Walk:
                 self.kept.append(root)
                 self._object(root)
                 self.of_same_objects = unproven
-        try:
-            values = [*self._imported, *self.kept]
-            self.of_libraries = others_attributes(values, self._names, can_miss=self._can_miss)
-        except UnprovenAttributeError as error:
-            return str(error)
-        return ""
+        values = [*self._imported, *self.kept]
+        self.of_libraries, unproven = others_attributes(values, self._names, can_miss=self._can_miss)
+        return unproven
 
     def settings(self) -> str:
         """Walks the settings of the libraries of which something was met; returns what is not proven."""
@@ -196,18 +193,18 @@ class Walk:
             raise _UnprovenError
         self._object(it)
 
-    def _setting(self, it: Any) -> None:
-        return self._address(it) if facts(type(it)).enum else self._options(it)
-
     def _settings(self, it: Any) -> None:
         """Read after all else: those of a library count where something of it was met."""
         printing = {"numpy"} if self.holds_arrays else set[str]()  # by which jax's arrays are printed
         ask, names = asked_of(printing.union(map(package_of, self.kept)))
-        if self.of_libraries:
-            ask = asking_too(ask, self.of_libraries)
-            names = *names, *(name_of(*pair) for pair in self.of_libraries)
-        found = self._open(it, _THERE, _ASKED, (Settings, ask))
-        steps = [(Walk._setting, value, f"setting '{name}'") for name, value in zip(names, found[1:], strict=True)]
+        pairs = self.of_libraries
+        names = *names, *(name_of(*pair) for pair in pairs)
+
+        def ask_both(settings: Any) -> tuple[Any, ...]:
+            return *ask(settings), *(value_of(*pair) for pair in pairs)
+
+        found = self._open(it, _THERE, _ASKED, (Settings, ask_both if pairs else ask))
+        steps = [(Walk._options, value, f"setting '{name}'") for name, value in zip(names, found[1:], strict=True)]
         self._read_by([(Walk._anything, None, ""), *steps])
 
     def _asked(self, it: Any, ask: Callable[[Any], Any], segments: tuple[str, ...]) -> None:

@@ -56,8 +56,6 @@ def held_by(value: Any) -> Held:
     if isinstance(value, (Iterator, Coroutine, AsyncGenerator)):
         return Held(USED_UP)
     known = facts(cls)
-    if known.enum:
-        return FIXED
     if cls in _CONTAINERS:
         return Held(CONSTANT, _items(value), is_copied=cls is not frozenset)
     if isinstance(value, types.FunctionType):
