@@ -158,6 +158,17 @@ def test_a_program_of_a_script(function: Any, donated: bool, findings: int) -> N
     assert all('`jax.jit(..., donate_argnames=("params",))`' in it.advice for it in found)
 
 
+def test_a_list_of_parameters_that_is_the_only_result() -> None:
+    params = [floats(LARGE), floats()]
+    jaxpr = jax.jit(negated, keep_unused=True).trace(params, floats()).jaxpr
+    paths = tuple(map(str, jaxpr.jaxpr.debug_info.arg_names))
+    for it in (
+        examined_program(Program("negated", jaxpr, (False,) * len(paths), paths), negated),
+        examined(jax.jit(negated), params, floats()),
+    ):
+        assert [finding.path for finding in find(it)] == ["params"]
+
+
 @pytest.mark.parametrize("jit", [filter_jit, eqx.filter_jit], ids=["partax", "equinox"])
 def test_nothing_is_said_of_a_program_whose_results_have_no_paths_of_the_user_s(jit: Any) -> None:
     def call(params: Any, x: Any) -> Any:

@@ -66,6 +66,9 @@ def returned(examined: Examined) -> list[Returned]:
     returned as it came is none of them.
     """
     arguments, results = _by_name(examined.arguments), _by_element(examined)
+    whole = {leaf.path.removeprefix("result"): leaf for leaf in examined.results}
+    if any(it.keys() == whole.keys() for it in arguments.values()):
+        results = [whole]
     if not _may_matter(examined, arguments, results):
         return []
     program = flat_programs(examined).outermost
