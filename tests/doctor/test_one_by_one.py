@@ -27,6 +27,13 @@ def forgotten():
         w = jax.tree.map(lambda a, b: a - 0.1 * b, w, slope)
 
 
+def few():
+    x = jnp.arange(100.0)
+    for i in range(500):
+        x = jnp.sin(x) + x
+        x = (x - jnp.mean(x)) / jnp.std(x)  # few
+
+
 def written():
     x = jnp.zeros((300, 2))
     for i in range(250):
@@ -58,9 +65,16 @@ def healthy():
         w, loss = step(w, data[jax.random.randint(now, (8,), 0, 64)])
         total = total + loss * 0.5
     print(float(total), jnp.mean(w))
+    mean, losses = 0.0, []
+    for i in range(600):
+        w, loss = step(w, jnp.ones((8, 4)))
+        mean = 0.9 * mean + 0.1 * loss
+        losses.append(loss)
+        if i % 50 == 0:
+            print(float(mean), float(jnp.linalg.norm(w)), np.mean(losses))
 
 
-forgotten(); written(); grown(); made_anew(); healthy()
+forgotten(); few(); written(); grown(); made_anew(); healthy()
 """
 
 
@@ -77,6 +91,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     ("name", "kind", "text"),
     [
         ("forgotten", "dispatch", "operations one by one"),
+        ("few", "dispatch", "operations one by one"),
         ("written", "dispatch", "copy an array to write a part of it"),
         ("grown", "retrace", "`concatenate` was compiled 12 times at this line, for an array that grows"),
         ("made_anew", "retrace", "`scan` was traced and compiled 12 times"),
@@ -89,7 +104,9 @@ def test_a_loop_outside_of_jit_is_found(name: str, kind: str, text: str, found: 
 
 def test_nothing_else_is_found(found: list[Any]) -> None:
     lines = SCRIPT.splitlines()
-    assert {lines[it["line"] - 1].rpartition("# ")[2] for it in found} == {"forgotten", "written", "grown", "made_anew"}
+    assert {lines[it["line"] - 1].rpartition("# ")[2] for it in found} == {
+        "forgotten", "few", "written", "grown", "made_anew",
+    }  # fmt: skip
 
 
 def test_a_script_that_raises_is_not_told_that_all_is_well(tmp_path: Path) -> None:

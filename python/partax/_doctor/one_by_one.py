@@ -11,17 +11,20 @@ from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import USERS, Line, rank_of
 from partax._doctor.source_loops import loop_around
 
-# A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to three
-# sorts of operations; a model that is not compiled has a dozen, its gradient several.
-_FEWEST = 800
+# A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
+# sorts of operations; a model that is not compiled has a dozen, its gradient several, and a small function five.
+_FEWEST, _FEWEST_SORTS = 800, 8
+_MORE, _FEWER_SORTS = 2_000, 5
 _REPEATED = 50  # times: a model with fewer layers in a loop is made so, once
-_FEWEST_SORTS = 8
 _MANY = 50_000
 _FEWEST_WRITES = 200  # `x.at[i].set(...)`, each of which copies the array
 _MOST_OF_IT = 0.6
 _WRITES = ("scatter", "dynamic_update_slice")
 # Whose operations are of keys, indices and shapes: they make what a compiled step is called with.
-_PREPARES = {"_getitem", "rewriting_take", "__iter__", "split", "fold_in", "key", "PRNGKey", "randint", "permutation"}
+_PREPARES = {
+    "_getitem", "rewriting_take", "__iter__", "split", "fold_in", "key", "PRNGKey", "randint", "permutation", "asarray",
+    "array", "arange", "zeros", "ones", "full", "eye", "convert_element_type",
+}  # fmt: skip
 
 
 class _Operation(NamedTuple):
@@ -40,6 +43,8 @@ class OneByOne:
 
     def note(self, name: str) -> None:
         """One is about to run."""
+        if name in _PREPARES:
+            return
         lines: list[tuple[CodeType, int]] = []
         place: list[int] = []
         frame = sys._getframe(1)
@@ -78,7 +83,9 @@ class OneByOne:
 def _is_much(counts: Mapping[_Operation, int]) -> bool:
     repeated = {operation: count for operation, count in counts.items() if count >= _REPEATED}
     writes = max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
-    return writes >= _FEWEST_WRITES or (len(repeated) >= _FEWEST_SORTS and sum(repeated.values()) >= _FEWEST)
+    sorts, total = len(repeated), sum(repeated.values())
+    is_model = (sorts >= _FEWEST_SORTS and total >= _FEWEST) or (sorts >= _FEWER_SORTS and total >= _MORE)
+    return writes >= _FEWEST_WRITES or is_model
 
 
 def _diagnosis(file: str, first: int, last: int, counts: Counter[_Operation]) -> Diagnosis:

@@ -56,6 +56,7 @@ def frames_of(equation: Any) -> tuple[list[types.CodeType], list[int]]:
 
 
 _FUNCTION = "lower_sharding_computation"
+_executable = _name("jax._src.interpreters.pxla.MeshExecutable")
 
 
 def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
@@ -78,34 +79,27 @@ def watch_lowering(seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
     return True
 
 
-_OPERATORS = ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "matmul", "rmatmul", "pow", "neg")
+_RUN = "_run_python_pjit"
 
 
 def watch_operations(seen: Callable[[str], None]) -> None:
-    """Has `seen(name)` called before each operation that runs by itself, from now on, as far as this jax lets it.
+    """Has `seen(name)` called before each operation of jax's that runs by itself from now on, if this jax lets it.
 
-    Those of `jax.numpy` that jax has compiled before are not seen, but for those that are written as operators.
+    An operation is a function of `jax.numpy` or a primitive. It then takes jax's slow path in each call.
     """
-    trace, array = type(_attribute(_context, "trace")), concrete_array_type()  # what runs outside of all others
-    process = getattr(trace, "process_primitive", None)
-    if process is None or array is None:
+    module = _name("jax._src.pjit")
+    run = getattr(module, _RUN, None)
+    if run is None:
         return
 
-    def watched(self: Any, primitive: Any, *args: Any) -> Any:
-        seen(primitive.name)
-        return process(self, primitive, *args)
+    def watched(params: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+        if under_trace() or not str(_attribute(fun, "__module__")).startswith("jax."):
+            return run(params, flat, fun, args, kwargs)
+        seen(fun.__name__)
+        result = run(params, flat, fun, args, kwargs)
+        return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
 
-    def operator(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def operate(*operands: Any) -> Any:
-            seen(name)
-            return method(*operands)
-
-        return operate
-
-    setattr(trace, "process_primitive", watched)  # noqa: B010
-    for name in _OPERATORS:
-        setattr(array, f"__{name}__", operator(name, getattr(array, f"__{name}__")))
+    setattr(module, _RUN, watched)
 
 
 def is_read_of_programs(name: str) -> bool:
