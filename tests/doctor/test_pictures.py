@@ -3,33 +3,24 @@ peak and the buffers of the live bytes are the walk's, and the timeline has each
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
-from xml.etree import ElementTree
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import partax
-from doctor_pages import LAYERS, arguments, diagnosis, step
+from doctor_pages import arguments, diagnosis, step
 from partax._doctor.examined import Examined
 from partax._doctor.lines import NOWHERE, Line, stack_of
 from partax._doctor.liveness import Buffer, Liveness, live_bytes
-from partax._doctor.pictures.icicle import icicle
+from partax._doctor.pictures.icicle import Box, icicle
 from partax._doctor.pictures.live_bytes import columns, live_bytes_picture
-from partax._doctor.pictures.svg import WIDTH
-from partax._doctor.pictures.timeline import scale, timeline_picture
+from partax._doctor.pictures.timeline import timeline_picture
 from partax._doctor.timeline import Event
-
-SVG = ElementTree.Element
-
-
-def parsed(svg: str) -> SVG:
-    """Also fails where it is no XML."""
-    return ElementTree.fromstring(svg)
 
 
 def examined(function: Any = step, *args: Any) -> Examined:
@@ -38,14 +29,21 @@ def examined(function: Any = step, *args: Any) -> Examined:
     return found
 
 
-def levels(svg: str) -> dict[int, list[tuple[float, float, int]]]:
-    """Of the icicle's boxes by depth: where one begins, how wide it is, how many equations it says."""
-    found: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
-    for it in parsed(svg).iter("rect"):
-        if "data-depth" in it.attrib:
-            box = (float(it.attrib["x"]), float(it.attrib["width"]), int(it.attrib["data-equations"]))
-            found[int(it.attrib["data-depth"])].append(box)
+def levels(root: Box) -> dict[int, list[Box]]:
+    """The boxes by depth."""
+    found: dict[int, list[Box]] = defaultdict(list)
+
+    def note(box: Box, depth: int) -> None:
+        found[depth].append(box)
+        for it in box.below:
+            note(it, depth + 1)
+
+    note(root, 0)
     return found
+
+
+def boxes(root: Box) -> Iterator[Box]:
+    return (box for level in levels(root).values() for box in level)
 
 
 def all_equations(jaxpr: Any) -> int:
@@ -59,27 +57,21 @@ def all_equations(jaxpr: Any) -> int:
 
 def test_a_level_of_the_icicle_is_all_equations_that_are_so_deep() -> None:
     program = examined()
-    found = levels(icicle(program).svg)
+    found = levels(icicle(program).root)
     total = all_equations(program.jaxpr.jaxpr)
     assert total == len(program.equations) > 50
-    assert [equations for _, _, equations in found[0]] == [total]
+    assert [it.equations for it in found[0]] == [total]
     depths: list[int] = []  # jax knows the lines of inner programs from the inner function on
     for eqn, parent in zip(program.equations.eqns, program.equations.parents, strict=True):
         depths.append(len(stack_of(eqn)) + (depths[parent] if parent >= 0 else 0))
     for depth in range(1, max(depths) + 1):
-        assert sum(equations for _, _, equations in found[depth]) == sum(it >= depth for it in depths)
+        assert sum(it.equations for it in found[depth]) == sum(it >= depth for it in depths)
     assert max(found) == max(depths)
 
 
-def test_a_box_is_as_wide_as_its_equations_and_none_is_over_another() -> None:
-    program = examined()
-    for boxes in levels(icicle(program).svg).values():
-        ends = 0.0
-        for x, width, equations in sorted(boxes):
-            assert x >= ends - 0.02
-            assert width == pytest.approx(WIDTH * equations / len(program.equations), abs=0.7)
-            ends = x + width
-        assert ends <= WIDTH
+def test_a_box_has_the_equations_of_those_below_and_its_own() -> None:
+    for box in boxes(icicle(examined()).root):
+        assert box.equations == sum(it.equations for it in box.below) + box.own > 0 <= box.own
 
 
 def test_small_lines_are_put_together_and_nothing_is_lost() -> None:
@@ -89,24 +81,24 @@ def test_small_lines_are_put_together_and_nothing_is_lost() -> None:
     exec(compile(source, "many.py", "exec"), space)
     program = examined(space["many"], jnp.ones(3))
     for picture, most in ((icicle(program), 800), (icicle(program, boxes=10), 10)):
-        found = levels(picture.svg)
-        assert sum(equations for _, _, equations in found[1]) == 3040
+        found = levels(picture.root)
+        assert sum(it.equations for it in found[1]) == 3040
         assert sum(map(len, found.values())) <= most + 1
-    assert ">other: 40 equations" in icicle(program).svg  # each is half a unit wide
+    (other,) = [it for it in boxes(icicle(program).root) if it.text == "other"]
+    assert other.equations == 40  # each is less than a six hundredth
 
 
 def test_lines_with_findings_are_outlined() -> None:
     found = diagnosis()
     assert found.examined is not None
-    boxes = parsed(icicle(found.examined, found.findings).svg).iter("rect")
-    (outlined,) = [it.attrib["class"] for it in boxes if "found" in it.attrib["class"]]
+    (outlined,) = [it.kind for it in boxes(icicle(found.examined, found.findings).root) if "found" in it.kind]
     assert outlined.endswith(" found high")
-    assert "found" not in icicle(found.examined).svg
+    assert not [it for it in boxes(icicle(found.examined).root) if "found" in it.kind]
 
 
 def test_callers_of_the_doctor_are_left_out() -> None:
-    svg = icicle(examined()).svg
-    assert "test_pictures.py" not in svg and "doctor_pages.py" in svg
+    titles = "".join(it.title for it in boxes(icicle(examined()).root))
+    assert "test_pictures.py" not in titles and "doctor_pages.py" in titles
 
 
 def test_an_inner_program_stands_below_each_of_its_calls() -> None:
@@ -118,9 +110,9 @@ def test_an_inner_program_stands_below_each_of_its_calls() -> None:
         x = inner(x)
         return inner(x) + 1
 
-    found = levels(icicle(examined(twice, jnp.ones(3))).svg)
-    assert [equations for _, _, equations in sorted(found[1])] == [3, 4]  # with the call, and the addition
-    assert [equations for _, _, equations in sorted(found[2])] == [2, 2]
+    found = levels(icicle(examined(twice, jnp.ones(3))).root)
+    assert [it.equations for it in found[1]] == [3, 4]  # with the call, and the addition
+    assert [it.equations for it in found[2]] == [2, 2]
 
 
 def test_a_large_program_is_drawn_quickly_and_small() -> None:
@@ -132,18 +124,17 @@ def test_a_large_program_is_drawn_quickly_and_small() -> None:
     program = examined(unrolled, jnp.ones(4))
     assert len(program.equations) == 30_000
     begin = time.perf_counter()
-    svg = icicle(program).svg
+    picture = icicle(program)
     assert time.perf_counter() - begin < 1.0  # it takes a twentieth of that
-    assert len(svg) < 10_000
+    assert len(list(boxes(picture.root))) < 10
 
 
 def test_recursion_is_drawn_to_a_depth() -> None:
     def deeper(x: Any, n: int) -> Any:
         return x if n == 0 else jnp.sin(deeper(x, n - 1))
 
-    program = examined(lambda x: deeper(x, 200), jnp.ones(3))
-    found = levels(icicle(program).svg)
-    assert found[0][0][2] == 200 and max(found) == 40
+    found = levels(icicle(examined(lambda x: deeper(x, 200), jnp.ones(3))).root)
+    assert found[0][0].equations == 200 and max(found) == 40
 
 
 # ---- Live bytes.
@@ -157,32 +148,21 @@ def made_up(sizes: list[int]) -> Liveness:
     return Liveness(tuple(sizes), max(sizes), sizes.index(max(sizes)), buffers)
 
 
-def curve(svg: str) -> list[tuple[float, float, float]]:
-    """Begin, end and height of each step of the curve."""
-    (path,) = [it.attrib["d"] for it in parsed(svg).iter("path")]
-    places = [tuple(map(float, it)) for it in re.findall(r"L([\d.]+) ([\d.]+)H([\d.]+)", path)]
-    return [(x, end, y) for x, y, end in places]
-
-
 def test_the_curve_is_the_bytes() -> None:
-    svg = live_bytes_picture(made_up([1024, 4096, 2048, 0])).svg
-    steps = curve(svg)
-    bottom = steps[3][2]
-    heights = [bottom - y for _, _, y in steps]
-    assert heights == pytest.approx([heights[1] / 4, heights[1], heights[1] / 2, 0], abs=0.11)
-    widths = {round(end - x) for x, end, _ in steps}
-    assert len(widths) == 1
-    (peak,) = parsed(svg).iter("circle")
-    assert float(peak.attrib["cy"]) == pytest.approx(steps[1][2], abs=0.06)
-    assert steps[1][0] < float(peak.attrib["cx"]) < steps[1][1]
-    assert "peak: 4 KiB at step 2" in svg
+    picture = live_bytes_picture(made_up([1024, 4096, 2048, 0]))
+    heights = [1 - above for _, above in picture.curve]
+    assert heights == pytest.approx([it * heights[2] for it in (0.25, 0.25, 1, 1, 0.5, 0.5, 0, 0)]) and heights[2] > 0.9
+    assert [step for step, _ in picture.curve] == [0, 1, 1, 2, 2, 3, 3, 4]
+    assert picture.told == "peak: 4 KiB at step 2 of 4"
 
 
 def test_buffers_are_named_and_as_long_as_they_live() -> None:
-    svg = live_bytes_picture(made_up([1024, 4096, 2048, 0])).svg
-    whole, short = [float(it.attrib["width"]) for it in parsed(svg).iter("rect")]
-    assert whole == pytest.approx(4 * short, abs=0.02)
-    assert "1 KiB  float32[256]  x" in svg and "256 B  float32[64]  dot_general  a.py:7" in svg
+    whole, short = live_bytes_picture(made_up([1024, 4096, 2048, 0])).bars
+    assert (whole.text, whole.begin, whole.length) == ("1 KiB  float32[256]  x", 0, 1)
+    assert short.text.startswith("256 B  float32[64]  dot_general  a.py:7") and (short.begin, short.length) == (
+        0.25,
+        0.25,
+    )
 
 
 def test_many_steps_keep_the_peak() -> None:
@@ -191,28 +171,24 @@ def test_many_steps_keep_the_peak() -> None:
     assert max(size for _, size in columns(sizes)) == 1000
     assert len(columns(sizes)) <= 550
     assert [first for first, _ in columns([1, 2, 3])] == [0, 1, 2]
-    assert len(live_bytes_picture(made_up(sizes)).svg) < 30_000
 
 
 @pytest.mark.parametrize(("limit", "in_sight"), [(None, False), (2048, True), (3 * 4096, True), (3 * 4096 + 1, False)])
 def test_the_limit_is_a_line_where_it_is_in_sight(limit: int | None, in_sight: bool) -> None:
     picture = live_bytes_picture(made_up([1024, 4096]), limit)
-    lines = [it for it in parsed(picture.svg).iter("line") if it.attrib["class"] == "limit"]
-    assert len(lines) == in_sight
-    assert ("far above" in picture.caption) == (limit is not None and not in_sight)
-    if lines and limit == 2048:
-        steps = curve(picture.svg)
-        bottom = steps[0][2] + (steps[0][2] - steps[1][2]) / 3  # 1024 is a quarter of 4096
-        assert bottom - float(lines[0].attrib["y1"]) == pytest.approx((bottom - steps[1][2]) / 2, abs=0.2)
+    assert (picture.limit is not None) == in_sight
+    assert ("far above" in picture.limit_text) == (limit is not None and not in_sight)
+    if limit == 2048:
+        assert picture.limit is not None and 1 - picture.limit == pytest.approx(2 * (1 - picture.curve[0][1]))
 
 
 def test_it_draws_the_walk_of_a_program() -> None:
     program = examined()
     liveness = live_bytes(program)
-    svg = live_bytes_picture(liveness).svg
-    assert len(curve(svg)) == len(program.jaxpr.jaxpr.eqns) == len(liveness.bytes)
-    assert 0 < svg.count('class="buffer"') <= min(8, len(liveness.largest))
-    assert f"at step {liveness.peak_step + 1}" in svg and LAYERS > 0
+    picture = live_bytes_picture(liveness)
+    assert len(picture.curve) == 2 * len(program.jaxpr.jaxpr.eqns) == 2 * len(liveness.bytes)
+    assert 0 < len(picture.bars) <= min(8, len(liveness.largest))
+    assert f"at step {liveness.peak_step + 1}" in picture.told
 
 
 # ---- The timeline.
@@ -222,41 +198,21 @@ def event(trace: int, stage: str, begin: float, seconds: float, function: str = 
     return Event(function, "a.py:1", track, trace, stage, begin, seconds, f"reason {trace} <b>", "a.py:9", trace == 9)
 
 
-def bars(svg: str) -> list[tuple[str, float, float, float]]:
-    return [
-        (it.attrib["data-stage"], float(it.attrib["data-seconds"]), float(it.attrib["x"]), float(it.attrib["width"]))
-        for it in parsed(svg).iter("rect")
-        if "data-stage" in it.attrib
-    ]
-
-
-def test_bars_are_as_long_as_their_seconds_and_begin_when_they_did() -> None:
+def test_stages_are_as_long_as_their_seconds() -> None:
     events = [event(1, "trace", 5, 1), event(1, "lower", 6, 2), event(1, "compile", 8, 4), event(2, "trace", 12, 1)]
-    found = bars(timeline_picture(events).svg)
-    assert [(stage, seconds) for stage, seconds, _, _ in found] == [(it.stage, it.seconds) for it in events]
-    for (_, seconds, x, width), it in zip(found, events, strict=True):
-        assert width == pytest.approx(found[0][3] * seconds, abs=0.02)
-        assert x == pytest.approx(found[0][2] + (it.begin - 5) * found[0][3], abs=0.02)
+    first, second = timeline_picture(events).rows
+    assert [(it.kind, it.share) for it in first.stages] == [("trace", 1 / 7), ("lower", 2 / 7), ("compile", 4 / 7)]
+    assert [it.share for it in second.stages] == [1 / 7] and "4 s" in first.stages[2].title
 
 
 def test_each_trace_has_a_row_with_its_cause() -> None:
     of_f = [event(1, "trace", 0, 1), event(1, "compile", 1, 1), event(9, "trace", 2, 1)]
-    events = [*of_f, event(1, "trace", 3, 1, "g", 2)]
-    svg = timeline_picture(events).svg
-    assert len({it.attrib["y"] for it in parsed(svg).iter("rect") if "data-stage" in it.attrib}) == 3
-    texts = [it.text or "" for it in parsed(svg).iter("text")]
-    assert [it for it in texts if "trace" in it] == ["f trace 1, 2 s", "f trace 9 failed, 1 s", "g trace 1, 1 s"]
-    assert [it for it in texts if "reason" in it] == [f"a.py:9: reason {trace} <b>" for trace in (1, 9, 1)]
+    rows = timeline_picture([*of_f, event(1, "trace", 3, 1, "g", 2)]).rows
+    assert [it.name for it in rows] == ["f trace 1, 2 s", "f trace 9 failed, 1 s", "g trace 1, 1 s"]
+    assert [it.because for it in rows] == [f"a.py:9: reason {trace} <b>" for trace in (1, 9, 1)]
 
 
-def test_pauses_are_cut_short() -> None:
-    work = [event(1, "trace", 0, 10), event(2, "trace", 10.3, 10), event(3, "trace", 1000, 10)]
-    x, pauses, second = scale(work)
-    assert pauses == [(20.3, 1000)]  # 0.3 s is 1% of all work
-    assert x(1000) - x(20.3) < 30 < second * 979
-    assert x(10.3) - x(10) == pytest.approx(0.3 * second)
-    places = [x(time) for time in range(1011)]
-    assert places == sorted(places) and places[0] > 0 and places[-1] < WIDTH
-    many = [event(i, "trace", 1000 * i, 1) for i in range(40)]
-    x, pauses, second = scale(many)
-    assert len(pauses) == 39 and second * 40 > WIDTH / 2
+def test_those_that_took_longest_are_shown_by_time() -> None:
+    picture = timeline_picture([event(i, "trace", i, 1 + i % 2) for i in range(1, 81)])
+    assert picture.count == 80
+    assert [it.name for it in picture.rows] == [f"f trace {i}{' failed' * (i == 9)}, 2 s" for i in range(1, 81, 2)]

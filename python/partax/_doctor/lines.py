@@ -39,6 +39,11 @@ class Line(NamedTuple):
         """Where it is as its user writes it, such as `train.py:12`; empty where that is not known."""
         return site_text((self.file, self.line))
 
+    @property
+    def short_place(self) -> str:
+        """The same without folders."""
+        return f"{Path(self.file).name}:{self.line}"
+
 
 NOWHERE = Line("", 0, "")  # where no line is known
 

@@ -1,7 +1,6 @@
 """Finds programs that need more memory than there is, and arrays that dwarf all that comes in and goes out."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
@@ -63,7 +62,7 @@ def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Fin
 
 
 def _text(buffer: Buffer) -> str:
-    return f"{buffer.type} ({bytes_text(buffer.bytes)}) at {Path(buffer.line.file).name}:{buffer.line.line}"
+    return f"{buffer.type} ({bytes_text(buffer.bytes)}) at {buffer.line.short_place}"
 
 
 def _dwarfs(buffer: Buffer, around: int, peak: int, is_of_xla: bool) -> Finding:

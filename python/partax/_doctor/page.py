@@ -11,11 +11,10 @@ from partax._doctor.figure_text import figure_texts, seconds_text
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.liveness import live_bytes
 from partax._doctor.memory_use import told_limit
-from partax._doctor.pictures.icicle import icicle
-from partax._doctor.pictures.live_bytes import live_bytes_picture
-from partax._doctor.pictures.svg import Picture
+from partax._doctor.pictures.icicle import Icicle, icicle
+from partax._doctor.pictures.live_bytes import LiveBytes, live_bytes_picture
 from partax._doctor.pictures.timeline import timeline_picture
-from partax._doctor.timeline import events
+from partax._doctor.timeline import LOAD, STAGES, events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
@@ -57,7 +56,8 @@ class Section(NamedTuple):
     """The pictures of one program."""
 
     name: str
-    pictures: list[Picture]
+    icicle: Icicle
+    memory: LiveBytes
 
 
 def write_page(path: str | Path, diagnoses: Sequence[Diagnosed], report: Report | None = None) -> None:
@@ -81,13 +81,13 @@ def page(diagnoses: Sequence[Diagnosed], report: Report | None = None) -> str:
     environment.filters["place"] = _place
     environment.filters["relative"] = file_text
     report = _function_reports.report() if report is None else report
-    timeline = events()
     functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
         summary=_summary(diagnoses, report),
         sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
-        timeline=timeline_picture(timeline) if timeline else None,
+        timeline=timeline_picture(events()),
+        timeline_legend=[(stage, stage) for stage in (*STAGES, LOAD)],
         functions=functions[:_FUNCTIONS],
         left_out=len(functions[_FUNCTIONS:]),
         most_traces=_TRACES,
@@ -123,7 +123,7 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
     boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(programs), 1)))
     for program, findings in programs:
         memory = live_bytes_picture(live_bytes(program), told_limit(program))
-        yield Section(program.name, [icicle(program, findings, boxes), memory])
+        yield Section(program.name, icicle(program, findings, boxes), memory)
 
 
 def _summary(diagnoses: Sequence[Diagnosed], report: Report) -> str:

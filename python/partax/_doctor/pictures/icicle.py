@@ -1,21 +1,19 @@
 """The icicle: how many equations of a program each line stands for, by call stack, the outermost call on top."""
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
 from partax._doctor.finding import SEVERITIES, Finding
 from partax._doctor.fusion import DECOMPOSITIONS, IN_PLACE, INLINED, TREATMENT, VIEW
 from partax._doctor.lines import Line, stack_of
-from partax._doctor.pictures.svg import WIDTH, Picture, box, drawing, fitted, label, width_of
 
-_ROW = 22.0
 _BOXES = 800  # of one picture; what is smaller than all of these goes into "other"
-_NARROWEST = 2.0
+_NARROWEST = 1 / 600  # of the picture
+_NARROWEST_WITH_TEXT = 0.015
 _DEEPEST = 40  # levels; a recursion has more
-_PADDING = 4.0
-_GAP = 0.6  # between boxes
 
 # What an operation is called in the legend, by its class of boxes.
 _KINDS = {
@@ -58,17 +56,20 @@ class Node:
       depth: how many lines it is called through.
       below: the lines that it calls, in the program's order.
       kinds: how many equations it stands for, those below included, by kind.
-      count: how many in all.
     """
 
-    __slots__ = ("below", "count", "depth", "kinds", "line")
+    __slots__ = ("below", "depth", "kinds", "line")
 
     def __init__(self, line: Line | None, depth: int):
         self.line = line
         self.depth = depth
         self.below: dict[Line, Node] = {}
-        self.kinds: dict[str, int] = {}
-        self.count = 0
+        self.kinds: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """How many in all."""
+        return self.kinds.total()
 
     @property
     def kind(self) -> str:
@@ -96,13 +97,10 @@ def call_tree(examined: Examined) -> Node:
                 node = node.below.setdefault(line, Node(line, node.depth + 1))
             known[key] = node
         nodes.append(node)
-        kind = kind_of(name)
-        node.kinds[kind] = node.kinds.get(kind, 0) + 1
+        node.kinds[kind_of(name)] += 1
     for node in reversed(_preorder(root)):
         for below in node.below.values():
-            for kind, count in below.kinds.items():
-                node.kinds[kind] = node.kinds.get(kind, 0) + count
-        node.count = sum(node.kinds.values())
+            node.kinds.update(below.kinds)
     return root
 
 
@@ -116,82 +114,67 @@ def _preorder(root: Node) -> list[Node]:
     return found
 
 
-def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Picture:
+class Box(NamedTuple):
+    """A line of the picture, as wide as its equations.
+
+    Attributes:
+      text: what stands in it.
+      title: what a pointer over it shows.
+      kind: its class of colours.
+      equations: how many it stands for.
+      own: how many of these are of no line below.
+      below: the lines that it calls; those with few equations are one box, of the kind `other`.
+    """
+
+    text: str
+    title: str
+    kind: str
+    equations: int
+    own: int
+    below: list["Box"]
+
+
+class Icicle(NamedTuple):
+    """The equations of a program by call stack, and the kinds and texts of the legend."""
+
+    root: Box
+    legend: list[tuple[str, str]]
+
+
+def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Icicle:
     """The equations of a program by call stack: the width of a box is its number of equations.
 
     Lines that something was found about are outlined. There are at most so many boxes, but for those of "other".
     """
     root = call_tree(examined)
-    scale = WIDTH / max(root.count, 1)
     # A line has no more equations than its caller, which comes before it where they have as many.
     by_size = sorted(_preorder(root), key=lambda node: -node.count)[:boxes]
-    drawn = {id(node) for node in by_size if node.count * scale >= _NARROWEST}
-    found = {(it.file, it.line): it.severity for it in sorted(findings, key=_severity, reverse=True) if it.file}
-    parts: list[str] = []
-    deepest = 0
-    stack = [(root, 0)]
-    while stack:
-        node, start = stack.pop()
-        deepest = max(deepest, node.depth)
-        parts += _node_box(examined, node, start, scale, found)
-        others = 0
-        for below in node.below.values():
-            if id(below) in drawn:
-                stack.append((below, start))
-                start += below.count
-            else:
-                others += below.count
+    drawn = {id(node) for node in by_size if node.count >= _NARROWEST * root.count}
+    worst = sorted(findings, key=lambda it: SEVERITIES.index(it.severity), reverse=True)
+    found = {(it.file, it.line): it.severity for it in worst if it.file}
+
+    def box(node: Node) -> Box:
+        share = node.count / max(root.count, 1)
+        told = f"{node.count:,} equations, {share:.1%} of all; mostly {_KINDS[node.kind]}"
+        text, kind = f"{examined.name}: {node.count:,} equations", node.kind
+        title = f"{examined.name}\n{told}"
+        if node.line is not None:
+            place, source = node.line.place, node.line.source
+            name = node.line.function.rpartition("<locals>.")[2]
+            text, title = f"{node.line.short_place}  {source or name}", f"{place} in {name}\n{source}\n{told}"
+            severity = found.get((node.line.file, node.line.line))
+            if severity is not None:
+                kind += f" found {severity}"
+                title += f"\na finding of severity {severity} is about this line"
+        below = [box(it) for it in node.below.values() if id(it) in drawn]
+        others = sum(it.count for it in node.below.values() if id(it) not in drawn)
+        own = node.count - others - sum(it.equations for it in below)
         if others:
-            depth = node.depth + 1
-            deepest = max(deepest, depth)
-            title = f"other: {others:,} equations of lines with few each"
-            data = f'data-depth="{depth}" data-equations="{others}"'
-            parts.append(box(start * scale, depth * _ROW, others * scale, _ROW - 1, "other", title, data))
-            parts.append(_in_box(start * scale, depth, others * scale, ("other",)))
+            title_of_others = f"other: {others:,} equations of lines with few each"
+            below.append(Box("other", title_of_others, "other", others, others, []))
+        return Box(text if share >= _NARROWEST_WITH_TEXT else "", title, kind, node.count, own, below)
+
     legend = [(kind, text) for kind, text in _KINDS.items() if kind in root.kinds]
     if found:
         legend.append(("found", "a finding is about this line"))
-    return Picture(
-        "Equations by call stack",
-        "Each box is a line of code, and as wide as the equations that come from it; below it are the lines that it "
-        "calls. Its colour is that of most of its equations.",
-        drawing((deepest + 1) * _ROW, f"{root.count} equations of {examined.name} by call stack", parts),
-        tuple(legend),
-    )
-
-
-def _severity(finding: Finding) -> int:
-    return SEVERITIES.index(finding.severity)
-
-
-def _node_box(
-    examined: Examined, node: Node, start: int, scale: float, found: Mapping[tuple[str, int], str]
-) -> list[str]:
-    x, width, depth = start * scale, node.count * scale, node.depth
-    kind = node.kind
-    share = f"{node.count:,} equations, {node.count * scale / WIDTH:.1%} of all; mostly {_KINDS[kind]}"
-    data = f'data-depth="{depth}" data-equations="{node.count}"'
-    if node.line is None:
-        title, texts = f"{examined.name}\n{share}", (f"{examined.name}: {node.count:,} equations", examined.name)
-    else:
-        place = node.line.place
-        name = node.line.function.rpartition("<locals>.")[2]
-        source = node.line.source
-        title = f"{place} in {name}\n{source}\n{share}"
-        short = f"{place.replace(chr(92), '/').rpartition('/')[2]}"
-        texts = (f"{short}  {source}" if source else f"{short} {name}", short, f":{node.line.line}")
-        severity = found.get((node.line.file, node.line.line))
-        if severity is not None:
-            kind += f" found {severity}"
-            title += f"\na finding of severity {severity} is about this line"
-    wide = max(width - _GAP, _GAP)
-    return [box(x, depth * _ROW, wide, _ROW - 1, kind, title, data), _in_box(x, depth, width, texts)]
-
-
-def _in_box(x: float, depth: int, width: float, texts: Sequence[str]) -> str:
-    """The first text that has room in a box, or what has room of the first."""
-    room = width - 2 * _PADDING
-    text = fitted(texts[0], room)
-    if width_of(texts[0]) > room and len(text) < len(texts[1 if len(texts) > 1 else 0]):
-        text = next((it for it in texts[1:] if width_of(it) <= room), "")
-    return label(x + _PADDING, depth * _ROW + 12.5, text)
+    return Icicle(box(root), legend)
