@@ -46,6 +46,10 @@ def to_an_array(state: Any, x: Any) -> Any:
     return {"w": state["w"] + x, "step": jnp.asarray(state["step"]) + 1}
 
 
+def numbers_alone(state: Any, x: Any) -> Any:
+    return {"step": state["step"] + 1}
+
+
 def to_a_number(state: Any, x: Any) -> Any:
     return {"w": state["w"] + x, "step": 7}
 
@@ -77,6 +81,12 @@ FOUND: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any], tuple[str,
         {"w": W, "step": jnp.int32(0)},
         lambda it: it,
         ("state['step']", "int32[]", "7", "medium"),
+    ),
+    "a dictionary of numbers alone": (
+        numbers_alone,
+        {"step": 0},
+        lambda it: it,
+        ("state['step']", "0", "1", "high"),
     ),
     "None that becomes an array": (
         from_none,

@@ -183,7 +183,7 @@ def _numbers(examined: Examined) -> Iterator[Finding]:
 
 
 def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
-    """A tree, and the parts of the containers at its top that have an array and more beside it, the largest first."""
+    """A tree that has keys or arrays, and the parts of the containers at its top that have an array and more beside it."""
     found: list[tuple[str, Shape]] = []
     waiting = [(tree, name, 0)]
     while waiting:
@@ -193,7 +193,7 @@ def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
         except TypeError:  # a static value that is no key
             continue
         inner = parts_of(value)
-        if shape.avals and not shape.is_array:
+        if (shape.avals or (depth == 0 and isinstance(value, dict))) and not shape.is_array:
             found.append((path, shape))
         if inner is not None and depth < _DEEPEST:
             waiting += [(it, f"{path}[{key!r}]", depth + 1) for key, it in inner.items()]
