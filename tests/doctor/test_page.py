@@ -20,6 +20,7 @@ from partax import Finding
 from partax._doctor import page as page_module
 from partax._doctor.page import page, write_page
 from partax._io import whole_file
+from partax._pytree.short_text import printable
 
 
 @pytest.fixture(scope="module")
@@ -192,10 +193,10 @@ def test_many_programs_stay_under_a_megabyte() -> None:
 def test_a_notebook_gets_a_table_of_the_same_words() -> None:
     found = diagnosis()
     read = Page(found._repr_html_())
-    assert len(read.those("tr")) == 3 and not read.those("script")
+    assert len(read.those("tr")) > len(found.findings) and not read.those("script")
     for finding in found.findings:
         for part in (finding.message, finding.advice, finding.source, finding.where):
-            assert part.replace("\x00", "\ufffd") in read.text.replace("\x00", "\ufffd")
+            assert printable(part) in read.text
 
 
 # ---- Colours.

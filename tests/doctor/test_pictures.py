@@ -214,5 +214,5 @@ def test_each_trace_has_a_row_with_its_cause() -> None:
 
 def test_those_that_took_longest_are_shown_by_time() -> None:
     picture = timeline_picture([event(i, "trace", i, 1 + i % 2) for i in range(1, 81)])
-    assert picture.count == 80
+    assert picture.traces == 80
     assert [it.name for it in picture.rows] == [f"f trace {i}{' failed' * (i == 9)}, 2 s" for i in range(1, 81, 2)]

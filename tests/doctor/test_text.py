@@ -15,10 +15,11 @@ from rich.cells import cell_len
 import partax
 from doctor_pages import diagnosis
 from partax._doctor.figure_text import figure_text
-from partax._doctor.text import print_diagnosis
 
 
 class Terminal(io.StringIO):
+    encoding = "utf-8"
+
     def isatty(self) -> bool:
         return True
 
@@ -26,21 +27,18 @@ class Terminal(io.StringIO):
 def printed(found: Any, file: io.StringIO, monkeypatch: pytest.MonkeyPatch, columns: int = 200) -> str:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
-    print_diagnosis(found, file)
-    return file.getvalue()
+    return found.__rich__().text(file, plain=str(found))
 
 
-def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     found = partax.doctor(lambda x: x + 1, jnp.ones(3))
-    assert printed(found, io.StringIO(), monkeypatch) == f"{found}\n"
-    print_diagnosis(found)
-    assert capsys.readouterr().out == f"{found}\n"
+    assert printed(found, io.StringIO(), monkeypatch) == str(found)
 
 
 @pytest.mark.parametrize("columns", [200, 60])
 def test_a_terminal_gets_a_table_of_the_same_words(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     text = re.sub(r"\x1b\[[\d;]*m", "", printed(diagnosis(), Terminal(), monkeypatch, columns))
-    assert "│" in text and max(map(cell_len, text.splitlines())) <= columns
+    assert "─" in text and max(map(cell_len, text.splitlines())) <= columns
     for word in ("repeat", "donation", "precision", "high", "medium", "low", "partax.fold", "94%"):
         assert word in text
     if columns == 200:
@@ -59,7 +57,7 @@ def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch
     for name in ("rich.console", "rich.table", "rich.text"):
         monkeypatch.setitem(sys.modules, name, None)
     found = diagnosis()
-    assert printed(found, Terminal(), monkeypatch) == f"{found}\n"
+    assert printed(found, Terminal(), monkeypatch) == str(found)
 
 
 FIGURES = [

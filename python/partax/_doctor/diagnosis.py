@@ -1,18 +1,21 @@
 """What the doctor has found of one program: findings, worst first, and the program itself."""
 
 import dataclasses
-import html
 import json
 from pathlib import Path
 from typing import Any
 
 from partax._doctor.examined import Examined
+from partax._doctor.figure_text import figure_texts
 from partax._doctor.finding import Figures, Finding
 from partax._pytree.short_text import angled
+from partax._report.table import Row, Shown, Table, Tables
+
+_HEADINGS = ("severity", "kind", "where", "what it is, and what to do")
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """What `partax.doctor` has found of one program. `str` gives text, `_repr_html_` a table in notebooks.
 
     Example:
@@ -113,21 +116,13 @@ class Diagnosis:
     def __str__(self) -> str:
         return "\n\n".join([self._head, *map(str, self.findings)])
 
-    def __rich__(self) -> Any:
-        from partax._doctor.text import rich_diagnosis
-
-        return rich_diagnosis(self._head, self.findings)
-
-    def _repr_html_(self) -> str:
-        left = ' style="text-align: left; vertical-align: top"'  # notebooks have it at the right
-        rows = "".join(
-            f"<tr><td{left}>{it.severity}</td><td{left}>{it.kind}</td>"
-            f"<td{left}><code>{html.escape(it.where)}</code><br><code>{html.escape(it.source)}</code></td>"
-            f"<td{left}>{html.escape(it.message)}<br><b>{html.escape(it.advice)}</b></td></tr>"
-            for it in self.findings
-        )
-        head = html.escape(self._head)
-        return f"<p>{head}</p><table>{rows}</table>" if rows else f"<p>{head}</p>"
+    def _tables(self) -> Tables:
+        rows: list[Row] = []
+        for it in self.findings:
+            figures = ", ".join(map(" ".join, figure_texts(it.figures)))
+            first, *others = filter(None, (it.source, it.message, f"-> {it.advice}", figures))
+            rows += [(it.severity, it.kind, it.where, first), *(("", "", "", text) for text in others)]
+        return Tables(Table(_HEADINGS, (tuple(rows),) if rows else (), frozenset(range(4)), self._head))
 
 
 Diagnosis.__module__ = "partax"  # where users find it, and pickles too

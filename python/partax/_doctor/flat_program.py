@@ -60,12 +60,10 @@ class FlatProgram:
       treatments: for each, `treatment_of` it.
       bodies: by the index of an equation, the programs inside of it.
       calls: for each, the call that it is inside of.
-      steps: for each, the index of the equation of the outermost program that it belongs to.
       results: the numbers of the jaxpr's outputs.
       values: how many numbers there are; each value has one, whatever it is called inside of calls.
       constants: what is captured, in calls too, by its number.
       constant_bytes: of all that.
-      step_count: how many equations the outermost program has.
     """
 
     inputs: list[int]
@@ -75,12 +73,10 @@ class FlatProgram:
     treatments: list[int | None] = dataclasses.field(default_factory=list)
     bodies: dict[int, list[Body]] = dataclasses.field(default_factory=dict)
     calls: list[Call] = dataclasses.field(default_factory=list)
-    steps: list[int] = dataclasses.field(default_factory=list)
     results: list[int] = dataclasses.field(default_factory=list)
     values: int = 0
     constants: dict[int, Any] = dataclasses.field(default_factory=dict)
     constant_bytes: int = 0
-    step_count: int = 0
 
     def line(self, index: int) -> Line:
         """The user's line of an equation; of what it is inside of where it has none, as in jax's own functions."""
@@ -112,7 +108,7 @@ class FlatPrograms:
     """A program and those inside of it.
 
     Attributes:
-      outermost: the program. If all of it is one call of a jitted function, its steps are those of that function.
+      outermost: the program.
       inner: the programs inside of equations, each once, by the id of its jaxpr.
     """
 
@@ -179,15 +175,12 @@ def _flat_program(jaxpr: Any, constants: Sequence[Any], around: Any = None, pare
     flat.constants.update(enumerate(constants))
     flat.constant_bytes = sum(bytes_of(var.aval) for var in jaxpr.constvars)
     eqns, reads, writes, treatments = flat.eqns, flat.reads, flat.writes, flat.treatments
-    calls, steps = flat.calls, flat.steps
+    calls = flat.calls
     stack = [Call(around, parent, jaxpr, iter(jaxpr.eqns), numbers)]
-    outermost, step = jaxpr, -1
     while True:
         call = stack[-1]
         known = call.numbers
-        is_outermost = call.jaxpr is outermost
         for eqn in call.eqns:
-            step += is_outermost
             treatment = TREATMENT.get(eqn.primitive.name)
             inner, captured = None, ()
             if treatment is None:
@@ -208,10 +201,7 @@ def _flat_program(jaxpr: Any, constants: Sequence[Any], around: Any = None, pare
                 writes.append((first,) if count == first + 1 else tuple(range(first, count)))
                 treatments.append(treatment)
                 calls.append(call)
-                steps.append(step)
                 continue
-            if is_outermost and len(outermost.eqns) == 1:
-                outermost, step = inner, -1
             own = range(count, count + len(inner.constvars))
             count += len(own)
             flat.constants.update(zip(own, captured, strict=False))
@@ -225,5 +215,5 @@ def _flat_program(jaxpr: Any, constants: Sequence[Any], around: Any = None, pare
             if not stack:
                 break
             stack[-1].numbers.update(zip(call.eqn.outvars, results, strict=True))
-    flat.results, flat.values, flat.step_count = results, count, step + 1
+    flat.results, flat.values = results, count
     return flat

@@ -25,7 +25,7 @@ class Buffer:
       bytes: its size.
       name: the path of an argument, or the primitive that made it.
       line: the user's line that made it; `NOWHERE` of arguments.
-      begin, end: the first and the last step in which it lives.
+      begin, end: the first and the last equation in which it lives.
     """
 
     type: str
@@ -41,10 +41,10 @@ class Liveness:
     """The live bytes along a program.
 
     Attributes:
-      bytes: for each step, which is an equation of the outermost program, the bytes that live then, with the most that
-        the inner programs of that equation need.
+      bytes: for each equation of the flat program the bytes that live then, with the most that programs inside of it
+        need.
       peak: the most of these.
-      peak_step: the step in which that is.
+      peak_step: the equation in which that is.
       largest: the largest buffers that live at the peak, the largest first.
     """
 
@@ -74,8 +74,7 @@ def live_bytes(examined: Examined) -> Liveness:
     """The live bytes along a program. Time and memory grow linearly with the equations.
 
     An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
-    What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read. If all of
-    the program is one call of a jitted function, the steps are those of that function.
+    What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read.
     """
     programs = flat_programs(examined)
     program = programs.outermost
@@ -85,22 +84,19 @@ def live_bytes(examined: Examined) -> Liveness:
     always = sum(leaf.bytes for leaf in examined.arguments) - sum(donated.values()) + program.constant_bytes
     last, is_fused = _last_uses(program)
     walk = _walk(program, last, is_fused, inner, always, donated, counts_results=True)
-    by_step = [0] * program.step_count
-    for step, live in zip(program.steps, walk.bytes, strict=True):
-        by_step[step] = max(by_step[step], live)
-    steps = [*program.steps, max(program.step_count - 1, 0)]
-    peak, peak_step = walk.peak, steps[walk.at]
+    at, end = walk.at, max(len(program.eqns) - 1, 0)
     buffers: list[Buffer] = []
     for number, leaf in leaves.items():
-        end = steps[max(last[number], 0)] if leaf.donated else steps[-1]
-        if end >= peak_step:
-            buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, end))
-    buffers += [_buffer(program, it, steps[it[2]], steps[it[3]]) for it in _at_peak(walk)]
+        last_use = min(max(last[number], 0), end) if leaf.donated else end
+        if last_use >= at:
+            buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last_use))
+    buffers += [_buffer(program, it, it[2], min(it[3], end)) for it in _at_peak(walk)]
+    outer = walk
     while inside := [inner[id(it.jaxpr)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)
-        buffers += [_buffer(walk.program, it, peak_step, peak_step) for it in _at_peak(walk)]
+        buffers += [_buffer(walk.program, it, at, at) for it in _at_peak(walk)]
     largest = heapq.nlargest(_LARGEST, buffers, key=lambda it: it.bytes)
-    return Liveness(tuple(by_step), peak, peak_step, tuple(largest))
+    return Liveness(tuple(outer.bytes), outer.peak, at, tuple(largest))
 
 
 def _buffer(program: FlatProgram, made: _Made, begin: int, end: int) -> Buffer:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
@@ -35,23 +35,6 @@ Pictured = tuple[Examined, Sequence[Finding]]
 """A program and what was found of it."""
 
 
-class Diagnosed(Protocol):
-    """What pictures are drawn of in a `Diagnosis`."""
-
-    @property
-    def examined(self) -> Examined | None: ...
-    @property
-    def findings(self) -> Sequence[Finding]: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def defined(self) -> str: ...
-    @property
-    def figures(self) -> Figures: ...
-    @property
-    def is_of_library(self) -> bool: ...
-
-
 class Section(NamedTuple):
     """The pictures of one program."""
 
@@ -60,10 +43,10 @@ class Section(NamedTuple):
     memory: LiveBytes
 
 
-def write_page(path: str | Path, diagnoses: Sequence[Diagnosed], report: Report | None = None) -> None:
+def write_page(path: str | Path, diagnoses: Sequence[Any], report: Report | None = None) -> None:
     """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
 
-    Without diagnoses it is the page of a report; that of now, where none is given.
+    Each is a `Diagnosis`, which imports this file. Without diagnoses it is the page of a report; that of now, where none is given.
 
     Raises:
       ImportError: `partax[doctor]` is not installed.
@@ -72,7 +55,7 @@ def write_page(path: str | Path, diagnoses: Sequence[Diagnosed], report: Report 
     write_whole(path, page(diagnoses, report))
 
 
-def page(diagnoses: Sequence[Diagnosed], report: Report | None = None) -> str:
+def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
     """The text of the file; see `write_page`."""
     jinja2 = _jinja2()
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -103,7 +86,7 @@ def _jinja2() -> Any:
     return jinja2
 
 
-def _examined(diagnoses: Sequence[Diagnosed]) -> list[Pictured]:
+def _examined(diagnoses: Sequence[Any]) -> list[Pictured]:
     """The programs of diagnoses, with what was found of each."""
     return [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
 
@@ -126,7 +109,7 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
         yield Section(program.name, icicle(program, findings, boxes), memory)
 
 
-def _summary(diagnoses: Sequence[Diagnosed], report: Report) -> str:
+def _summary(diagnoses: Sequence[Any], report: Report) -> str:
     """What a reader should know first: the costliest function, how often it was traced, and why or what is wrong."""
     if diagnoses:
         costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))

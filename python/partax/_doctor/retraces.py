@@ -183,7 +183,7 @@ def _numbers(examined: Examined) -> Iterator[Finding]:
 
 
 def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
-    """A tree that has keys or arrays, and the parts of the containers at its top that have an array and more beside it."""
+    """A tree that has keys or arrays, and the parts of containers at its top that have an array and more beside it."""
     found: list[tuple[str, Shape]] = []
     waiting = [(tree, name, 0)]
     while waiting:

@@ -29,7 +29,6 @@ from partax._doctor.doctor import diagnosis_of
 from partax._doctor.finding import Figures, worst_first
 from partax._doctor.lines import running_line
 from partax._doctor.one_by_one import OneByOne
-from partax._doctor.text import print_diagnosis
 from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
 from partax._jax.programs import watch_lowering, watch_operations
@@ -218,7 +217,7 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     for diagnosis in found:
         if diagnosis.findings and not diagnosis.is_of_library:
             print(file=file)
-            print_diagnosis(diagnosis, file)
+            print(diagnosis.__rich__().text(file, plain=str(diagnosis)), file=file)
     folded = [it for it in found if it.findings and it.is_of_library]
     if folded:
         print("\nin programs of libraries:", file=file)

@@ -63,15 +63,16 @@ class Tables:
     def __init__(self, *tables: Table) -> None:
         self._tables = [table.printable() for table in tables]
 
-    def text(self, file: Any) -> str:
+    def text(self, file: Any, plain: str = "") -> str:
         """The tables as they are printed to a file, without codes for colours.
 
-        On a terminal rich draws them in its width, where it is installed; elsewhere each row is one line.
+        On a terminal rich draws them in its width, where it is installed; elsewhere each row is one line, or it is the
+        plain text, if one is given.
         """
         if is_terminal(file) and (getattr(file, "encoding", None) or "").lower().replace("-", "") == "utf8":
             with contextlib.suppress(ImportError):  # rich is not installed
                 return self._drawn(width_of(file))
-        return "\n\n".join(map(_plain_text, self._tables))
+        return plain or "\n\n".join(map(_plain_text, self._tables))
 
     def html(self) -> str:
         """The tables as HTML for a notebook, with no colours of their own. All text is escaped."""

@@ -29,7 +29,7 @@ class Timeline(NamedTuple):
     """Rows by time, and how many traces there are in all."""
 
     rows: list[Row]
-    count: int
+    traces: int
 
 
 def timeline_picture(events: Sequence[Event]) -> Timeline:
