@@ -8,7 +8,7 @@ from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
-from partax._doctor.fusion import DECOMPOSITIONS
+from partax._doctor.fusion import DECOMPOSITIONS, multiplications
 from partax._doctor.lines import Line, comes_from, is_users, stack_of
 
 # Elementwise work of branches, such as a reset of an environment, is fused; 1e8 multiplications take some milliseconds.
@@ -38,7 +38,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
     """For the user's line of each `cond` that `vmap` has made selects of, the equations of each branch."""
-    makers = {number: i for i, made in enumerate(program.writes) for number in made}
+    makers = program.makers
     is_select: dict[int, bool] = {}
     begins: dict[Line, int] = {}
     found: dict[Line, list[set[int]]] = {}
@@ -67,15 +67,8 @@ def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
 def _work(eqn: Any) -> float:
     """The multiplications of an operation that is not elementwise, or of a loop; about."""
     name = eqn.primitive.name
-    size = math.prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
-    if name == "dot_general":
-        (contracted, _), _ = eqn.params["dimension_numbers"]
-        return size * math.prod(eqn.invars[0].aval.shape[it] for it in contracted)
-    if name == "conv_general_dilated":
-        kernel = eqn.invars[1].aval.shape
-        return size * math.prod(kernel) / max(kernel[eqn.params["dimension_numbers"].rhs_spec[0]], 1)
-    if name == "triangular_solve":
-        return size * eqn.invars[0].aval.shape[-1]
+    if name in ("dot_general", "conv_general_dilated"):
+        return multiplications(eqn)
     if name in DECOMPOSITIONS:
         return math.prod(eqn.invars[0].aval.shape) * eqn.invars[0].aval.shape[-1]
     turns = int(eqn.params["length"]) if name == "scan" else _TURNS if name == "while" else 1

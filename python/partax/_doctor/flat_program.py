@@ -1,6 +1,7 @@
 """A program with its calls inlined, as XLA sees it: equations in a row, with numbers for what they read and make."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ class Body(NamedTuple):
     given: Sequence[int | None]
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class FlatProgram:
     """The equations of a jaxpr in a row.
 
@@ -77,6 +78,11 @@ class FlatProgram:
     values: int = 0
     constants: dict[int, Any] = dataclasses.field(default_factory=dict)
     constant_bytes: int = 0
+
+    @functools.cached_property
+    def makers(self) -> dict[int, int]:
+        """The index of the equation that makes each value, but for inputs and constants."""
+        return {number: i for i, made in enumerate(self.writes) for number in made}
 
     def line(self, index: int) -> Line:
         """The user's line of an equation; of what it is inside of where it has none, as in jax's own functions."""

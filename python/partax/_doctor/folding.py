@@ -7,7 +7,7 @@ shared cores. They tell seconds from minutes, no more.
 import math
 from typing import Any
 
-from partax._doctor.fusion import DECOMPOSITIONS
+from partax._doctor.fusion import DECOMPOSITIONS, multiplications
 
 # Of one element of the result, where nothing else is said: 1e7 elements of `sin`, `+`, `where`, slices or a transpose
 # take 3 to 4.7 s more than the captured array alone.
@@ -52,14 +52,8 @@ def folding_seconds(eqn: Any) -> float | None:
         return size_of(eqn.invars[2]) * _SCATTERED if places > 1 else result * _ELEMENT / 30
     if name == "gather":
         return result * _GATHERED
-    if name == "dot_general":
-        (contracted, _), _ = eqn.params["dimension_numbers"]
-        shape = eqn.invars[0].aval.shape
-        return result * math.prod(shape[i] for i in contracted) * _MULTIPLIED
-    if name == "conv_general_dilated":
-        kernel = eqn.invars[1].aval
-        channels = kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
-        return result * size_of(eqn.invars[1]) / max(channels, 1) * _CONVOLVED
+    if name in ("dot_general", "conv_general_dilated"):
+        return multiplications(eqn) * (_MULTIPLIED if name == "dot_general" else _CONVOLVED)
     if name.startswith(("reduce_", "arg")):
         return operand * _REDUCED
     return result * _ELEMENT

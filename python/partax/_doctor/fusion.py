@@ -1,5 +1,6 @@
 """What XLA does not give a buffer of its own: a rule of thumb, by the names of primitives."""
 
+import math
 from typing import Any
 
 # How an operation treats its operands.
@@ -47,3 +48,16 @@ def treatment_of(eqn: Any) -> int | None:
     name = eqn.primitive.name
     found = TREATMENT.get(name)
     return IN_PLACE if found is None and name.startswith("scatter") else found
+
+
+def multiplications(eqn: Any) -> int:
+    """Those of a product of matrices or a convolution; 0 of others."""
+    operand, result = eqn.invars[0].aval, eqn.outvars[0].aval
+    if eqn.primitive.name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        return math.prod(result.shape) * math.prod(operand.shape[axis] for axis in contracted)
+    if eqn.primitive.name == "conv_general_dilated":
+        kernel = eqn.invars[1].aval.shape
+        outputs = kernel[eqn.params["dimension_numbers"].rhs_spec[0]]
+        return math.prod(result.shape) * math.prod(kernel) // max(outputs, 1)
+    return 0

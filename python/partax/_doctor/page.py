@@ -46,7 +46,7 @@ class Section(NamedTuple):
 def write_page(path: str | Path, diagnoses: Sequence[Any], report: Report | None = None) -> None:
     """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
 
-    Each is a `Diagnosis`, which imports this file. Without diagnoses it is the page of a report; that of now, where none is given.
+    Each is a `Diagnosis`, which imports this file. Without any it is the page of a report, of now if none is given.
 
     Raises:
       ImportError: `partax[doctor]` is not installed.

@@ -46,26 +46,7 @@ class _Widened:
     narrow: str
     wide: str
     because: str
-    is_used: bool = False
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Origin:
-    """Where a wide value has come from: what became wider for it, and the values that it was made of."""
-
-    found: list[_Widened]
-    before: list["_Origin"]
-    is_used: bool = False
-
-    def use(self) -> None:
-        waiting = [self]
-        while waiting:
-            origin = waiting.pop()
-            if not origin.is_used:
-                origin.is_used = True
-                waiting += origin.before
-                for it in origin.found:
-                    it.is_used = True
+    is_used: bool
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -108,12 +89,10 @@ class _Values:
     Attributes:
       derived: which come from arrays of the arguments' type.
       converted: those of them that were just converted, by the equation that did it.
-      origins: where they come from, as far as something became wider for them.
     """
 
     derived: set[int] = dataclasses.field(default_factory=set[int])
     converted: dict[int, Place] = dataclasses.field(default_factory=dict[int, Place])
-    origins: dict[int, _Origin] = dataclasses.field(default_factory=dict[int, _Origin])
 
 
 class _Reader:
@@ -131,15 +110,12 @@ class _Reader:
         self._programs = programs
         self._own = own
         self._widths: dict[Any, int] = {}
+        self._used_of: dict[int, set[int]] = {}
 
     def read(self, program: FlatProgram, values: _Values) -> None:
         """Reads a program, of whose values some are known; what comes out of a loop is its body's result."""
         for i, eqn in enumerate(program.eqns):
             inside = self._programs.inside(program, i)
-            if inside or eqn.primitive.name in _PRODUCTS:
-                for number in program.reads[i]:
-                    if number in values.origins:
-                        values.origins[number].use()
             for body, inner in inside:
                 self.read(inner, self._given(body, inner, values))
             if inside:
@@ -152,9 +128,6 @@ class _Reader:
                     self.wide += width > self._own
                 if width > self._own:
                     self._read(Place(program, i), values)
-        for number in program.results:
-            if number in values.origins:
-                values.origins[number].use()
 
     def _given(self, body: Body, inner: FlatProgram, outer: _Values) -> _Values:
         """What is known of a body's inputs. Of what is not known nothing is said: it is taken to be derived."""
@@ -166,8 +139,6 @@ class _Reader:
                 values.derived.add(number)
             if given is not None and given in outer.converted:
                 values.converted[number] = outer.converted[given]
-            if given is not None and given in outer.origins:
-                values.origins[number] = outer.origins[given]
         return values
 
     def _width_of(self, aval: Any) -> int:
@@ -184,22 +155,19 @@ class _Reader:
         operands = [it for it in zip(reads, place.eqn.invars, strict=True) if it[0] != LITERAL]
         narrow = {number for number, var in operands if self._width_of(var.aval) == self._own and _is_array(var.aval)}
         result = place.program.writes[place.at][0]
-        known = len(self.found)
         if narrow or not values.derived.isdisjoint(reads):
             values.derived.add(result)
             self._note(place, operands, narrow, values)
-        before = [values.origins[number] for number, _ in operands if number in values.origins]
-        if before or len(self.found) > known:
-            values.origins[result] = _Origin(self.found[known:], before)
 
     def _note(self, place: Place, operands: list[tuple[int, Any]], narrow: set[int], values: _Values) -> None:
         """What becomes wider by an equation."""
         eqn, wide = place.eqn, array_text(place.eqn.outvars[0].aval)
+        result = place.program.writes[place.at][0]
         if eqn.primitive.name == "convert_element_type":
             if narrow and _names_a_type(eqn):
-                self.found.append(_Widened(place, array_text(eqn.invars[0].aval), wide, ""))
+                self.found.append(_Widened(place, array_text(eqn.invars[0].aval), wide, "", False))
             elif narrow:
-                values.converted[place.program.writes[place.at][0]] = place
+                values.converted[result] = place
             return
         others = [
             var
@@ -210,7 +178,20 @@ class _Reader:
             at = values.converted.pop(number, place if number in narrow else None)
             if at is not None:
                 text = array_text(var.aval if at is place else at.eqn.invars[0].aval)
-                self.found.append(_Widened(at, text, wide, _text(others[0].aval)))
+                is_used = result in self._used(place.program)
+                self.found.append(_Widened(at, text, wide, _text(others[0].aval), is_used))
+
+    def _used(self, program: FlatProgram) -> set[int]:
+        """The values of a program that products of matrices, programs inside and results come of while they are wide."""
+        used = self._used_of.get(id(program))
+        if used is None:
+            used = self._used_of[id(program)] = set(program.results)
+            for i in range(len(program.eqns) - 1, -1, -1):
+                eqn, made = program.eqns[i], program.writes[i]
+                is_wide = bool(made) and made[0] in used and self._width_of(eqn.outvars[0].aval) > self._own
+                if is_wide or i in program.bodies or eqn.primitive.name in _PRODUCTS:
+                    used.update(program.reads[i])
+        return used
 
 
 def _text(aval: Any) -> str:

@@ -11,7 +11,16 @@ from partax._doctor.examined import Examined
 from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_programs
-from partax._doctor.fusion import DECOMPOSITIONS, ELEMENTWISE, IN_PLACE, INLINED, REDUCE, TREATMENT, VIEW
+from partax._doctor.fusion import (
+    DECOMPOSITIONS,
+    ELEMENTWISE,
+    IN_PLACE,
+    INLINED,
+    REDUCE,
+    TREATMENT,
+    VIEW,
+    multiplications,
+)
 from partax._doctor.lines import comes_from, is_of_jax
 from partax._pytree.array_text import array_text
 
@@ -122,7 +131,7 @@ class _Reader:
 
     def __init__(self, program: FlatProgram, turns: int) -> None:
         self.program, self.turns = program, turns
-        self.makers = {number: i for i, made in enumerate(program.writes) for number in made}
+        self.makers = program.makers
         self.readers: dict[int, list[int]] = {}
         for i, reads in enumerate(program.reads):
             for number in reads:
@@ -186,7 +195,7 @@ class _Reader:
         aval = eqn.invars[1].aval
         _, channels, *window = eqn.params["dimension_numbers"].rhs_spec
         length = math.prod(aval.shape[axis] for axis in window)
-        work = length * math.prod(eqn.outvars[0].aval.shape)
+        work = multiplications(eqn)
         if aval.shape[channels] == 1 and length >= _LONG_KERNEL and work >= _MUCH_WORK:
             yield self._found(index, "convolution", aval, length=length, multiplications=work)
 
