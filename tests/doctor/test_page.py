@@ -94,7 +94,7 @@ def test_a_report_is_a_page_without_findings_that_begins_with_the_costliest_func
     read = Page(text)
     assert not read.those("article") and read.those("svg")
     words = " ".join(read.text.split())
-    assert "Traces of often" in words and "x: float32[2] -> float32[3]" in words
+    assert "often trace 3" in words and "x: float32[2] -> float32[3]" in words
     assert "Pictures of often" in words and "Nothing was found" not in words
     assert report.functions[0].traces[1].reason in words
 

@@ -282,7 +282,7 @@ def test_meshes_that_differ_only_in_their_devices(
         found += lines()
     because = "f: compiled again for trace 1, because x: committed to"
     assert found[1:] == [
-        f"{because} {text} -> committed to {text} on devices 4-7",
+        f"{because} {text} -> committed to {text} on devices 4, 5, 6, 7",
         f"{because} {text} -> committed to {text} on devices 3, 2, 1, 0",
     ]
     found = []
@@ -302,7 +302,7 @@ def test_meshes_that_differ_only_in_their_devices(
         f(x)
     found += lines()
     assert found[1:] == [
-        "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> mesh {'d': 4} on devices 4-7",
+        "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> mesh {'d': 4} on devices 4, 5, 6, 7",
         "f: compiled again for trace 3, because jax.set_mesh: mesh {'d': 4} -> None",
     ]
 

@@ -1,6 +1,5 @@
 """The user's lines behind the equations of a program."""
 
-import bisect
 import functools
 import linecache
 import sys
@@ -67,39 +66,17 @@ def _rank(file: str) -> int:
     return 0 if file.startswith(_STANDARD) and not file.startswith(_INSTALLED) else USERS
 
 
-# By id: a code object's hash is one of all its constants. What is known of a code object keeps it alive.
-_known: dict[int, "_Code"] = {}
+# By the id of a code object, whose hash is one of all its constants, and the instruction. The object is kept alive.
+_known: dict[tuple[int, int], tuple[types.CodeType, Line]] = {}
 
 
-class _Code:
-    """What is known of a code object: whose it is, and the lines of its instructions."""
-
-    __slots__ = ("_begins", "_code", "_lines", "_places", "rank")
-
-    def __init__(self, code: types.CodeType) -> None:
-        self.rank = _rank(code.co_filename)
-        self._code = code
-        self._places: dict[int, Line] = {}
-        self._begins: list[int] = []
-        self._lines: list[int] = []
-
-    def line_at(self, instruction: int) -> Line:
-        found = self._places.get(instruction)
-        if found is None:
-            if not self._begins:
-                for begin, _, line in self._code.co_lines():
-                    self._begins.append(begin)
-                    self._lines.append(line or 0)
-            line = self._lines[bisect.bisect_right(self._begins, instruction) - 1]
-            found = self._places[instruction] = Line(self._code.co_filename, line, self._code.co_qualname)
-        return found
-
-
-def _of_code(code: types.CodeType) -> _Code:
-    found = _known.get(id(code))
-    if found is None:
-        found = _known[id(code)] = _Code(code)
-    return found
+def _line_at(code: types.CodeType, instruction: int) -> Line:
+    known = _known.get((id(code), instruction))
+    if known is None:
+        lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
+        known = code, Line(code.co_filename, next(lines, 0) or 0, code.co_qualname)
+        _known[id(code), instruction] = known
+    return known[1]
 
 
 def line_of(equation: Any) -> Line | None:
@@ -110,12 +87,12 @@ def line_of(equation: Any) -> Line | None:
     codes, instructions = frames_of(equation)
     best, best_at = 0, -1
     for i, code in enumerate(codes):
-        rank = _of_code(code).rank
+        rank = _rank(code.co_filename)
         if rank > best:
             best, best_at = rank, i
             if rank == USERS:
                 break
-    return None if best_at < 0 else _of_code(codes[best_at]).line_at(instructions[best_at])
+    return None if best_at < 0 else _line_at(codes[best_at], instructions[best_at])
 
 
 def nearest_line(equations: Iterable[Any]) -> Line:
@@ -132,8 +109,8 @@ def nearest_line(equations: Iterable[Any]) -> Line:
 def stack_of(equation: Any) -> tuple[Line, ...]:
     """All lines of the user's and of libraries' that an equation comes from, the outermost first."""
     codes, instructions = frames_of(equation)
-    pairs = ((_of_code(code), at) for code, at in zip(codes, instructions, strict=True))
-    found = [code.line_at(at) for code, at in pairs if code.rank > 0]
+    pairs = zip(codes, instructions, strict=True)
+    found = [_line_at(code, at) for code, at in pairs if _rank(code.co_filename)]
     return tuple(reversed(found))
 
 
@@ -144,7 +121,7 @@ def comes_from(equation: Any, file: str, *functions: str) -> bool:
 
 def rank_of(code: types.CodeType) -> int:
     """0 of code of jax, of partax and of Python, 1 of that of libraries, 2 of the user's."""
-    return _of_code(code).rank
+    return _rank(code.co_filename)
 
 
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
@@ -154,11 +131,11 @@ def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
         codes = iter(reversed(frames_of(equation)[0]))  # the outermost first
         if not any(code.co_filename == file for code in codes):
             continue
-        inner = (code for code in codes if _of_code(code).rank > 0 and not code.co_filename.startswith(library))
+        inner = (code for code in codes if rank_of(code) and not code.co_filename.startswith(library))
         code = next(inner, None)
         if code is not None:
-            users = _of_code(code).rank == USERS
-            return Line(code.co_filename, code.co_firstlineno, code.co_qualname) if users else None
+            line = Line(code.co_filename, code.co_firstlineno, code.co_qualname)
+            return line if is_users(line) else None
     return None
 
 

@@ -25,8 +25,6 @@ _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
 _FEWEST_BOXES = 80
 _MOST_BOXES = 800
 _PICTURED = 20  # programs
-_FUNCTIONS = 20  # with a table of traces
-_TRACES = 40  # in such a table: the latest
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
 
@@ -60,20 +58,16 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
     jinja2 = _jinja2()
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figures"] = figure_texts
-    environment.filters["seconds"] = seconds_text
     environment.filters["place"] = _place
     environment.filters["relative"] = file_text
     report = _function_reports.report() if report is None else report
-    functions = [it for it in report.functions if len(it.traces) > 1 or (it.traces and not diagnoses)]
+    functions = {(it.name, it.defined) for it in report.functions}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
         summary=_summary(diagnoses, report),
         sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
-        timeline=timeline_picture(events()),
+        timeline=timeline_picture([it for it in events() if (it.function, it.defined) in functions]),
         timeline_legend=[(stage, stage) for stage in (*STAGES, LOAD)],
-        functions=functions[:_FUNCTIONS],
-        left_out=len(functions[_FUNCTIONS:]),
-        most_traces=_TRACES,
     )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
 

@@ -182,7 +182,7 @@ class _Reader:
                 self.found.append(_Widened(at, text, wide, _text(others[0].aval), is_used))
 
     def _used(self, program: FlatProgram) -> set[int]:
-        """The values of a program that products of matrices, programs inside and results come of while they are wide."""
+        """The values that products of matrices, programs inside and results come of while they are wide."""
         used = self._used_of.get(id(program))
         if used is None:
             used = self._used_of[id(program)] = set(program.results)

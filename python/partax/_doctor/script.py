@@ -34,11 +34,13 @@ from partax._jax.private import function_name, stage_of
 from partax._jax.programs import watch_lowering, watch_operations
 from partax._report.history import kept
 from partax._report.progress import progress
+from partax._report.table import Table, Tables
 
 _logger = logging.getLogger("partax")
 
 _MOST_PROGRAMS = 500  # that are kept, and with them their constants
 _SHOWN = 20
+_HEADINGS = ("seconds", "trace", "lower", "compile", "times", "equations", "name")
 _NAMED = 3  # of the programs of libraries
 _LEAST_SECONDS = 0.1  # of a function that costs less to compile, the findings on what its calls cost
 _OF_CALLS = ("host", "precision", "memory", "waste", "donation", "checkpoint")
@@ -200,20 +202,16 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
     if raised:
         print("\npartax: the script raised an exception, which comes last; until then:", file=file)
     print(f"\npartax: {len(programs)} programs were compiled, in {_seconds(programs):.3g} s\n", file=file)
-    columns = ("seconds", "trace", "lower", "compile")
-    print("  " + "  ".join(f"{it:>8}" for it in columns) + f"  {'times':>5}  {'equations':>9}  name", file=file)
-    equations = {id(it.jaxpr): len(it.equations) for it in (it.examined for it in found) if it is not None}
+    equations = {id(it.jaxpr): str(len(it.equations)) for it in (it.examined for it in found) if it is not None}
     functions = _costliest_functions([it for it in programs if it.is_users])
-    for of_one in functions[:_SHOWN]:
-        _print_row(of_one, equations.get(id(of_one[0].jaxpr)), of_one[0].name, file)
-    others = functions[_SHOWN:]
-    if others:
-        _print_row([program for it in others for program in it], None, f"{len(others)} others", file)
-    libraries = [it for it in programs if not it.is_users]
-    if libraries:
+    rows = [_row(it, it[0].name, equations.get(id(it[0].jaxpr), "-")) for it in functions[:_SHOWN]]
+    if others := functions[_SHOWN:]:
+        rows.append(_row([program for it in others for program in it], f"{len(others)} others"))
+    if libraries := [it for it in programs if not it.is_users]:
         names = ", ".join(dict.fromkeys(it.name for it in libraries[:_NAMED]))
         more = ", ..." if len(libraries) > _NAMED else ""
-        _print_row(libraries, None, f"{len(libraries)} of jax and libraries ({names}{more})", file)
+        rows.append(_row(libraries, f"{len(libraries)} of jax and libraries ({names}{more})"))
+    print(Tables(Table(_HEADINGS, (tuple(rows),), frozenset({6}), indent=2)).text(None), file=file)
     for diagnosis in found:
         if diagnosis.findings and not diagnosis.is_of_library:
             print(file=file)
@@ -229,10 +227,9 @@ def print_programs(watch: Watch, found: Sequence[Diagnosis], file: TextIO, raise
         print("\nnothing found", file=file)
 
 
-def _print_row(programs: Sequence[Program], equations: int | None, name: str, file: TextIO) -> None:
-    seconds = "  ".join(f"{it:8.4f}" for it in (_seconds(programs), *stage_seconds(programs).values()))
-    times = sum(it.times for it in programs)
-    print(f"  {seconds}  {times:5}  {'-' if equations is None else equations:>9}  {name}", file=file)
+def _row(programs: Sequence[Program], name: str, equations: str = "-") -> tuple[str, ...]:
+    seconds = (_seconds(programs), *stage_seconds(programs).values())
+    return (*(f"{it:.4f}" for it in seconds), str(sum(it.times for it in programs)), equations, name)
 
 
 def refuse_unwritable(*paths: str | None) -> None:

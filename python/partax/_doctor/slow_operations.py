@@ -1,6 +1,5 @@
 """Finds operations that are known to take a backend long, by the table of `slow_table`, and wide switches."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
@@ -17,15 +16,6 @@ _FEWEST_BRANCHES = 48
 _MANY_BRANCHES = 256
 _BRANCH_SECONDS = 0.023
 _BRANCHES_THREAD = "https://github.com/jax-ml/jax/issues/4453"
-
-
-@dataclasses.dataclass(slots=True)
-class _Link:
-    """One operation of a chain."""
-
-    index: int
-    length: int  # of the chain up to here
-    before: "_Link | None"
 
 
 def find(examined: Examined) -> Iterator[Finding]:
@@ -50,29 +40,18 @@ def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]
     Of each the line that most of it comes from, and its length.
     """
     for program in flat_programs(examined).all:
-        links: dict[int, _Link] = {}  # by the number of the result
-        ends: dict[int, _Link] = {}
+        chains: dict[int, list[int]] = {}  # by the number of the result
         for i, eqn in enumerate(program.eqns):
             if eqn.primitive.name not in row.primitives:
                 continue
             # The array that it updates, or the cases that it selects.
             operands = program.reads[i][1:] if eqn.primitive.name == "select_n" else program.reads[i][:1]
-            known = [links[number] for number in operands if number in links]
-            before = max(known, key=lambda it: it.length, default=None)
-            link = _Link(i, 1 if before is None else before.length + 1, before)
-            links[program.writes[i][0]] = ends[i] = link
-            if before is not None:
-                ends.pop(before.index, None)
-        told: set[int] = set()
-        for link in sorted(ends.values(), key=lambda it: -it.length):
-            chain: list[int] = []
-            at: _Link | None = link
-            while at is not None and at.index not in told:
-                chain.append(at.index)
-                at = at.before
-            told.update(chain)
-            if len(chain) >= row.fewest:
-                yield Counter(map(program.line, chain)).most_common(1)[0][0], len(chain)
+            before = [chains[it] for it in operands if it in chains and chains[it][-1] == program.makers[it]]
+            chain = max(before, key=len, default=[])
+            chain.append(i)
+            chains[program.writes[i][0]] = chain
+        for chain in {id(it): it for it in chains.values() if len(it) >= row.fewest}.values():
+            yield Counter(map(program.line, chain)).most_common(1)[0][0], len(chain)
 
 
 def _finding(examined: Examined, row: SlowOperation, line: Line, count: int) -> Finding:

@@ -8,7 +8,7 @@ import jax
 
 from partax._jax.private import context_mesh
 
-_SHOWN_RUNS = 8
+_LONGEST = 40
 
 
 @functools.lru_cache(256)
@@ -37,13 +37,7 @@ def _mesh_text(mesh: Any) -> str:
     devices: list[Any] = mesh.devices.flatten().tolist()
     if devices == jax.devices(devices[0].platform)[: len(devices)]:
         return text
-    runs: list[tuple[int, int]] = []
-    for number in (device.id for device in devices):
-        if runs and runs[-1][1] + 1 == number:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    if len(texts) > _SHOWN_RUNS:  # a number stands for the rest, as these texts are compared
-        texts[_SHOWN_RUNS:] = [f"... (order {zlib.crc32(','.join(texts).encode()):x})"]
-    return f"{text} on devices {', '.join(texts)}"
+    numbers = ", ".join(str(device.id) for device in devices)
+    if len(numbers) > _LONGEST:  # a number stands for the rest, as these texts are compared
+        numbers = f"{numbers[:_LONGEST]}... (order {zlib.crc32(numbers.encode()):x})"
+    return f"{text} on devices {numbers}"

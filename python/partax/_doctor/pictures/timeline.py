@@ -10,11 +10,11 @@ _ROWS = 40  # traces that are shown: those that took longest
 
 
 class Stage(NamedTuple):
-    """A part of a row: its class, its share of the longest row, and what a pointer over it shows."""
+    """A part of a row: its class, its share of the longest row, and its seconds in words."""
 
     kind: str
     share: float
-    title: str
+    text: str
 
 
 class Row(NamedTuple):
@@ -47,5 +47,5 @@ def timeline_picture(events: Sequence[Event]) -> Timeline:
 def _row(trace: Sequence[Event], seconds: float, longest: float) -> Row:
     first = trace[0]
     name = f"{first.function} trace {first.trace}{' failed' if first.failed else ''}, {seconds_text(seconds)}"
-    stages = [Stage(it.stage, it.seconds / longest, f"{it.stage}: {seconds_text(it.seconds)}") for it in trace]
+    stages = [Stage(it.stage, it.seconds / longest, f"{it.stage} {seconds_text(it.seconds)}") for it in trace]
     return Row(name, f"{first.site}: {first.reason}", stages)
