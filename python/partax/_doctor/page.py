@@ -11,7 +11,7 @@ from partax._doctor.figure_text import figure_texts, seconds_text
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.liveness import live_bytes
 from partax._doctor.memory_use import told_limit
-from partax._doctor.pictures.icicle import Icicle, icicle
+from partax._doctor.pictures.icicle import Box, icicle
 from partax._doctor.pictures.live_bytes import LiveBytes, live_bytes_picture
 from partax._doctor.pictures.timeline import timeline_picture
 from partax._doctor.timeline import LOAD, STAGES, events
@@ -37,7 +37,7 @@ class Section(NamedTuple):
     """The pictures of one program."""
 
     name: str
-    icicle: Icicle
+    icicle: Box
     memory: LiveBytes
 
 

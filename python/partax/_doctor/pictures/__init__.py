@@ -1,1 +1,1 @@
-"""The pictures of the doctor's page, as SVG without scripts. The page's style sheet has the colours of the classes."""
+"""The pictures of the doctor's page as data: the page's template draws them."""
