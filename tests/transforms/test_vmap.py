@@ -113,6 +113,12 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
         eqx.filter_vmap(fun, **options)(*args)
 
 
+@pytest.mark.parametrize("size", [jnp.int32(3), "3", 3.0], ids=str)
+def test_a_size_is_a_python_number(size: Any) -> None:
+    with pytest.raises(TypeError, match="`axis_size`: found .*, expected a Python number, as in axis_size=3"):
+        filter_vmap(lambda x: x, axis_size=size)
+
+
 def test_arguments_by_name_have_the_axis_that_they_have_by_position() -> None:
     def f(x: Any, y: Any, *, z: Any = 0) -> Any:
         return x + y + z

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Hashable
+from numbers import Integral
 from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
@@ -234,13 +235,15 @@ def filter_vmap(
       function returned it. Without `fun`, a decorator.
 
     Raises:
-      TypeError: `fun` cannot be called, or an option is unknown.
+      TypeError: `fun` cannot be called, an option is unknown, or `axis_size` is no number.
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
     for name in options:
         if name not in parameters_of(jax.vmap):
             raise TypeError(f"filter_vmap: got an unexpected keyword argument {name!r}")
+    if axis_size is not None and not isinstance(axis_size, Integral):
+        raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
     options |= {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
     given = {name: value for name, value in options.items() if value is not None}
     return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)
