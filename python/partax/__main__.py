@@ -18,7 +18,6 @@ from partax._libraries.equinox.on_import import accelerate_when_imported
 from partax._report import history as _history
 from partax._report import jax_misses
 from partax._report import monitor as _monitor
-from partax._report.report import report_tables
 from partax._report.table import Row, Table, Tables
 from partax._store import command as store_command
 
@@ -110,7 +109,7 @@ def _explain(script: str, arguments: list[str], is_module: bool, json_file: str 
     finally:  # also of a script that fails or exits; then the exception goes on
         found = report()
         print("\npartax: what has been traced and compiled\n", file=sys.stderr)
-        print(report_tables(found).text(sys.stderr), file=sys.stderr)
+        print(found.__rich__().text(sys.stderr), file=sys.stderr)
         if others:
             print("\n" + Tables(_others_table(others)).text(sys.stderr), file=sys.stderr)
         if json_file is not None:

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 import partax
 from doctor_pages import diagnosis
-from partax._doctor.figure_text import figure_text
+from partax._report.figure_text import figure_text
 
 
 class Terminal(io.StringIO):

@@ -134,7 +134,7 @@ def test_captured_constants_have_the_names_of_their_variables() -> None:
     assert found["weights[1]"] == ("float32[5,5]", 100)
     assert "unused" not in str(found)
     assert [c.bytes for c in trace.constants] == sorted((c.bytes for c in trace.constants), reverse=True)
-    assert "captured TABLE['big']: float32[100,10], 4 kB" in str(f.report())
+    assert "captured TABLE['big']: float32[100,10], 3.91 KiB" in str(f.report())
 
 
 def test_an_argument_is_no_constant() -> None:

@@ -115,7 +115,7 @@ def test_errors_name_the_path_where_equinox_has_one_too(name: str) -> None:
 
 @pytest.mark.parametrize("size", [jnp.int32(3), "3", 3.0], ids=str)
 def test_a_size_is_a_python_number(size: Any) -> None:
-    with pytest.raises(TypeError, match="`axis_size`: found .*, expected a Python number, as in axis_size=3"):
+    with pytest.raises(TypeError, match=r"`axis_size`: found .*, expected a Python number, as in axis_size=3"):
         filter_vmap(lambda x: x, axis_size=size)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.memory_use import peak_bytes, told_limit
+from partax._report.figure_text import bytes_text
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
 _SHARE_OF_LIMIT = 0.25  # from which less is worth a word too

@@ -147,23 +147,17 @@ def paths_of(jaxpr: Any) -> tuple[str, ...]:
 
 def examined_program(program: Program, function: Any = None) -> Examined:
     """A program that was compiled, as the doctor examines it; with its function, where that is known."""
-    jaxpr = program.jaxpr
-    donated = program.donated if len(program.donated) == len(program.paths) else (False,) * len(program.paths)
+    avals = program.jaxpr.in_avals
+    donated = program.donated if len(program.donated) == len(avals) else (False,) * len(avals)
     return Examined(
         name=program.name,
         defined=program.defined,
         function=function,
         wrapper=None,
-        jaxpr=jaxpr,
-        arguments=tuple(
-            Leaf(path, aval, is_donated)
-            for path, aval, is_donated in zip(program.paths, jaxpr.in_avals, donated, strict=True)
-        ),
-        results=tuple(map(Leaf, program.result_paths, jaxpr.out_avals)),
-        statics={},
-        out_info=None,
+        jaxpr=program.jaxpr,
+        arguments=tuple(map(Leaf, program.paths, avals, donated)),
+        results=tuple(map(Leaf, program.result_paths, program.jaxpr.out_avals)),
         trace_seconds=program.trace_seconds,
-        traced=None,
         lower_seconds=program.lower_seconds,
         compile_seconds=program.compile_seconds,
     )

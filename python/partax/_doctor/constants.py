@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from partax._doctor.captures import Captured, captures_of
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.flat_program import Place
 from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders
+from partax._report.figure_text import bytes_text, seconds_text
 
 # Of all captured arrays together: each program has its own copy, and XLA takes 18 ms for each MiB.
 _FEWEST_BYTES = 1 << 20

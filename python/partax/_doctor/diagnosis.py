@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import figure_texts
 from partax._doctor.finding import Figures, Finding
 from partax._pytree.short_text import angled
+from partax._report.figure_text import figure_texts
 from partax._report.table import Row, Shown, Table, Tables
 
 _HEADINGS = ("severity", "kind", "where", "what it is, and what to do")

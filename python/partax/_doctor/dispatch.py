@@ -6,10 +6,10 @@ from typing import Any
 
 from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Finding, finding_at
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
+from partax._report.figure_text import seconds_text
 from partax._report.flatten_costs import flatten_microseconds, time_flatten_functions
 
 _LONGEST = 100.0  # microseconds of a call: a dispatch by jax takes ten, a small program on an accelerator a hundred

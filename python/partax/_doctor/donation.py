@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from partax._doctor.definition import definition, names_text, wrapper_kind
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, ReturnedArray, returned
+from partax._report.figure_text import bytes_text
 
 _SHARE_OF_LIMIT = 0.5  # from here on the doubled arguments are what decides whether a larger batch fits
 _SMALL = 1 << 10  # bytes of an array whose part in the message nobody would miss

@@ -75,10 +75,10 @@ class Examined:
     jaxpr: Any
     arguments: tuple[Leaf, ...]
     results: tuple[Leaf, ...]
-    statics: dict[str, Any]
-    out_info: Any
     trace_seconds: float
-    traced: Any
+    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    out_info: Any = None
+    traced: Any = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     memory_limit: int | None = None

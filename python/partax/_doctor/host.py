@@ -7,9 +7,9 @@ import jax
 
 from partax._doctor.equations import LOOPS, bytes_of, scan_parts
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import bytes_text, seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.lines import Line, is_users, stack_of
+from partax._report.figure_text import bytes_text, seconds_text
 
 # How a finding calls what runs Python.
 _CALLBACKS = {

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import Buffer, live_bytes
 from partax._doctor.memory_use import compiled_for_figures, is_spread, memory_limit, peak_bytes, peak_of
+from partax._report.figure_text import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
 _FEWEST_BYTES = 1 << 30  # of one array: a smaller one fits into any accelerator

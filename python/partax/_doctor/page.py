@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import figure_texts, seconds_text
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.liveness import live_bytes
 from partax._doctor.memory_use import told_limit
@@ -18,6 +17,7 @@ from partax._doctor.timeline import LOAD, STAGES, events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
+from partax._report.figure_text import figure_texts, seconds_text
 from partax._report.report import Report
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")

@@ -13,8 +13,8 @@ from partax._core import JitFunction
 from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.equations import type_of
 from partax._doctor.examined import Examined, Leaf
-from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Finding, finding_at
+from partax._report.figure_text import seconds_text
 
 _FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
 _LONGEST = 2e-3  # seconds of a step whose dispatch is worth a word

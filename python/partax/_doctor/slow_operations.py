@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.flat_program import flat_programs
 from partax._doctor.lines import Line
 from partax._doctor.slow_table import SLOW_OPERATIONS, SlowOperation
+from partax._report.figure_text import seconds_text
 
 # A branch of one operation on a scalar takes 23 ms: 32 take 0.7 s, 64 take 1.5 s, 256 take 6 s, 1024 take 102 s. One of
 # two products of matrices takes 4 ms.

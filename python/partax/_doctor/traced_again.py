@@ -1,16 +1,17 @@
 """Finds functions that a script has made jax trace again and again, with the reason of each trace."""
 
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
-from partax._doctor.figure_text import seconds_text
 from partax._doctor.finding import Severity, finding_at
 from partax._doctor.lines import Line, is_users
 from partax._pytree.call_site import site_text
+from partax._report.figure_text import seconds_text
 from partax._report.history import History
 from partax._report.record import Record
 
@@ -103,9 +104,10 @@ def _add(
     is_loop: bool = False,
 ) -> None:
     """Adds what is told of a function, if it is worth a word."""
-    pairs = list(itertools.pairwise(types))
-    retyped = len(pairs) == 1 and _retyped(*pairs[0])
-    resized = count == len(types) and all(_resized(*pair) for pair in pairs)
+    known = [(_paths(it), _shapes(it), _kinds(it)) for it in types]
+    changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(known)]
+    retyped = changes == [(False, False, True)]  # nobody wants such a second program
+    resized = count == len(types) and all(it[0] or it[1:] == (True, False) for it in changes)
     # Buckets of lengths, and a last batch in two modes, are as they should be.
     is_few = resized and (count < _FEWEST_SIZES or (count < _MANY and _are_buckets(types)))
     if is_few or (count < _FEWEST and not retyped) or seconds < _LEAST_SECONDS:
@@ -138,35 +140,23 @@ def _types(record: Record) -> _Types:
     return [(path, part.aval) for path, part in record.snapshot.pairs() if part.key[0] == "array"]
 
 
-def _retyped(before: _Types, after: _Types) -> bool:
-    """Whether arrays of the same shapes are of other dtypes or no longer weak: nobody wants such a second program."""
-    return _shapes(before) == _shapes(after) and _kinds(before) != _kinds(after)
-
-
-def _resized(before: _Types, after: _Types) -> bool:
-    """Whether the arguments have another structure, or arrays in them other shapes and nothing else."""
-    if [path for path, _ in before] != [path for path, _ in after]:
-        return True
-    return _shapes(before) != _shapes(after) and _kinds(before) == _kinds(after)
-
-
-def _are_buckets(types: Sequence[_Types]) -> bool:
-    """Whether the lengths in which arrays differ are of few sizes: powers of two, or multiples of 32."""
-    by_place = [set(lengths) for lengths in zip(*(_lengths(it) for it in types), strict=False)]
-    changed = set[int]().union(*(it for it in by_place if len(it) > 1))
-    return bool(changed) and all(it % 32 == 0 or it & (it - 1) == 0 for it in changed)
-
-
-def _lengths(types: _Types) -> list[int]:
-    return [length for _, aval in types for length in getattr(aval, "shape", ())]
+def _paths(types: _Types) -> list[str]:
+    return [path for path, _ in types]
 
 
 def _shapes(types: _Types) -> list[Any]:
-    return [(path, getattr(aval, "shape", None)) for path, aval in types]
+    return [getattr(aval, "shape", ()) for _, aval in types]
 
 
 def _kinds(types: _Types) -> list[Any]:
     return [(getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))) for _, aval in types]
+
+
+def _are_buckets(types: Sequence[_Types]) -> bool:
+    """Whether the lengths in which arrays differ are of few sizes: powers of two, or multiples of 32."""
+    by_place = [set(lengths) for lengths in zip(*map(itertools.chain.from_iterable, map(_shapes, types)), strict=False)]
+    changed = set[int]().union(*(it for it in by_place if len(it) > 1))
+    return bool(changed) and all(it % 32 == 0 or it & (it - 1) == 0 for it in changed)
 
 
 def _difference(before: Program, after: Program) -> str:

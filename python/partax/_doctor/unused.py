@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from partax._doctor.definition import argument_name, definition
 from partax._doctor.examined import Examined, Leaf
-from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import flat_programs
 from partax._pytree.array_text import array_text
+from partax._report.figure_text import bytes_text
 
 _FEWEST_BYTES = 4 << 20  # of one argument: a smaller one costs nothing that can be measured
 _MOST_OF_IT = 0.5  # of an argument's bytes: a model of which one part is not called is as it should be

@@ -8,7 +8,6 @@ from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of, inner_jaxprs, scan_parts
 from partax._doctor.examined import Examined
-from partax._doctor.figure_text import bytes_text
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_programs
 from partax._doctor.fusion import (
@@ -23,6 +22,7 @@ from partax._doctor.fusion import (
 )
 from partax._doctor.lines import comes_from, is_of_jax
 from partax._pytree.array_text import array_text
+from partax._report.figure_text import bytes_text
 
 # On two shared cores an inverse of 256 rows takes 3 ms, a product of 512 x 512 matrices 2 ms, and a sort of 2**18
 # numbers 20 ms: less is hidden by all else.

@@ -8,6 +8,7 @@ from typing import Any
 from partax._pytree.short_text import angled, record_text
 from partax._report import page
 from partax._report.captured_arrays import Constant
+from partax._report.figure_text import bytes_text
 from partax._report.table import Shown, Table, Tables
 
 _HEADINGS = (
@@ -233,10 +234,10 @@ class FunctionReport(Shown):
         return json.dumps(dataclasses.asdict(self), **options)
 
     def __repr__(self) -> str:
-        return angled(f"partax.FunctionReport of {function_line(self)}")
+        return angled(f"partax.FunctionReport of {_function_line(self)}")
 
     def _tables(self) -> Tables:
-        return Tables(function_table(self))
+        return Tables(_function_table(self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,17 +292,21 @@ class Report(Shown):
         page.writer(path, self)
 
     def __repr__(self) -> str:
-        return angled(f"partax.Report: {report_line(self)}")
+        functions, traces = len(self.functions), sum(len(function.traces) for function in self.functions)
+        counts = f"{functions} function{'' if functions == 1 else 's'}, {traces} trace{'' if traces == 1 else 's'}"
+        seconds = sum(function.seconds for function in self.functions)
+        return angled(f"partax.Report: {counts}, {seconds:.3g} s to trace and compile")
 
     def _tables(self) -> Tables:
-        return report_tables(self)
+        nothing = Table(title="no partax function has been traced")
+        return Tables(*map(_function_table, self.functions)) if self.functions else Tables(nothing)
 
 
 for _public in (TraceReport, KeyReport, LoadReport, SlowNode, FunctionReport, Report):
     _public.__module__ = "partax"  # where users find them, and pickles too
 
 
-def function_table(report: FunctionReport) -> Table:
+def _function_table(report: FunctionReport) -> Table:
     """What one function has cost: a row for each trace, and below why it was made."""
     rows = tuple(_row(key, trace, i == 0) for key in report.keys for i, trace in enumerate(key.traces))
     notes: list[str] = []
@@ -311,7 +316,7 @@ def function_table(report: FunctionReport) -> Table:
             notes.append(f"    not on jax's fast path because of {trace.slow_because}")
         for constant in trace.constants[:_SHOWN]:
             name = constant.name or "an array without a name"
-            notes.append(f"    captured {name}: {constant.type}, {_bytes_text(constant.bytes)}")
+            notes.append(f"    captured {name}: {constant.type}, {bytes_text(constant.bytes)}")
     notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
     notes += [f"  {it}" for it in report.steps]
     notes += [
@@ -319,28 +324,15 @@ def function_table(report: FunctionReport) -> Table:
         + (f"; {node.because}" if node.because else "")
         for node in report.slow_nodes
     ]
-    return Table(_HEADINGS, (rows,), frozenset({0, 9}), function_line(report), tuple(notes), indent=2)
+    return Table(_HEADINGS, (rows,), frozenset({0, 9}), _function_line(report), tuple(notes), indent=2)
 
 
-def function_line(report: FunctionReport) -> str:
+def _function_line(report: FunctionReport) -> str:
     """The same in one line."""
     calls = "gone" if report.hits is None or report.misses is None else f"{report.hits + report.misses} calls"
     loads = f"{len(report.loads)} loaded, " if report.loads else ""
     head = f"{report.name} ({report.defined}): {calls}, {len(report.traces)} traces, {loads}"
     return head + f"{report.seconds:.3g} s to trace and compile"
-
-
-def report_tables(report: Report) -> Tables:
-    """What each function has cost."""
-    nothing = Table(title="no partax function has been traced")
-    return Tables(*map(function_table, report.functions)) if report.functions else Tables(nothing)
-
-
-def report_line(report: Report) -> str:
-    """The same in one line."""
-    functions, traces = len(report.functions), sum(len(function.traces) for function in report.functions)
-    counts = f"{functions} function{'' if functions == 1 else 's'}, {traces} trace{'' if traces == 1 else 's'}"
-    return f"{counts}, {sum(function.seconds for function in report.functions):.3g} s to trace and compile"
 
 
 def _row(key: KeyReport, trace: TraceReport, first: bool) -> tuple[str, ...]:
@@ -357,14 +349,6 @@ def _row(key: KeyReport, trace: TraceReport, first: bool) -> tuple[str, ...]:
         f"{trace.lower_seconds:.4f}",
         f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
         number(trace.equations),
-        _bytes_text(sum(constant.bytes for constant in trace.constants)),
+        bytes_text(sum(constant.bytes for constant in trace.constants)),
         path,
     )
-
-
-def _bytes_text(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}" if unit != "B" else f"{size} B"
-        size /= 1000
-    return f"{size:.3g} GB"

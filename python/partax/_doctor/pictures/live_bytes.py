@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from partax._doctor.figure_text import bytes_text
 from partax._doctor.liveness import Buffer, Liveness
+from partax._report.figure_text import bytes_text
 
 _COLUMNS = 550  # of which each is a step, or the most of several
 _BUFFERS = 8

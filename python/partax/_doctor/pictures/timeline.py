@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from partax._doctor.figure_text import seconds_text
 from partax._doctor.timeline import Event
+from partax._report.figure_text import seconds_text
 
 _ROWS = 40  # traces that are shown: those that took longest
 
