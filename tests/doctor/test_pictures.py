@@ -3,6 +3,7 @@ peak and the buffers of the live bytes are the walk's, and the timeline has each
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,12 +15,12 @@ import pytest
 
 import partax
 from doctor_pages import arguments, diagnosis, step
+from partax._doctor import page as page_module
 from partax._doctor.examined import Examined
-from partax._doctor.lines import NOWHERE, Line, stack_of
-from partax._doctor.liveness import Buffer, Liveness, live_bytes
-from partax._doctor.pictures.icicle import Box, icicle
-from partax._doctor.pictures.live_bytes import columns, live_bytes_picture
-from partax._doctor.pictures.timeline import timeline_picture
+from partax._doctor.icicle import Box, icicle
+from partax._doctor.lines import stack_of
+from partax._doctor.liveness import live_bytes
+from partax._doctor.page import page
 from partax._doctor.timeline import Event
 
 
@@ -139,55 +140,43 @@ def test_recursion_is_drawn_to_a_depth() -> None:
 # ---- Live bytes.
 
 
-def made_up(sizes: list[int]) -> Liveness:
-    buffers = (
-        Buffer("float32[256]", 1024, "x", NOWHERE, 0, len(sizes) - 1),
-        Buffer("float32[64]", 256, "dot_general", Line("a.py", 7, "f"), 1, 1),
-    )
-    return Liveness(tuple(sizes), max(sizes), sizes.index(max(sizes)), buffers)
+def drawn(text: str) -> tuple[int, list[tuple[int, int]]]:
+    """The height of the picture, and at each corner of the curve the step and the bytes."""
+    (most,) = re.findall(r'<svg viewBox="0 0 \d+ (\d+)"', text)
+    (path,) = re.findall(r'class="live" d="([^"]+)"', text)
+    return int(most), [(int(x), int(most) - int(y)) for x, y in re.findall(r"H(\d+)V(\d+)", path)]
 
 
-def test_the_curve_is_the_bytes() -> None:
-    picture = live_bytes_picture(made_up([1024, 4096, 2048, 0]))
-    heights = [1 - above for _, above in picture.curve]
-    assert heights == pytest.approx([it * heights[2] for it in (0.25, 0.25, 1, 1, 0.5, 0.5, 0, 0)]) and heights[2] > 0.9
-    assert [step for step, _ in picture.curve] == [0, 1, 1, 2, 2, 3, 3, 4]
-    assert picture.told == "peak: 4 KiB at step 2 of 4"
-
-
-def test_buffers_are_named_and_as_long_as_they_live() -> None:
-    whole, short = live_bytes_picture(made_up([1024, 4096, 2048, 0])).bars
-    assert (whole.text, whole.begin, whole.length) == ("1 KiB  float32[256]  x", 0, 1)
-    assert short.text.startswith("256 B  float32[64]  dot_general  a.py:7") and (short.begin, short.length) == (
-        0.25,
-        0.25,
-    )
+def test_the_curve_is_the_bytes_and_the_buffers_are_those_at_the_peak() -> None:
+    program = examined()
+    liveness = live_bytes(program)
+    text = page([diagnosis()])
+    most, corners = drawn(text)
+    assert corners == [*enumerate(liveness.bytes), (len(liveness.bytes), 0)]
+    assert liveness.peak < most < 1.1 * liveness.peak
+    assert f"at step {liveness.peak_step + 1} of {len(liveness.bytes)}" in text
+    assert 0 < text.count('class="buffer"') <= 8 and "float32[64,64]  ws[0], ws[1]" in text
 
 
 def test_many_steps_keep_the_peak() -> None:
     sizes = [i % 7 for i in range(100_000)]
     sizes[77_777] = 1000
-    assert max(size for _, size in columns(sizes)) == 1000
-    assert len(columns(sizes)) <= 550
-    assert [first for first, _ in columns([1, 2, 3])] == [0, 1, 2]
+    columns = page_module._columns(sizes)
+    assert max(size for _, size in columns) == 1000
+    assert len(columns) <= 550
+    assert page_module._columns([1, 2, 3]) == [(0, 1), (1, 2), (2, 3)]
 
 
-@pytest.mark.parametrize(("limit", "in_sight"), [(None, False), (2048, True), (3 * 4096, True), (3 * 4096 + 1, False)])
-def test_the_limit_is_a_line_where_it_is_in_sight(limit: int | None, in_sight: bool) -> None:
-    picture = live_bytes_picture(made_up([1024, 4096]), limit)
-    assert (picture.limit is not None) == in_sight
-    assert ("far above" in picture.limit_text) == (limit is not None and not in_sight)
-    if limit == 2048:
-        assert picture.limit is not None and 1 - picture.limit == pytest.approx(2 * (1 - picture.curve[0][1]))
-
-
-def test_it_draws_the_walk_of_a_program() -> None:
-    program = examined()
-    liveness = live_bytes(program)
-    picture = live_bytes_picture(liveness)
-    assert len(picture.curve) == 2 * len(program.jaxpr.jaxpr.eqns) == 2 * len(liveness.bytes)
-    assert 0 < len(picture.bars) <= min(8, len(liveness.largest))
-    assert f"at step {liveness.peak_step + 1}" in picture.told
+@pytest.mark.parametrize(("peaks", "in_sight"), [(None, False), (0.5, True), (3, True), (3.1, False)])
+def test_the_limit_is_a_line_where_it_is_in_sight(
+    peaks: float | None, in_sight: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = None if peaks is None else int(peaks * live_bytes(examined()).peak)
+    monkeypatch.setattr(page_module, "told_limit", lambda _: limit)
+    text = page([diagnosis()])
+    heights = [drawn(text)[0] - int(y) for y in re.findall(r'class="limit" d="M0 (\d+)H', text)]
+    assert heights == ([limit] if in_sight else [])
+    assert ("far above" in text) == (limit is not None and not in_sight)
 
 
 # ---- The timeline.
@@ -197,21 +186,29 @@ def event(trace: int, stage: str, begin: float, seconds: float, function: str = 
     return Event(function, "a.py:1", track, trace, stage, begin, seconds, f"reason {trace} <b>", "a.py:9", trace == 9)
 
 
-def test_stages_are_as_long_as_their_seconds() -> None:
-    events = [event(1, "trace", 5, 1), event(1, "lower", 6, 2), event(1, "compile", 8, 4), event(2, "trace", 12, 1)]
-    first, second = timeline_picture(events).rows
-    assert [(it.kind, it.share) for it in first.stages] == [("trace", 1 / 7), ("lower", 2 / 7), ("compile", 4 / 7)]
-    assert [it.share for it in second.stages] == [1 / 7] and first.stages[2].text == "compile 4 s"
+def timeline(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page of a report of `f` and `g`, which have these events."""
+    monkeypatch.setattr(page_module, "events", lambda: events)
+    return page((), partax.Report(tuple(partax.FunctionReport(name, "a.py:1", 0, 0, (), ()) for name in "fg")))
 
 
-def test_each_trace_has_a_row_with_its_cause() -> None:
+def test_stages_are_as_long_as_their_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [event(1, "trace", 5, 1), event(1, "lower", 6, 2), event(1, "compile", 8, 5), event(2, "trace", 13, 1)]
+    text = timeline(events, monkeypatch)
+    assert re.findall(r'<i class="(\w+)" style="width: ([\d.]+)%', text) == [
+        ("trace", "12.5"), ("lower", "25.0"), ("compile", "62.5"), ("trace", "12.5"),
+    ]  # fmt: skip
+    assert "trace 1 s, lower 2 s, compile 5 s" in text
+
+
+def test_each_trace_has_a_row_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     of_f = [event(1, "trace", 0, 1), event(1, "compile", 1, 1), event(9, "trace", 2, 1)]
-    rows = timeline_picture([*of_f, event(1, "trace", 3, 1, "g", 2)]).rows
-    assert [it.name for it in rows] == ["f trace 1, 2 s", "f trace 9 failed, 1 s", "g trace 1, 1 s"]
-    assert [it.because for it in rows] == [f"a.py:9: reason {trace} <b>" for trace in (1, 9, 1)]
+    text = timeline([*of_f, event(1, "trace", 3, 1, "g", 2), event(1, "trace", 4, 1, "h", 3)], monkeypatch)
+    assert re.findall(r"<b>(.+?)</b>", text) == ["f trace 1", "f trace 9 failed", "g trace 1"]
+    assert text.count("a.py:9: reason 1 &lt;b&gt;") == 2 and "a.py:9: reason 9 &lt;b&gt;" in text
 
 
-def test_those_that_took_longest_are_shown_by_time() -> None:
-    picture = timeline_picture([event(i, "trace", i, 1 + i % 2) for i in range(1, 81)])
-    assert picture.traces == 80
-    assert [it.name for it in picture.rows] == [f"f trace {i}{' failed' * (i == 9)}, 2 s" for i in range(1, 81, 2)]
+def test_those_that_took_longest_are_shown_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = timeline([event(i, "trace", i, 1 + i % 2) for i in range(10, 90)], monkeypatch)
+    assert re.findall(r"<b>(.+?)</b>", text) == [f"f trace {i}" for i in range(11, 90, 2)]
+    assert "40 more traces took less" in text

@@ -1,5 +1,6 @@
 """One HTML file with what the doctor has found: findings first, then pictures. It needs no network and no script."""
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,16 +9,14 @@ from typing import Any, NamedTuple
 from partax._doctor.compiled_programs import Program, examined_program, traced_programs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
-from partax._doctor.liveness import live_bytes
+from partax._doctor.icicle import Box, icicle
+from partax._doctor.liveness import Buffer, Liveness, live_bytes
 from partax._doctor.memory_use import told_limit
-from partax._doctor.pictures.icicle import Box, icicle
-from partax._doctor.pictures.live_bytes import LiveBytes, live_bytes_picture
-from partax._doctor.pictures.timeline import timeline_picture
-from partax._doctor.timeline import LOAD, STAGES, events
+from partax._doctor.timeline import LOAD, STAGES, Event, events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
-from partax._report.figure_text import figure_texts, seconds_text
+from partax._report.figure_text import bytes_text, figure_texts, seconds_text
 from partax._report.report import Report
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -25,6 +24,9 @@ _BOXES = 1600  # of all icicles together, which keeps the file under a megabyte
 _FEWEST_BOXES = 80
 _MOST_BOXES = 800
 _PICTURED = 20  # programs
+_COLUMNS = 550  # of a curve
+_BUFFERS = 8
+_TRACES = 40  # that are shown: those that took longest
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # no page may hold these; names may
 _MISSING = "the doctor's page needs jinja2, which was not found: pip install 'partax[doctor]'"
 
@@ -38,7 +40,10 @@ class Section(NamedTuple):
 
     name: str
     icicle: Box
-    memory: LiveBytes
+    live: Liveness
+    curve: list[tuple[int, int]]  # a step, and the most bytes from there to the next one
+    buffers: list[list[Buffer]]  # that live at the peak, those together that are alike
+    limit: int | None
 
 
 def write_page(path: str | Path, diagnoses: Sequence[Any], report: Report | None = None) -> None:
@@ -58,16 +63,20 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
     jinja2 = _jinja2()
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figures"] = figure_texts
+    environment.filters["bytes"] = bytes_text
+    environment.filters["seconds"] = seconds_text
     environment.filters["place"] = _place
     environment.filters["relative"] = file_text
     report = _function_reports.report() if report is None else report
-    functions = {(it.name, it.defined) for it in report.functions}
+    traces = _traces(report)
+    costliest = {id(it) for it in sorted(traces, key=lambda it: -it[0])[:_TRACES]}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
         summary=_summary(diagnoses, report),
         sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
-        timeline=timeline_picture([it for it in events() if (it.function, it.defined) in functions]),
-        timeline_legend=[(stage, stage) for stage in (*STAGES, LOAD)],
+        traces=[it for it in traces if id(it) in costliest],
+        left_out=max(len(traces) - _TRACES, 0),
+        stages=[(stage, stage) for stage in (*STAGES, LOAD)],
     )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
 
@@ -99,8 +108,27 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
     programs = programs[:_PICTURED]
     boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(programs), 1)))
     for program, findings in programs:
-        memory = live_bytes_picture(live_bytes(program), told_limit(program))
-        yield Section(program.name, icicle(program, findings, boxes), memory)
+        live = live_bytes(program)
+        alike: dict[Buffer, list[Buffer]] = {}  # as the parameters of layers are
+        for buffer in live.largest:
+            alike.setdefault(dataclasses.replace(buffer, name="", type=""), []).append(buffer)
+        curve, buffers = _columns(live.bytes), list(alike.values())[:_BUFFERS]
+        yield Section(program.name, icicle(program, findings, boxes), live, curve, buffers, told_limit(program))
+
+
+def _columns(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    each = max(1, -(-len(sizes) // _COLUMNS))
+    return [(i, max(sizes[i : i + each])) for i in range(0, len(sizes), each)]
+
+
+def _traces(report: Report) -> list[tuple[float, list[Event]]]:
+    """The traces of a report's functions by time, each with its seconds and stages."""
+    functions = {(it.name, it.defined) for it in report.functions}
+    traces: dict[tuple[int, int], list[Event]] = {}
+    for event in events():
+        if (event.function, event.defined) in functions:
+            traces.setdefault((event.track, event.trace), []).append(event)
+    return [(sum(event.seconds for event in trace), trace) for trace in traces.values()]
 
 
 def _summary(diagnoses: Sequence[Any], report: Report) -> str:
