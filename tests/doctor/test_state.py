@@ -161,6 +161,7 @@ def healthy(state: Any, x: Any) -> Any:
 
 def test_state_that_stays_and_other_results_are_silent() -> None:
     state = {"w": W, "step": 3, "name": "a"}
+    assert found(jax.grad(lambda rates, x: jnp.sum(rates["a"] * x + rates["b"])), {"a": 1.0, "b": 2.0}, X) == []
     assert found(partax.filter_jit(healthy), state, X) == []
     assert found(partax.filter_jit(lambda config, x: (x * config["rate"], {"rate": 7})), {"rate": 2.0}, X) == []
     assert found(jax.jit(counted), {"step": 0, "w": W}, X) == []

@@ -176,7 +176,8 @@ def _numbers(examined: Examined) -> Iterator[Finding]:
             continue
         for name, argument in arguments:
             differences = numbers_that_differ(argument.flat, part.flat, name)
-            if differences:
+            # Numbers alone that all become arrays are as often the point at which a gradient is taken.
+            if differences and (argument.avals or not all(it.second.endswith("]") for it in differences)):
                 taken.add(path)
                 yield _differs(examined, differences, path)
                 break
