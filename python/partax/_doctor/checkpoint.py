@@ -8,7 +8,7 @@ from typing import Any
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.flat_program import FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.memory_use import peak_bytes, told_limit
 from partax._report.figure_text import bytes_text
 
@@ -87,41 +87,31 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residuals]:
     """What each forward scan of a program keeps for a backward scan, and for nothing else."""
-    scans = [i for i in program.bodies if program.eqns[i].primitive.name == "scan"]
-    if len(scans) < 2:
-        return
-    stacked: dict[int, tuple[int, int]] = {}  # by number, the forward scan and which of its results
-    for i in scans:
-        carries = scan_parts(program.eqns[i]).carries
-        stacked.update((number, (i, at)) for at, number in enumerate(program.writes[i]) if at >= carries)
-    kept: dict[int, set[int]] = {}
-    used_otherwise = {number for number in program.results if number != LITERAL}
-    for i, reads in enumerate(program.reads):
-        params = program.eqns[i].params
-        for at, number in enumerate(reads):
-            if number not in stacked:
-                continue
-            forward = program.eqns[stacked[number][0]].params
-            is_backward = (
-                i in program.bodies
-                and program.eqns[i].primitive.name == "scan"
-                and params["reverse"] != forward["reverse"]
-                and params["length"] == forward["length"]
-                and at >= sum(scan_parts(program.eqns[i])[:2])
-            )
-            if is_backward:
-                kept.setdefault(stacked[number][0], set()).add(number)
-            else:
-                used_otherwise.add(number)
-    for i, numbers in kept.items():
-        results = sorted(stacked[number][1] for number in numbers - used_otherwise)
-        if not results:
-            continue
+    for i in program.bodies:
         eqn = program.eqns[i]
-        length = int(eqn.params["length"])
-        size = sum(bytes_of(eqn.outvars[at].aval) for at in results)
-        body = programs.inside(program, i)[0][1]
-        yield Residuals(i, length, size, length * _carried_bytes(eqn, body, results))
+        if eqn.primitive.name != "scan":
+            continue
+        made = list(enumerate(program.writes[i]))[scan_parts(eqn).carries :]
+        results = [at for at, number in made if _is_kept(program, eqn, number)]
+        if results:
+            length = int(eqn.params["length"])
+            size = sum(bytes_of(eqn.outvars[at].aval) for at in results)
+            body = programs.inside(program, i)[0][1]
+            yield Residuals(i, length, size, length * _carried_bytes(eqn, body, results))
+
+
+def _is_kept(program: FlatProgram, forward: Any, number: int) -> bool:
+    """Whether scans backwards go along a result of a scan, and nothing else reads it."""
+
+    def is_backward(i: int) -> bool:
+        eqn, params = program.eqns[i], forward.params
+        if eqn.primitive.name != "scan" or i not in program.bodies:
+            return False
+        is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
+        return is_alike and number not in program.reads[i][: sum(scan_parts(eqn)[:2])]
+
+    uses = program.readers.get(number, ())
+    return bool(uses) and number not in program.results and all(map(is_backward, uses))
 
 
 def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:

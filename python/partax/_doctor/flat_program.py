@@ -84,6 +84,15 @@ class FlatProgram:
         """The index of the equation that makes each value, but for inputs and constants."""
         return {number: i for i, made in enumerate(self.writes) for number in made}
 
+    @functools.cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """The indices of the equations that read each value."""
+        readers: dict[int, list[int]] = {}
+        for i, reads in enumerate(self.reads):
+            for number in reads:
+                readers.setdefault(number, []).append(i)
+        return readers
+
     def line(self, index: int) -> Line:
         """The user's line of an equation; of what it is inside of where it has none, as in jax's own functions."""
         around = [self.eqns[index]]

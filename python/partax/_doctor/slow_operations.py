@@ -22,7 +22,7 @@ def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kinds `slow-op` and `switch`."""
     equations = examined.equations
     for row in SLOW_OPERATIONS:
-        found = [i for i in equations.named(*row.primitives) if row.matches(equations.eqns[i])]
+        found = [i for i in equations.named(*row.primitives) if row.matches is None or row.matches(equations.eqns[i])]
         if len(found) < row.fewest:
             continue
         at_lines = ((line, len(indices)) for line, indices in equations.by_line(found).items())

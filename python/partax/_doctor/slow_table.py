@@ -20,7 +20,7 @@ class SlowOperation:
     Attributes:
       name: as a finding calls it.
       primitives: the names of the primitives that may be it.
-      matches: whether an equation of one of them is it.
+      matches: whether an equation of one of them is it; None where all are.
       is_chain: whether they count where each takes the result of one before; else they count by line.
       fewest: how many there must be.
       many: from how many it is of high severity.
@@ -32,7 +32,7 @@ class SlowOperation:
 
     name: str
     primitives: frozenset[str]
-    matches: Callable[[Any], bool]
+    matches: Callable[[Any], bool] | None
     is_chain: bool
     fewest: int
     many: int
@@ -40,10 +40,6 @@ class SlowOperation:
     effect: str
     advice: str
     thread: str
-
-
-def _always(eqn: Any) -> bool:
-    return True
 
 
 def _is_small_matrix(eqn: Any) -> bool:
@@ -77,7 +73,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
         "scatters that add, one after the other",
         frozenset({"scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter_add", "scatter_mul",
                    "scatter_min", "scatter_max"}),
-        _always, True, 8, 50, 0.1,
+        None, True, 8, 50, 0.1,
         "8 of them before a sum have taken GPUs 75 s to compile",
         "write all places at once: gather the indices and the values in arrays, and call `x.at[indices].add(values)` "
         "one time, or use `jax.lax.scan`",
@@ -87,7 +83,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "updates of one array, one after the other",
         frozenset({"scatter", "dynamic_update_slice"}),
-        _always, True, 64, 400, 0.012,
+        None, True, 64, 400, 0.012,
         "the compiler takes longer for each, and longer for all where they are many",
         "write all places at once: `x.at[indices].set(values)`, `jnp.stack` of a list, or `jax.lax.scan` where each "
         "depends on the one before",
@@ -98,7 +94,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "selects, each of the result of the one before",
         frozenset({"select_n"}),
-        _always, True, 200, 800, 0.005,
+        None, True, 200, 800, 0.005,
         "the time grows with the square of their number",
         "look it up instead: `table[index]`, `jnp.select` with few conditions, `jnp.searchsorted`, or `jax.lax.switch`",
         _JAX + "20854",

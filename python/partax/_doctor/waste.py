@@ -132,10 +132,6 @@ class _Reader:
     def __init__(self, program: FlatProgram, turns: int) -> None:
         self.program, self.turns = program, turns
         self.makers = program.makers
-        self.readers: dict[int, list[int]] = {}
-        for i, reads in enumerate(program.reads):
-            for number in reads:
-                self.readers.setdefault(number, []).append(i)
         self.results = set(program.results)
 
     def find(self) -> Iterator[Finding]:
@@ -171,7 +167,7 @@ class _Reader:
     def _uses(self, number: int) -> list[int]:
         """The equations that use a value, whichever way they see it; -1 for the program's result."""
         found: list[int] = [-1] if number in self.results else []
-        for i in self.readers.get(number, ()):
+        for i in self.program.readers.get(number, ()):
             if self.program.treatments[i] == VIEW or self.program.eqns[i].primitive.name in ("rev", "neg"):
                 found += self._uses(self.program.writes[i][0])
             else:
@@ -209,7 +205,7 @@ class _Reader:
             number = call.numbers[given]
             made = self._made_of(number)
             is_dear = ("dot_general" in made and not made & DECOMPOSITIONS) or self._is_jacobian(number)
-            is_for_it = all(self._is_inside(i, call) for i in self.readers.get(number, ()))
+            is_for_it = all(self._is_inside(i, call) for i in self.program.readers.get(number, ()))
             if is_dear and is_for_it and number not in self.results:
                 yield self._found(self.makers[number], "diagonal", given.aval)
 
