@@ -56,20 +56,18 @@ def _in_force() -> tuple[Any, ...]:
 
 
 def _error_of(wrapper: Any, call: Any) -> BaseException | None:
+    """Compiles or loads what a call needs; gives what that raises."""
+    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
+
+    def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
+        stored = prepared.stored
+        if stored is None or stored.choose(arguments) is stored.target:  # it has no stored program
+            target.trace(*arguments).lower().compile()
+
     try:
-        _compile(wrapper, call)
+        with quiet(wrapper):
+            prepared = _core.PreparedCall(wrapper, args, kwargs, True)
+            prepared.run(compile_or_load)
     except Exception as error:
         return error
     return None
-
-
-def _compile(wrapper: Any, call: Any) -> None:
-    args, kwargs = (call, {}) if isinstance(call, tuple) else ((), call)
-    with quiet(wrapper):
-        prepared = _core.PreparedCall(wrapper, args, kwargs, True)
-
-        def compile_or_load(target: Any, arguments: tuple[Any, ...]) -> None:
-            if prepared.stored is None or not prepared.stored.prepare(arguments):
-                target.trace(*arguments).lower().compile()
-
-        prepared.run(compile_or_load)

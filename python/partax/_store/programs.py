@@ -132,10 +132,6 @@ class Programs:
         if explaining():
             report_line(call_site(), f"{self._name}: {what}")
 
-    def prepare(self, arguments: tuple[Any, ...]) -> bool:
-        """Loads or compiles the program of the call under way, and does not run it; tells whether it has one."""
-        return self.choose(arguments) is not self.target
-
     def choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """The program of a signature that is new to jax's native dispatch: see `dispatched`."""
         leaves: tuple[Any, ...] = arguments[0] if self._takes_tuple else arguments
