@@ -63,7 +63,8 @@ bool KeptValues::is_like(const TreeSpec& spec, const KeptValues& other, const Tr
   for (const Part& part : parts_) {
     if (!part.is_kept) continue;
     next = std::find_if(next, other.parts_.end(), [](const Part& it) { return it.is_kept; });
-    if (next == other.parts_.end() || !spec.equals(part, other_spec, *next++)) return false;
+    if (next == other.parts_.end() || !spec.equals(part, other_spec, *next)) return false;
+    ++next;
   }
   return true;
 }
