@@ -228,6 +228,7 @@ def test_texts_can_be_read_on_all_that_they_stand_on(text: str) -> None:
         for fill in ("page", "card"):
             assert contrast(theme["quiet"], theme[fill]) >= 4.5
         for badge in ("high", "medium", "low"):
+            assert f".{badge} .badge {{ background: var(--{badge}); }}" in text
             assert contrast(theme["badge"], theme[badge]) >= 4.5
         for bar in ("trace", "compile", "buffer", "limit"):
             assert contrast(theme[bar], theme["page"]) >= 3, bar

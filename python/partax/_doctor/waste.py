@@ -144,8 +144,8 @@ class _Reader:
             if rule is not None:
                 yield from rule(i, eqn)
         of_calls = {
-            "inv": self._inverse, "_diag": self._diagonal, "diagonal": self._diagonal, "trace": self._diagonal,
-            "_one_hot": self._one_hot, "kron": self._kron,
+            "inv": self._multiplied, "_diag": self._diagonal, "diagonal": self._diagonal, "trace": self._diagonal,
+            "_one_hot": self._one_hot, "kron": self._multiplied,
         }  # fmt: skip
         for call in {id(it): it for it in self.program.calls}.values():
             rule = None if call.eqn is None else of_calls.get(call.eqn.params.get("name", ""))
@@ -177,15 +177,13 @@ class _Reader:
     def _names(self, indices: list[int]) -> set[str]:
         return {self.program.eqns[i].primitive.name if i >= 0 else "" for i in indices}
 
-    def _inverse(self, call: Call) -> Iterator[Finding]:
+    def _multiplied(self, call: Call) -> Iterator[Finding]:
+        """What is made to be multiplied, where a solve or the factors would do."""
         aval, uses = call.jaxpr.outvars[0].aval, self._uses(call.numbers[call.jaxpr.outvars[0]])
-        if aval.shape[-1] >= _FEWEST_ROWS and self._names(uses) == {"dot_general"}:
-            yield self._found(uses[0], "inverse", aval)
-
-    def _kron(self, call: Call) -> Iterator[Finding]:
-        aval, uses = call.jaxpr.outvars[0].aval, self._uses(call.numbers[call.jaxpr.outvars[0]])
-        if math.prod(aval.shape) >= _FEWEST_ELEMENTS and self._names(uses) == {"dot_general"}:
-            yield self._found(uses[0], "product of all pairs", aval)
+        is_inverse = call.eqn.params["name"] == "inv"
+        is_large = aval.shape[-1] >= _FEWEST_ROWS if is_inverse else math.prod(aval.shape) >= _FEWEST_ELEMENTS
+        if is_large and self._names(uses) == {"dot_general"}:
+            yield self._found(uses[0], "inverse" if is_inverse else "product of all pairs", aval)
 
     def _convolution(self, index: int, eqn: Any) -> Iterator[Finding]:
         aval = eqn.invars[1].aval

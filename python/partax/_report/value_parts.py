@@ -40,10 +40,9 @@ class ValueParts:
     def __init__(self, by_structure: bool, verbose: bool):
         self._by_structure = by_structure
         self._verbose = verbose
-        self._open: list[int] = []  # the values that are being read, outermost first
+        self._open: list[Any] = []  # the values that are being read, outermost first
         self._met: dict[int, tuple[int, Any]] = {}  # the callables of one static value, by address, and which each is
         self._atoms: dict[Any, Part] = {}  # one part for all that are equal
-        self._functions = 0  # that are open: what they hold need not be a static value
 
     def value(self, value: Any) -> Part:
         """A static value."""
@@ -52,12 +51,12 @@ class ValueParts:
             return self._atom(value, kind)
         if id(value) in self._met:  # told where it came first, so that functions may call each other
             return Part(("met", self._met[id(value)][0]), "function", self._callable_text(value))
-        if id(value) in self._open:
-            level = len(self._open) - self._open.index(id(value))
+        level = next((level for level, it in enumerate(reversed(self._open), 1) if it is value), 0)
+        if level:
             return Part(("enclosing", level), "static", f"its own {kind.__name__}")
         if len(self._open) > _MAX_DEPTH:
             return self._too_deep(value, kind)
-        self._open.append(id(value))
+        self._open.append(value)
         try:
             return self._compound(value, kind)
         finally:
@@ -149,13 +148,6 @@ class ValueParts:
         return Part(key, label, text, refs + (weak_refs(kind) if heap else ()), items)
 
     def _function(self, function: types.FunctionType) -> Part:
-        self._functions += 1
-        try:
-            return self._opened_function(function)
-        finally:
-            self._functions -= 1
-
-    def _opened_function(self, function: types.FunctionType) -> Part:
         self._meet(function)
         code = function.__code__
         items = [("code", Part(("code", code), "", ""))]
@@ -195,7 +187,9 @@ class ValueParts:
         return Part.by_identity(value, "function", text, tuple(items))
 
     def _other(self, value: Any, kind: type) -> Part:
-        identity = kind.__eq__ is object.__eq__ or (self._functions > 0 and not self._by_structure)
+        # What a function holds need not be a static value.
+        is_held = any(isinstance(it, types.FunctionType) for it in self._open)
+        identity = kind.__eq__ is object.__eq__ or (is_held and not self._by_structure)
         hashed = id(value)
         if not identity:
             try:
