@@ -57,7 +57,11 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
     StaticValue& value = spec.statics[i];
     const long source = PyLong_AsLong(PyTuple_GET_ITEM(sources, static_cast<Py_ssize_t>(i)));
     static_source.push_back(static_cast<std::int32_t>(source));
-    value = source >= 0 ? key.statics[static_cast<std::size_t>(source)].for_result() : value.handed_out();
+    if (source >= 0) {
+      value = key.statics[static_cast<std::size_t>(source)].for_result();
+    } else {
+      value.own();
+    }
     any = any || source != kStored;
     keys_hold_all = keys_hold_all && (source == kStored || !value.absent());
   }

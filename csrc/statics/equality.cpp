@@ -24,7 +24,6 @@ bool StaticValue::equals_value(PyObject* other, const StackReserve& stack) const
     case Mode::kHeld: {
       if (held_.get() == other && !mutable_) return true;
       if (composite_ != nullptr) return equals_items(other, stack);
-      if (const std::optional<bool> equal = equal_by_dictionary(held_.get(), other)) return *equal;
       if (Py_TYPE(held_.get()) != Py_TYPE(other)) return false;
       const Form form = form_of(other);
       const bool equal = equal_atoms(held_.get(), other, form, hash_);

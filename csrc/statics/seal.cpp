@@ -5,13 +5,6 @@
 #include "statics/static_value.h"
 
 namespace partax {
-namespace {
-
-// Callables inside callables: beyond, identity decides.
-constexpr int kMaxCallableDepth = 100;
-
-}  // namespace
-
 // Makes sealed values.
 class Sealer {
  public:
@@ -129,6 +122,7 @@ class Sealer {
     return Ref::checked(PyWeakref_NewRef(object, on_death_));
   }
 
+  static constexpr int kMaxCallableDepth = 100;  // of callables inside callables: beyond, identity decides
   PyObject* on_death_;
   Callables callables_;
   bool of_key_;

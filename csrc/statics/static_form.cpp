@@ -161,14 +161,6 @@ Ref field(PyObject* value, PyObject* name) {
   return found;
 }
 
-std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right) {
-  const Ref name = TypeTable::instance().find(right).equal_by;
-  if (!name || Py_TYPE(left) != Py_TYPE(right)) return {};
-  const Ref one = field(left, name.get()), other = field(right, name.get());
-  if (!one || !other || !PyDict_CheckExact(one.get()) || !PyDict_CheckExact(other.get())) return {};
-  return are_equal(one.get(), other.get());
-}
-
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
   switch (form) {
     case Form::kIdentity:
@@ -186,8 +178,12 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
     default:
       break;
   }
-  if (PyCode_Check(left)) return is_same_code(left, right);
   if (form == Form::kGeneric || form == Form::kTreedef) {
+    if (PyCode_Check(left)) return is_same_code(left, right);
+    if (const Ref name = TypeTable::instance().find(right).equal_by) {
+      const auto content = [&](PyObject* of) { return Ref::checked(PyObject_GetAttr(of, name.get())); };
+      return are_equal(content(left).get(), content(right).get());
+    }
     const Py_hash_t other = own_hash(right, hash == -1 ? Unhashable::kCompare : Unhashable::kRefuse);
     if (other != hash) return false;
   }

@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <functional>
-#include <optional>
 
 #include "base/error_path.h"
 #include "base/owned_reads.h"
@@ -196,9 +195,6 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
 [[noreturn]] void refuse_array(PyObject* value);
 // The hash that the value's own type gives; -1 if it has none and `unhashable` allows it.
 Py_hash_t own_hash(PyObject* value, Unhashable unhashable);
-
-// Of two of a class whose instances compare by one dictionary alone: whether they are equal. Empty of any others.
-std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right);
 
 // == of two objects of one type that is not composite. `hash` is that of `left`, or -1 if it has none.
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);

@@ -12,13 +12,6 @@ StaticValue StaticValue::loose(Ref value) noexcept {
   return result;
 }
 
-StaticValue StaticValue::handed_out() const {
-  if (mode_ != Mode::kHeld) return *this;
-  StaticValue result = loose(held_);
-  result.own();
-  return result;
-}
-
 void StaticValue::own() {
   if (mode_ != Mode::kHeld || !holds_mutable(held_.get())) return;
   held_ = copied(held_.get());

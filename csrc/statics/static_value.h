@@ -22,9 +22,6 @@ class StaticValue {
   // `on_death` (may be null) is the callback of the weak references that are made. `of_key`: for a key, which keeps no
   // callable alive.
   StaticValue sealed(PyObject* on_death, Callables callables = Callables::kByStructure, bool of_key = true) const;
-  // Keeps a strong reference, or a copy of what is mutable.
-  StaticValue handed_out() const;
-
   // Takes a snapshot of mutable built-in containers, so that nobody else can change the value.
   void own();
 

@@ -11,11 +11,11 @@ from partax._guards.type_traits import facts
 
 # By id, since a class of the user's may have a hash of its own: that of a built-in type is no other's.
 PLAIN = {*map(id, (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)))}
-COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_COMPARING = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__")
 
 
-def compares_as(cls: Any, base: Any, names: tuple[str, ...] = (*COMPARING, "__hash__")) -> bool:
-    return all(getattr(cls, name) is getattr(base, name) for name in names)
+def compares_as(cls: Any, base: Any) -> bool:
+    return all(getattr(cls, name) is getattr(base, name) for name in _COMPARING)
 
 
 def is_constant(it: Any) -> bool:

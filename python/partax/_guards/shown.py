@@ -1,9 +1,7 @@
 """What values of some classes show, where `==` hides part of it or there is nothing else to look at."""
 
-import contextlib
 import functools
 import operator
-import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +41,6 @@ _OF_WRAPPERS = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "__annotations__"
 _OF_OTHERS = {
     "PjitFunction": {"_fun", "_jit_info"},
     "PRNGKeyArray": {"_impl", "_consumed", "_base_array"},
-    "_GeneratorContextManager": {"gen", "func", "args", "kwds"},
     "cached_property": {"func", "attrname", "lock"},
     "function": {"__beartype_args_lens", "__beartype_wrapper"},
     "_MetaAbstractArray": {"dtype", "array_type", "dim_str", "dtypes", "dims", "index_variadic"},
@@ -64,7 +61,6 @@ def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
-    re.Pattern: (operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
     types.UnionType: (operator.attrgetter("__args__"), ()),
     types.GenericAlias: (operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
     property: (operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
@@ -72,7 +68,6 @@ _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     classmethod: (operator.attrgetter("__func__"), (".__func__",)),
     functools.cached_property: (operator.attrgetter("func"), (".func",)),
     operator.methodcaller: (_registered_method, ("",)),
-    contextlib._GeneratorContextManager: (operator.attrgetter("func", "args", "kwds"), (".func", ".args", ".kwds")),
     jax.tree_util.PyTreeDef: (_treedef_parts, ()),
     _core.Static: (_core.roots_of, ()),
     _core.FlatSpec: (_core.roots_of, ()),

@@ -1,5 +1,6 @@
 """Walks over all that a trace can read, and writes it down as checks that C++ makes of what was made anew."""
 
+import collections
 import enum
 import functools
 import sys
@@ -353,7 +354,9 @@ class Walk:
 
 
 _BY_TYPE: dict[int, Callable[[Walk, Any], None]] = {
-    **dict.fromkeys(map(id, (tuple, list, dict, set, frozenset, types.MethodType)), Walk._items),
+    **dict.fromkeys(map(id, (tuple, list, dict, set, frozenset, bytearray, types.MethodType)), Walk._items),
+    id(collections.defaultdict): Walk._items,
+    id(collections.OrderedDict): Walk._instance,
     id(types.BuiltinFunctionType): Walk._builtin_function,
     id(types.FunctionType): Walk._function,
     id(type): Walk._class,
