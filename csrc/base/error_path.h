@@ -70,8 +70,7 @@ bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 std::string attribute_segment(PyObject* name);
 std::string index_segment(Py_ssize_t index);
 std::string key_segment(PyObject* key);
-// The segment of child `index` of a node that is flattened by a registered function, as jax names it.
-std::string registered_segment(PyObject* node, Py_ssize_t index);
+// Of the first `count` children of a node that is flattened by a registered function, as jax names them.
 std::vector<std::string> registered_segments(PyObject* node, std::size_t count);
 
 }  // namespace partax

@@ -98,6 +98,30 @@ inline Ref tuple_of(PyObject* const* items, std::size_t count) {
   return tuple;
 }
 
+[[noreturn]] inline void raise_error(PyObject* type, const char* message) {
+  PyErr_SetString(type, message);
+  throw PythonError{};
+}
+
+// PyArg_ParseTuple of what Python of ours gives.
+template <typename... Out>
+void parse_tuple(PyObject* tuple, const char* format, Out... out) {
+  if (PyArg_ParseTuple(tuple, format, out...) == 0) throw PythonError{};
+}
+
+// The items of a tuple that somebody keeps, for a range-based loop.
+class Items {
+ public:
+  explicit Items(PyObject* tuple) noexcept
+      : begin_(reinterpret_cast<PyTupleObject*>(tuple)->ob_item), end_(begin_ + PyTuple_GET_SIZE(tuple)) {}
+  PyObject* const* begin() const noexcept { return begin_; }
+  PyObject* const* end() const noexcept { return end_; }
+
+ private:
+  PyObject* const* begin_;
+  PyObject* const* end_;
+};
+
 inline int checked_int(int status) {
   if (status < 0) throw PythonError{};
   return status;
@@ -194,6 +218,12 @@ inline Ref exact_unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
 }
 
+inline Ref interned(PyObject* name) noexcept {
+  Py_INCREF(name);
+  PyUnicode_InternInPlace(&name);
+  return Ref::steal(name);
+}
+
 // A name that is interned once: a static where it stands, for what a hit asks for.
 class Name {
  public:
@@ -207,6 +237,8 @@ class Name {
   const char* text_;
   PyObject* interned_ = nullptr;
 };
+
+inline PyObject* null_if_none(PyObject* object) noexcept { return object == Py_None ? nullptr : object; }
 
 // By identity, or else by `==`, which may run user code.
 inline bool are_equal(PyObject* left, PyObject* right) {
@@ -238,16 +270,6 @@ Ref capsule_of(std::unique_ptr<Value> value) {
 template <typename Value>
 Value& in_capsule(PyObject* capsule) noexcept {
   return *static_cast<Value*>(PyCapsule_GetPointer(capsule, nullptr));
-}
-
-// A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.
-inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
-  const Ref method = Ref::checked(PyUnicode_InternFromString(name));
-  return PyObject_CallMethodOneArg(object, method.get(), argument);
-}
-
-inline PyObject* call_method(PyObject* object, Name& name, PyObject* argument) {
-  return PyObject_CallMethodOneArg(object, name.get(), argument);
 }
 
 // The end of a `tp_dealloc`.

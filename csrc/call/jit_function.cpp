@@ -2,10 +2,10 @@
 
 #include <structmember.h>
 
+#include "base/boxed.h"
 #include "base/owned_reads.h"
-#include "base/trashcan.h"
 #include "call/call.h"
-#include "call/find_cache.h"
+#include "call/shared_caches.h"
 
 namespace partax {
 namespace {
@@ -183,14 +183,13 @@ PyType_Spec bound_spec = {"partax._core.BoundJitFunction", sizeof(JitFunction), 
 
 // As a pytree: the children are the callable and the bound instance, the aux data the options.
 PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
-  const Turn turn;
-  if (!is_jit_function(object) || as_jit(object).function == nullptr) {
-    PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
-    return nullptr;
-  }
-  const JitFunction& jit = as_jit(object);
-  return jit.self == nullptr ? Py_BuildValue("((O)O)", jit.function, jit.options)
-                             : Py_BuildValue("((OO)O)", jit.function, jit.self, jit.options);
+  return guarded<PyObject*>(nullptr, [&] {
+    check_is_wrapper(object);
+    const JitFunction& jit = as_jit(object);
+    if (jit.function == nullptr) return released(object);
+    return jit.self == nullptr ? Py_BuildValue("((O)O)", jit.function, jit.options)
+                               : Py_BuildValue("((OO)O)", jit.function, jit.self, jit.options);
+  });
 }
 
 PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
@@ -220,22 +219,22 @@ bool is_tree(PyObject* object) {
 
 }  // namespace
 
-Ref register_jit_function_types() {
+void register_jit_function_types(PyObject* module) {
   const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
   for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
-  Ref type = Ref::checked(PyType_FromSpec(&jit_spec));
-  Ref bound = Ref::checked(PyType_FromSpecWithBases(&bound_spec, type.get()));
-  jit_type = reinterpret_cast<PyTypeObject*>(type.release());
-  bound_type = reinterpret_cast<PyTypeObject*>(bound.release());
+  jit_type = add_type(module, jit_spec);
+  bound_type = add_type(module, bound_spec, jit_type);
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
   taken_apart().wrapped = [](PyObject* wrapper) { return Ref::checked(get_function(wrapper, nullptr)); };
-  const Ref flatten = Ref::checked(PyCFunction_New(&flatten_jit_method, nullptr));
-  const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_jit_method, nullptr));
-  return Ref::checked(PyTuple_Pack(4, jit_type, bound_type, flatten.get(), unflatten.get()));
+  add_function(module, "_flatten_jit", flatten_jit_method);
+  add_function(module, "_unflatten_jit", unflatten_jit_method);
 }
 
-bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type || Py_TYPE(object) == bound_type; }
+void check_is_wrapper(PyObject* object) {
+  if (Py_TYPE(object) == jit_type || Py_TYPE(object) == bound_type) return;
+  raise_error(PyExc_TypeError, "expected a filter_jit wrapper");
+}
 
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 

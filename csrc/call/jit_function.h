@@ -26,11 +26,12 @@ struct JitFunction {
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };
 
-// Creates the Python types; returns (wrapper type, that of bound ones, flatten, unflatten) for jax's registry.
-Ref register_jit_function_types();
+// Adds the Python types to the module, and what jax's registry takes to flatten and to unflatten them.
+void register_jit_function_types(PyObject* module);
 // A wrapper of `function`; finds the cache of an equal earlier one.
 Ref make_jit_function(PyObject* function, PyObject* options);
-bool is_jit_function(PyObject* object) noexcept;
+// Raises of anything else.
+void check_is_wrapper(PyObject* object);
 
 // The caller must hold the wrapper.
 JitFunction& as_jit(PyObject* object) noexcept;

@@ -6,11 +6,11 @@ namespace partax {
 
 std::vector<std::uint32_t> places_of(const TypeInfo& info, PyObject* names) {
   std::vector<std::uint32_t> places;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+  for (PyObject* name : Items(names)) {
     std::uint32_t place = 0;
     for (const std::vector<Ref>* fields : {&info.child_names, &info.static_names}) {
       for (const Ref& field : *fields) {
-        if (PyUnicode_Compare(field.get(), PyTuple_GET_ITEM(names, i)) == 0) places.push_back(place);
+        if (PyUnicode_Compare(field.get(), name) == 0) places.push_back(place);
         ++place;
       }
     }

@@ -5,8 +5,9 @@
 #include "base/error_path.h"
 #include "base/held_values.h"
 #include "base/python_hooks.h"
-#include "partition/key_paths.h"
+#include "partition/path_text.h"
 #include "partition/structure.h"
+#include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -61,6 +62,50 @@ class UpTo final : public WalkObserver {
   bool at_leaf_ = false;
 };
 
+// The paths of leaves as jax writes them: tuples of its keys.
+class KeyPaths final : public WalkObserver {
+ public:
+  bool enter(const Step* step, PyObject*) override {
+    if (step == nullptr) return false;
+    path_.push(*step);
+    keys_.push_back(key(*step));
+    return false;
+  }
+  bool leaf(PyObject*) override {
+    paths_.push_back(tuple_of(keys_));
+    leave();
+    return true;
+  }
+  std::optional<bool> known_leaf(PyObject*) override { return std::nullopt; }
+  void leave() override {
+    if (keys_.empty()) return;  // the root
+    keys_.pop_back();
+    path_.pop();
+  }
+
+  // Of the leaf at `index`; borrowed.
+  PyObject* path(std::size_t index) const { return paths_[index].get(); }
+
+ private:
+  Ref key(const Step& step) {
+    const auto made = [](const char* cls, PyObject* part) {
+      const Ref jax = Ref::checked(PyImport_ImportModule("jax.tree_util"));
+      return Ref::checked(PyObject_CallOneArg(attribute(jax.get(), cls).get(), part));
+    };
+    const Step::By by = step.by();
+    if (by == Step::By::kKey) return made("DictKey", step.key);
+    if (by == Step::By::kName) return made("GetAttrKey", step.name());
+    PyObject* const entry = by == Step::By::kFunctions ? path_.key_entry() : nullptr;
+    if (entry != nullptr) return Ref::borrow(entry);
+    const Ref index = Ref::checked(PyLong_FromSize_t(step.index));
+    return made(by == Step::By::kIndex ? "SequenceKey" : "FlattenedIndexKey", index.get());
+  }
+
+  PathText path_;
+  std::vector<Ref> keys_;  // of the object met last and those above it, but for the root
+  std::vector<Ref> paths_;
+};
+
 // The first of several trees, taken apart, and the number of another one.
 struct Beside {
   PyObject* tree;
@@ -75,7 +120,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
   const bool alike = with_path(name.c_str(), [&] {
     UpTo observer(first.spec);
     TreeSpec spec;
-    FlattenOptions options = in_runs(nullptr);
+    FlattenOptions options = in_runs(Py_None);
     options.observer = &observer;
     try {
       Flattener(spec, leaves, options).tree(other);
@@ -88,8 +133,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
   // jax, which is right, says what it gets there, or why it gets nothing.
   leaves.clear();
   const Ref root = exact_unicode(name);
-  PyObject* is_leaf = first.is_leaf == nullptr ? Py_None : first.is_leaf;
-  const Ref found = python::leaves_up_to_prefix(first.tree, other, is_leaf, root);
+  const Ref found = python::leaves_up_to_prefix(first.tree, other, first.is_leaf, root);
   if (PyUnicode_Check(found.get())) {
     PyErr_SetObject(PyExc_ValueError, found.get());
     throw PythonError{};
@@ -169,32 +213,32 @@ class Finder final : public WalkObserver {
   std::size_t leaves_ = 0;  // so many have been passed
 };
 
-}  // namespace
-
-Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
-  return with_path("tree", [&] {
+// What `give(flat)` makes of a tree that is called `root`.
+template <typename Give>
+Ref of_flat(const char* root, PyObject* tree, const FlattenOptions& options, Give&& give) {
+  return with_path(root, [&] {
     Flat flat;
-    FlattenOptions options = in_runs(is_leaf);
-    options.only_leaves = true;
     flatten_into(flat, tree, options);
-    return list_of(flat.leaves);
+    return give(flat);
   });
 }
 
+}  // namespace
+
+Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
+  FlattenOptions options = in_runs(is_leaf);
+  options.only_leaves = true;
+  return of_flat("tree", tree, options, [](Flat& flat) { return list_of(flat.leaves); });
+}
+
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
-  return with_path("tree", [&] {
-    Flat flat;
-    flatten_into(flat, tree, in_runs(is_leaf));
+  return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) {
     return Ref::checked(PyTuple_Pack(2, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get()));
   });
 }
 
 Ref tree_structure(PyObject* tree, PyObject* is_leaf) {
-  return with_path("tree", [&] {
-    Flat flat;
-    flatten_into(flat, tree, in_runs(is_leaf));
-    return make_structure(std::move(flat.spec));
-  });
+  return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) { return make_structure(std::move(flat.spec)); });
 }
 
 Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_path) {
@@ -227,16 +271,15 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
     if (!result) raise_at_leaf(tree, is_leaf, i);
     results.keep(std::move(result));
   }
-  return with_leaves(first.spec, results.to_fill());
+  ListedLeaves row(results.to_fill(), first.leaves.size());
+  return rebuild(first.spec, row);
 }
 
 Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples) {
-  return with_path("pytree", [&] {
-    Flat flat;
-    Finder finder(targets, empty_tuples);
-    FlattenOptions options = in_runs(is_leaf);
-    options.observer = &finder;
-    flatten_into(flat, tree, options);
+  Finder finder(targets, empty_tuples);
+  FlattenOptions options = in_runs(is_leaf);
+  options.observer = &finder;
+  return of_flat("pytree", tree, options, [&](Flat& flat) {
     return Ref::checked(
         PyTuple_Pack(3, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
   });

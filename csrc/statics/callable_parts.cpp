@@ -7,16 +7,12 @@
 namespace partax {
 namespace {
 
-bool equal(PyObject* left, PyObject* right) {
-  return left == right || checked_int(PyObject_RichCompareBool(left, right, Py_EQ)) == 1;
-}
-
 // What `==` of two equal constants hides: the order of frozen sets, and the names of code objects.
 bool is_same_constant(PyObject* left, PyObject* right) {
   if (left == right) return true;
   if (PyCode_Check(left)) return is_same_code(left, right);
   if (PyFrozenSet_Check(left)) {
-    return equal(Ref::checked(PySequence_Tuple(left)).get(), Ref::checked(PySequence_Tuple(right)).get());
+    return are_equal(Ref::checked(PySequence_Tuple(left)).get(), Ref::checked(PySequence_Tuple(right)).get());
   }
   if (!PyTuple_Check(left)) return true;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(left); ++i) {
@@ -62,8 +58,8 @@ PyObject* const* partial_names() noexcept { return names_of_parts; }
 bool is_same_code(PyObject* left, PyObject* right) {
   if (left == right) return true;
   const auto *a = reinterpret_cast<PyCodeObject*>(left), *b = reinterpret_cast<PyCodeObject*>(right);
-  if (!equal(a->co_qualname, b->co_qualname) || !equal(left, right) ||
-      !equal(a->co_localspluskinds, b->co_localspluskinds)) {
+  if (!are_equal(a->co_qualname, b->co_qualname) || !are_equal(left, right) ||
+      !are_equal(a->co_localspluskinds, b->co_localspluskinds)) {
     return false;
   }
   return is_same_constant(a->co_consts, b->co_consts);

@@ -1,4 +1,4 @@
-// How a static value is compared: its form, the items of a composite one, and what == of a plain one means.
+// How a static value is compared: its form, the items of a composite one, what == of a plain one means, and the hash.
 #pragma once
 
 #include <cstring>
@@ -20,20 +20,21 @@ enum class Form : std::uint8_t {
   kFloat,
   kComplex,
   kNumpyScalar,
-  kTuple,
-  kFrozenSet,
-  kList,
-  kDict,
-  kSet,
-  kByteArray,
-  kMethod,
-  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
-  kFrozenDataclass,
-  kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
   kTreedef,
   kCallable,  // by what it holds and reads: see callable_parts.h
   kArray,     // refused
   kGeneric,
+  kByteArray,
+  // The composite ones, which have items; the first of them can be changed, like the one before.
+  kList,
+  kDict,
+  kSet,
+  kFrozenSet,
+  kTuple,
+  kMethod,
+  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
+  kFrozenDataclass,
+  kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
 };
 Form form_of(PyObject* value);
 
@@ -54,28 +55,9 @@ inline bool is_plain(PyObject* value) noexcept {
          type == &PyFloat_Type || type == &PyComplex_Type || type == &PyBytes_Type || type == &PyEllipsis_Type;
 }
 
-inline bool is_composite(Form form) noexcept {
-  switch (form) {
-    case Form::kTuple:
-    case Form::kFrozenSet:
-    case Form::kList:
-    case Form::kDict:
-    case Form::kSet:
-    case Form::kMethod:
-    case Form::kSlice:
-    case Form::kFrozenDataclass:
-    case Form::kSubclass:
-      return true;
-    default:
-      return false;
-  }
-}
-
+inline bool is_composite(Form form) noexcept { return form >= Form::kList; }
 inline bool is_unordered(Form form) noexcept { return form == Form::kSet || form == Form::kFrozenSet; }
-
-inline bool is_mutable_form(Form form) noexcept {
-  return form == Form::kList || form == Form::kDict || form == Form::kSet || form == Form::kByteArray;
-}
+inline bool is_mutable_form(Form form) noexcept { return form >= Form::kByteArray && form <= Form::kSet; }
 
 // The attribute of a frozen dataclass, or empty where the instance lacks it.
 Ref field(PyObject* value, PyObject* name);
@@ -200,5 +182,16 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash);
 // A copy of a mutable built-in container, or of what holds such; else the value itself.
 Ref copied(PyObject* value);
 bool holds_mutable(PyObject* value);
+
+// The note on an exception of the user's code.
+inline constexpr const char* kComparing = "comparing or hashing the static value";
+
+// How callables are compared: by what they hold and read, or by identity.
+enum class Callables : std::uint8_t { kByStructure, kByIdentity };
+
+// Agrees with StaticValue::equals. Raises WalkError for values that cannot be static.
+std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables = Callables::kByStructure);
+// The same of a part of a value, whose errors get their place further up.
+std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables);
 
 }  // namespace partax

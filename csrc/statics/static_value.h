@@ -10,7 +10,6 @@
 #include "statics/callable_parts.h"
 #include "statics/guards.h"
 #include "statics/static_form.h"
-#include "statics/static_hash.h"
 
 namespace partax {
 

@@ -5,7 +5,6 @@
 
 #include "base/error_path.h"
 #include "base/held_values.h"
-#include "classes/equinox.h"
 #include "classes/instance_fields.h"
 #include "classes/registered_functions.h"
 
@@ -182,18 +181,15 @@ void Flattener::find_cycle(PyObject* object) {
 template <typename Get>
 void Flattener::child(const Step& step, Get&& get) {
   const auto segment = [&] {
-    switch (step.kind) {
-      case Kind::kDeclared:
-      case Kind::kRegistered:
-      case Kind::kEntries:
-        return registered_segment(step.parent, static_cast<Py_ssize_t>(step.index));
-      case Kind::kDict:
-      case Kind::kOrderedDict:
-      case Kind::kDefaultDict:
+    switch (step.by()) {
+      case Step::By::kFunctions:
+        return registered_segments(step.parent, step.index + 1).back();
+      case Step::By::kKey:
         return key_segment(step.key);
+      case Step::By::kName:
+        return attribute_segment(step.name());
       default:
-        return step.index < step.info->child_names.size() ? attribute_segment(step.info->child_names[step.index].get())
-                                                          : index_segment(static_cast<Py_ssize_t>(step.index));
+        return index_segment(static_cast<Py_ssize_t>(step.index));
     }
   };
   below(segment, [&] {
@@ -314,11 +310,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
   if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
     spec_.nodes[index].has_wrapper_fields = true;
-    PyObject* names = equinox().wrapper_names.get();
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-      PyObject* name = PyTuple_GET_ITEM(names, i);
-      add_field(name, dict_item(reader.dict(), name));
-    }
+    for (PyObject* name : Items(equinox().wrapper_names.get())) add_field(name, dict_item(reader.dict(), name));
   }
   for (std::size_t i = 0; i < children; ++i) {
     child(Step{info.kind, &info, object, i, nullptr}, [&] {

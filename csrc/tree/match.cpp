@@ -2,7 +2,6 @@
 
 #include "base/held_values.h"
 #include "base/stack_room.h"
-#include "classes/equinox.h"
 #include "classes/instance_fields.h"
 #include "classes/registered_functions.h"
 #include "tree/dictionary_reader.h"
@@ -18,8 +17,7 @@ class Matcher {
  public:
   Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const DynamicRule* rule,
           const KeptValues* kept = nullptr)
-      : spec_(spec),
-        nodes_(spec.nodes.data()),
+      : nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
         leaves_(leaves),
         reader_(spec, leaves),
@@ -202,7 +200,7 @@ class Matcher {
     }
     const Reading reading(object);
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
-    spec_.key_order.expect(object, ordered.get(), keys, spec_.statics.size());
+    reader_.expect_order_of(object, ordered.get(), keys);
     return true;
   }
 
@@ -217,10 +215,9 @@ class Matcher {
       if (!optional_static(node.first_static + i, fields[children + i])) return false;
     }
     if (node.has_wrapper_fields) {
-      PyObject* names = equinox().wrapper_names.get();
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-        const Ref value = dict_item(reader.dict(), PyTuple_GET_ITEM(names, i));
-        if (!optional_static(node.first_static + statics + static_cast<std::size_t>(i), value.get())) return false;
+      std::size_t index = node.first_static + statics;
+      for (PyObject* name : Items(equinox().wrapper_names.get())) {
+        if (!optional_static(index++, dict_item(reader.dict(), name).get())) return false;
       }
     }
     for (std::size_t i = 0; i < children; ++i) {
@@ -302,7 +299,6 @@ class Matcher {
     return sequence(reinterpret_cast<PyTupleObject*>(level.children.get())->ob_item, node.arity);
   }
 
-  const TreeSpec& spec_;
   const Node* nodes_;
   const StaticValue* statics_;
   LeafBuffer& leaves_;

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "base/python_hooks.h"
-#include "classes/equinox.h"
 
 namespace partax {
 namespace {
@@ -28,8 +27,7 @@ std::vector<Ref> field_names(const TreeSpec& spec, const Node& node) {
   if (node.info == nullptr || node.kind == Kind::kNamedTuple) return names;
   names = node.info->static_names;
   if (!node.has_wrapper_fields) return names;
-  PyObject* more = equinox().wrapper_names.get();
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(more); ++i) names.push_back(Ref::borrow(PyTuple_GET_ITEM(more, i)));
+  for (PyObject* name : Items(equinox().wrapper_names.get())) names.push_back(Ref::borrow(name));
   return names;
 }
 
@@ -160,19 +158,14 @@ class Describer {
     if (levels_.empty()) return root_path(0);
     const Level& level = levels_.back();
     const std::size_t i = level.at;
-    switch (level.node->kind) {
-      case Kind::kCall:
-        return root_path(i);
-      case Kind::kDict:
-      case Kind::kOrderedDict:
-      case Kind::kDefaultDict:
-        return joined(level.path, key_step(spec_.statics[first_key(*level.node) + i]).get());
-      default:
-        if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(level.segments.get()))) {
-          return Ref::checked(PyUnicode_FromFormat("%U[%zu]", level.path.get(), i));
-        }
-        return joined(level.path, PyTuple_GET_ITEM(level.segments.get(), static_cast<Py_ssize_t>(i)));
+    if (level.node->kind == Kind::kCall) return root_path(i);
+    if (is_dict(level.node->kind)) {
+      return joined(level.path, key_step(spec_.statics[first_key(*level.node) + i]).get());
     }
+    if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(level.segments.get()))) {
+      return Ref::checked(PyUnicode_FromFormat("%U[%zu]", level.path.get(), i));
+    }
+    return joined(level.path, PyTuple_GET_ITEM(level.segments.get(), static_cast<Py_ssize_t>(i)));
   }
 
   Ref root_path(std::size_t i) {

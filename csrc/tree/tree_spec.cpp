@@ -84,11 +84,11 @@ void TreeSpec::guard(const TreeSpec& values) {
   guards = Guards::of(roots);
 }
 
-bool TreeSpec::is_proven(const std::function<Ref(std::size_t)>& value_of, std::string* difference, bool loosely) const {
+bool TreeSpec::is_proven(const ValueAt& value_at, std::string* difference, bool loosely) const {
   if (guards == nullptr) return false;
   const std::shared_ptr<const Guards> keep = guards;
   const auto root = [&](std::size_t i) {
-    if (i >= guarded_types.size()) return value_of(guarded[i - guarded_types.size()]);
+    if (i >= guarded_types.size()) return value_at(guarded[i - guarded_types.size()]);
     return Ref::borrow(reinterpret_cast<PyObject*>(infos[guarded_types[i]]->type));
   };
   return keep->match(root, difference, loosely);
@@ -108,8 +108,7 @@ void TreeSpec::observe(const TreeSpec& values) const {
   }
   if (guards == nullptr || !guards->proven()) return;
   std::string difference = "what it changes while it is traced";
-  const auto value_of = [&](std::size_t i) { return values.statics[i].value(); };
-  if (changes || !is_proven(value_of, &difference, true)) guards->disprove(difference);
+  if (changes || !is_proven(values.values(), &difference, true)) guards->disprove(difference);
 }
 
 void TreeSpec::stop_sharing(const std::string& reason) const {
@@ -123,13 +122,7 @@ bool TreeSpec::survives_owner() const noexcept {
 
 bool TreeSpec::equals(const TreeSpec& other) const {
   if (hash != other.hash || nodes.size() != other.nodes.size() || statics.size() != other.statics.size()) return false;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const Node &a = nodes[i], &b = other.nodes[i];
-    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields ||
-        a.entries != b.entries) {
-      return false;
-    }
-  }
+  if (!std::equal(nodes.begin(), nodes.end(), other.nodes.begin(), is_same_node)) return false;
   // User code may have this spec replaced, by one of another size; its values stay where they are.
   const StaticValue* const mine = statics.data();
   for (std::size_t i = 0; i < other.statics.size(); ++i) {
@@ -146,7 +139,7 @@ bool TreeSpec::equals(const TreeSpec& other) const {
 bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
   const MadeAnew made_anew;
   if (!equals(other)) return false;
-  return !made_anew.any() || (is_open() && is_proven([&](std::size_t i) { return other.statics[i].value(); }));
+  return !made_anew.any() || (is_open() && is_proven(other.values()));
 }
 
 int TreeSpec::traverse(visitproc visit, void* arg) const {

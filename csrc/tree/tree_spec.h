@@ -7,9 +7,11 @@
 #include "base/python_api.h"
 #include "classes/type_table.h"
 #include "statics/static_value.h"
-#include "tree/key_order.h"
 
 namespace partax {
+
+// The static values of a call, by their index in its key.
+using ValueAt = std::function<Ref(std::size_t)>;
 
 struct Node {
   Kind kind;
@@ -25,6 +27,12 @@ struct Node {
   const TypeInfo* info;        // null for leaves and for kCall
 };
 
+// But for the static values of the two.
+inline bool is_same_node(const Node& a, const Node& b) noexcept {
+  return a.kind == b.kind && a.info == b.info && a.arity == b.arity && a.has_wrapper_fields == b.has_wrapper_fields &&
+         a.entries == b.entries;
+}
+
 // Every family's own static values, in `statics` from `first_static` on:
 //   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
 //   kModule, kDataclass, kDeclared the static fields; kRegistered the aux data; kStatic the node itself;
@@ -33,7 +41,9 @@ struct TreeSpec {
   std::vector<Node> nodes;
   std::vector<StaticValue> statics;
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
-  mutable KeyOrder key_order;       // if sealed: of its dictionaries
+  // If sealed: in which order its dictionaries had their keys last, a guess that makes reading one a single pass. Empty
+  // while none had another order than its static values.
+  mutable std::vector<std::uint32_t> key_order;
   // If a key's: what else its traces read, all of `guarded_types` and then of `guarded`, by index. Null where callables
   // are known by identity.
   std::shared_ptr<Guards> guards;
@@ -47,15 +57,19 @@ struct TreeSpec {
   std::vector<std::vector<std::string>>
       segments;  // if made keyed: of each node that is named by functions, the paths of its children
 
+  // Has calls of this key keep a node.
+  void mark_passthrough(std::size_t node) noexcept {
+    num_passthroughs += nodes[node].is_passthrough ? 0 : 1;
+    nodes[node].is_passthrough = true;
+  }
   // Finds the nodes that are `only_leaves` and `in_slots`.
   void note_leaf_nodes();
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // Writes down the guards of a sealed one; `values` is what it was sealed from.
   void guard(const TreeSpec& values);
-  // Whether the guards hold for a spec that is equal, if `value_of` gives its static values by index.
-  bool is_proven(const std::function<Ref(std::size_t)>& value_of, std::string* difference = nullptr,
-                 bool loosely = false) const;
+  // Whether the guards hold for a spec that is equal, if `value_at` gives its static values.
+  bool is_proven(const ValueAt& value_at, std::string* difference = nullptr, bool loosely = false) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
@@ -74,6 +88,10 @@ struct TreeSpec {
   // Whether a trace may wait for callables made anew when all of them are gone.
   bool survives_owner() const noexcept;
 
+  // The static values, of which none is dropped.
+  ValueAt values() const {
+    return [this](std::size_t i) { return statics[i].value(); };
+  }
   int traverse(visitproc visit, void* arg) const;
 
   template <typename Visit>
