@@ -48,16 +48,10 @@ template <typename Value>
 class BoxedClass {
  public:
   BoxedClass(pybind11::module_& module, const char* name, const char* doc, newfunc construct) {
-    PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(doc)},
-                           {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Value>::dealloc)},
-                           {Py_tp_traverse, reinterpret_cast<void*>(Boxed<Value>::traverse)},
-                           {Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)},
-                           {construct == nullptr ? 0 : Py_tp_new, reinterpret_cast<void*>(construct)},
-                           {0, nullptr}};
-    unsigned int flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-    if (construct == nullptr) flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION;
-    PyType_Spec spec = {name, sizeof(Boxed<Value>), 0, flags, slots};
-    Boxed<Value>::type = add_type(module.ptr(), spec);
+    std::vector<PyType_Slot> slots;
+    if (construct != nullptr) slots.push_back({Py_tp_new, reinterpret_cast<void*>(construct)});
+    Boxed<Value>::type = add_boxed_type<Value>(module.ptr(), name, doc, std::move(slots),
+                                               construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0);
     type_ = pybind11::reinterpret_borrow<pybind11::object>(reinterpret_cast<PyObject*>(Boxed<Value>::type));
   }
 

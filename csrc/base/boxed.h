@@ -64,6 +64,20 @@ inline void add_function(PyObject* module, const char* name, PyMethodDef& method
   checked_int(PyModule_AddObjectRef(module, name, Ref::checked(PyCFunction_New(&method, nullptr)).get()));
 }
 
+// The same of a class of such objects, or of what begins with one; `slots` are its own.
+template <typename Value>
+PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,
+                             unsigned int flags, std::size_t size = sizeof(Boxed<Value>)) {
+  slots.push_back({Py_tp_doc, const_cast<char*>(doc)});
+  slots.push_back({Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Value>::dealloc)});
+  slots.push_back({Py_tp_traverse, reinterpret_cast<void*>(Boxed<Value>::traverse)});
+  slots.push_back({Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)});
+  slots.push_back({0, nullptr});
+  flags |= Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  PyType_Spec spec = {name, static_cast<int>(size), 0, flags, slots.data()};
+  return add_type(module, spec);
+}
+
 // Around what `make()` gives. The object is there first: if it cannot be had, nothing has been done.
 template <typename Value, typename Make>
 Ref box_made(Make&& make, PyTypeObject* type = Boxed<Value>::type) {

@@ -109,11 +109,11 @@ void parse_tuple(PyObject* tuple, const char* format, Out... out) {
   if (PyArg_ParseTuple(tuple, format, out...) == 0) throw PythonError{};
 }
 
-// The items of a tuple that somebody keeps, for a range-based loop.
+// The items of a tuple, or of a list that nobody else has, for a range-based loop.
 class Items {
  public:
-  explicit Items(PyObject* tuple) noexcept
-      : begin_(reinterpret_cast<PyTupleObject*>(tuple)->ob_item), end_(begin_ + PyTuple_GET_SIZE(tuple)) {}
+  explicit Items(PyObject* sequence) noexcept
+      : begin_(PySequence_Fast_ITEMS(sequence)), end_(begin_ + PySequence_Fast_GET_SIZE(sequence)) {}
   PyObject* const* begin() const noexcept { return begin_; }
   PyObject* const* end() const noexcept { return end_; }
 

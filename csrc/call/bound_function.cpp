@@ -48,24 +48,17 @@ PyMemberDef binding_members[] = {
 constexpr char kBoundDoc[] =
     "A compiled function with arguments that are read, checked and kept once: what `bind` returns.";
 
-PyType_Slot binding_slots[] = {{Py_tp_doc, const_cast<char*>(kBoundDoc)},
-                               {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                               {Py_tp_traverse, reinterpret_cast<void*>(Boxed<Bindings>::traverse)},
-                               {Py_tp_clear, reinterpret_cast<void*>(Boxed<Bindings>::clear)},
-                               {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Bindings>::dealloc)},
-                               {Py_tp_methods, binding_methods},
-                               {Py_tp_getset, binding_getset},
-                               {Py_tp_members, binding_members},
-                               {0, nullptr}};
-
-PyType_Spec binding_spec = {
-    "partax._core.BoundFunction", sizeof(BoundFunction), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    binding_slots};
-
 }  // namespace
 
-void register_bound_function_type(PyObject* module) { Boxed<Bindings>::type = add_type(module, binding_spec); }
+void register_bound_function_type(PyObject* module) {
+  Boxed<Bindings>::type =
+      add_boxed_type<Bindings>(module, "partax._core.BoundFunction", kBoundDoc,
+                               {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_methods, binding_methods},
+                                {Py_tp_getset, binding_getset},
+                                {Py_tp_members, binding_members}},
+                               Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, sizeof(BoundFunction));
+}
 
 Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs) {
   check_is_wrapper(jit);

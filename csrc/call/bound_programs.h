@@ -50,15 +50,8 @@ class BoundProgram {
 // Of one bound wrapper, the latest first.
 class BoundPrograms {
  public:
-  // The one that `matches`, which may run user code; null if none does.
-  template <typename Matches>
-  std::shared_ptr<BoundProgram> find(Matches&& matches) const {
-    for (std::size_t i = 0; i < programs_.size();) {  // others may be put there meanwhile
-      std::shared_ptr<BoundProgram> program = programs_[i++];
-      if (matches(*program)) return program;
-    }
-    return {};
-  }
+  // User code may put others there.
+  const std::vector<std::shared_ptr<BoundProgram>>& all() const noexcept { return programs_; }
   // After a call of an entry that had none: one for the next call. `graph` is null but for a function that may change
   // what is bound; then there may be none yet.
   std::shared_ptr<BoundProgram> add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,

@@ -127,14 +127,14 @@ EntryPtr Call::find(CallFrame& frame, bool& is_new) {
 }
 
 std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
-  EntryPtr entry;
-  auto program = programs.find([&](const BoundProgram& it) {
-    entry = it.entry(cache_.table);
-    return entry && entry->epoch == TypeTable::instance().epoch() && matches(*entry, &it);
-  });
-  if (!program) return {};
-  if (entry->table == &cache_.table) cache_.table.touch(*entry);
-  return {entry, std::move(program)};
+  for (std::size_t i = 0; i < programs.all().size(); ++i) {
+    std::shared_ptr<BoundProgram> program = programs.all()[i];
+    EntryPtr entry = program->entry(cache_.table);
+    if (!entry || entry->epoch != TypeTable::instance().epoch() || !matches(*entry, program.get())) continue;
+    if (entry->table == &cache_.table) cache_.table.touch(*entry);
+    return {std::move(entry), std::move(program)};
+  }
+  return {};
 }
 
 // The entry, if it is the last one or the one that followed that, which is known without hashing.

@@ -36,10 +36,8 @@ PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
     for (const EntryPtr& entry : entries) {
       const Ref log = Ref::checked(PyList_New(0));
       for (const EntryTrace& trace : entry->log) {
-        const Ref item = trace.calls
-                             ? Ref::checked(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(trace.number),
-                                                          static_cast<Py_ssize_t>(*trace.calls)))
-                             : Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), Py_None));
+        const Ref calls = trace.calls ? Ref::checked(PyLong_FromSize_t(*trace.calls)) : Ref::borrow(Py_None);
+        const Ref item = Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), calls.get()));
         checked_int(PyList_Append(log.get(), item.get()));
       }
       const Ref item = Ref::checked(Py_BuildValue("(nOO)", static_cast<Py_ssize_t>(entry->calls),
@@ -157,7 +155,7 @@ FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bo
   if (cache.rule.any()) {
     options.rule = &cache.rule;
     options.rule_values =
-        cache.rule.values(call.size(), [&] { return shape_data(cache.parameters, call.shape(), call.has_callable()); });
+        cache.rule.values(call.size(), shape_data(cache.parameters, call.shape(), call.has_callable()));
   }
   return options;
 }

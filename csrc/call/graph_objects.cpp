@@ -88,14 +88,6 @@ bool are_known_distinct(const KeyObjects& key, const LeafBuffer& leaves) {
   return true;
 }
 
-Ref list_of(const std::vector<PyObject*>& objects) {
-  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(objects.size())));
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(objects[i]));
-  }
-  return list;
-}
-
 bool have_each_once(std::vector<PyObject*> objects) {
   std::sort(objects.begin(), objects.end());
   return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
@@ -228,7 +220,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   }
   if (!has_read()) {
     const std::vector<PyObject*> found = found_in(*entry.objects, leaves);
-    objects_ = list_of(found);
+    objects_ = Ref::checked(PySequence_List(tuple_of(found.data(), found.size()).get()));
   }
   return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }

@@ -6,11 +6,8 @@
 
 namespace partax {
 
-// A callable as it was; counted, since comparing may run Python, which may replace it. Under the GIL.
-struct SeenCallable {
-  StaticValue value;
-  std::size_t uses = 1;
-};
+// A callable as it was; shared, since comparing may run Python, which may replace it.
+using SeenCallable = std::shared_ptr<const StaticValue>;
 
 struct JitFunction {
   PyObject_HEAD
@@ -20,8 +17,8 @@ struct JitFunction {
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;
-  PyObject* cache;     // a CallCacheObject, or null before the first use
-  SeenCallable* seen;  // the callable as it was when the cache was found, or null where only arguments tell
+  PyObject* cache;    // a CallCacheObject, or null before the first use
+  SeenCallable seen;  // the callable as it was when the cache was found, or null where only arguments tell
   PyObject* dict;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };

@@ -47,47 +47,35 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
 
 // ---- Which cache a wrapper uses: that of all callables like its own.
 
-void release(SeenCallable* seen) noexcept {
-  if (seen != nullptr && --seen->uses == 0) delete seen;
-}
-
 namespace {
 
 // Whether the callable is as it was when the cache was found.
 bool is_as_seen(const JitFunction& jit) {
-  if (jit.seen == nullptr) return true;
-  struct Used {
-    SeenCallable* seen;
-    ~Used() { release(seen); }
-  } const used{jit.seen};
-  ++used.seen->uses;
-  return used.seen->value.is_still(jit.function) || is_self_changing(jit.function);
+  const SeenCallable seen = jit.seen;
+  return seen == nullptr || seen->is_still(jit.function) || is_self_changing(jit.function);
 }
 
 // Both at once, and only then lets go of what was there, which may run Python.
-void set_cache(JitFunction& jit, Ref cache, SeenCallable* seen) noexcept {
+void set_cache(JitFunction& jit, Ref cache, SeenCallable seen) noexcept {
   const Ref before = Ref::steal(std::exchange(jit.cache, cache.release()));
-  release(std::exchange(jit.seen, seen));
+  jit.seen.swap(seen);
 }
 
 // What a wrapper remembers of its callable, or null of one that is matched with the arguments.
-SeenCallable* see_callable(const JitFunction& jit) {
+SeenCallable see_callable(const JitFunction& jit) {
   TypeTable::instance().epoch();  // classes may have been registered since
   if (TypeTable::instance().find(jit.function).kind != Kind::kStaticLeaf) return nullptr;
   const StaticValue value = StaticValue::loose(Ref::borrow(jit.function));
-  return new SeenCallable{value.sealed(nullptr, callables_of(jit.options), false)};
+  return std::make_shared<const StaticValue>(value.sealed(nullptr, callables_of(jit.options), false));
 }
 
 // Finds the cache of an equal callable with equal options, or makes one.
 Ref find_cache(JitFunction& jit) {
   // Seen first: a change from here on, by another thread, is noticed in the next call.
-  struct Seen {
-    SeenCallable* callable = nullptr;
-    ~Seen() { release(callable); }
-  } seen;
+  SeenCallable seen;
   TreeSpec spec;
   try {
-    seen.callable = see_callable(jit);
+    seen = see_callable(jit);
     spec = root_spec(jit.function, jit.options, callables_of(jit.options));
     SharedCaches& caches = SharedCaches::instance();
     EntryPtr entry = caches.find(spec, jit.callable);
@@ -110,9 +98,9 @@ Ref find_cache(JitFunction& jit) {
     }
     jit.callable_is_tree = is_tree;
     // Where another thread has changed the callable since it was seen, the next call looks again.
-    const bool is_seen = seen.callable == nullptr || seen.callable->value.is_still(jit.function);
+    const bool is_seen = seen == nullptr || seen->is_still(jit.function);
     if (!is_seen && !is_self_changing(jit.function)) return cache;
-    set_cache(jit, cache, is_tree ? nullptr : std::exchange(seen.callable, nullptr));
+    set_cache(jit, cache, is_tree ? nullptr : std::move(seen));
     return cache;
   } catch (const WalkError& error) {
     // Where the callable could not be looked at, the walk over it and the options says why.

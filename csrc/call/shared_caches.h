@@ -59,7 +59,5 @@ TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
 Ref ready_cache(JitFunction& jit);
 // The same, but another one if the callable has changed since the cache was found.
 Ref renewed_cache(JitFunction& jit);
-// No longer used by one of those who use it.
-void release(SeenCallable* seen) noexcept;
 
 }  // namespace partax

@@ -58,7 +58,6 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   }
   if (!any) static_source.clear();
   for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
-  spec.note_leaf_nodes();
   spec.weaken_types(key);
 }
 

@@ -169,25 +169,20 @@ class CallLeaves final : public LeafSource {
 }  // namespace
 
 void register_trace_output_types(PyObject* module) {
-  static constexpr char kHandleDoc[] = "What one trace returned beside its arrays.";
   static constexpr char kNodeDoc[] = "The arrays that a target returned, with what is needed to rebuild the result.";
-  constexpr unsigned int kFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  static PyType_Slot handle_slots[] = {{Py_tp_doc, const_cast<char*>(kHandleDoc)},
-                                       {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<HeldSlot>::dealloc)},
-                                       {Py_tp_traverse, reinterpret_cast<void*>(Boxed<HeldSlot>::traverse)},
-                                       {Py_tp_clear, reinterpret_cast<void*>(Boxed<HeldSlot>::clear)},
-                                       {Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
-                                       {Py_tp_hash, reinterpret_cast<void*>(handle_hash)},
-                                       {0, nullptr}};
-  static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0, kFlags, handle_slots};
   // Without `tp_clear`: it never changes, as a tuple.
   static PyType_Slot node_slots[] = {{Py_tp_doc, const_cast<char*>(kNodeDoc)},
                                      {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
                                      {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
                                      {0, nullptr}};
-  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0, kFlags, node_slots};
-  handle_type = add_type(module, handle_spec);
+  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  node_slots};
   node_type = add_type(module, node_spec);
+  handle_type = add_boxed_type<HeldSlot>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
+                                         {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
+                                          {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}},
+                                         Py_TPFLAGS_DISALLOW_INSTANTIATION, sizeof(Handle));
   add_function(module, "_flatten_output", flatten_output_method);
   add_function(module, "_unflatten_output", unflatten_output_method);
 }

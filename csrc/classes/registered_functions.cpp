@@ -9,6 +9,8 @@
 namespace partax {
 namespace {
 
+std::string flattening(PyObject* node) { return "flattening the `" + type_name(node) + "` at"; }
+
 // Whether these may be the children and the aux data of a node.
 bool is_pair(const Ref& pair) {
   if (!pair || !PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2) return false;
@@ -21,7 +23,7 @@ bool is_pair(const Ref& pair) {
 OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
   const Ref function = info.flatten_function;
   const auto given = [&](PyObject* result) {
-    if (result == nullptr) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
+    if (result == nullptr) throw WalkError::from_user_code(flattening(node));
     return Ref::steal(result);
   };
   Ref pair;
@@ -42,12 +44,7 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
 
 bool agrees(const TypeInfo& info, PyObject* object) {
   if (info.agreement != TypeInfo::kUntold) return info.agreement == TypeInfo::kAgrees;
-  Ref answer;
-  try {
-    answer = python::order_of(object);
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
-  }
+  const Ref answer = reading([&] { return python::order_of(object); }, flattening(object).c_str());
   if (PyUnicode_Check(answer.get())) throw WalkError::diagnosed(PyExc_TypeError, exact_text(answer.get()));
   if (answer.get() != Py_None) info.set_order = places_of(info, answer.get());
   info.agreement = answer.get() != Py_None ? TypeInfo::kAgrees : TypeInfo::kDiffers;

@@ -106,19 +106,11 @@ class KeyPaths final : public WalkObserver {
   std::vector<Ref> paths_;
 };
 
-// The first of several trees, taken apart, and the number of another one.
-struct Beside {
-  PyObject* tree;
-  PyObject* is_leaf;
-  const TreeSpec& spec;
-  std::size_t number;
-};
-
 // What another tree has where the first one has leaves.
-void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
-  const std::string name = "rest[" + std::to_string(first.number) + "]";
+void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyObject* other, const std::string& name,
+                   LeafBuffer& leaves) {
   const bool alike = with_path(name.c_str(), [&] {
-    UpTo observer(first.spec);
+    UpTo observer(first);
     TreeSpec spec;
     FlattenOptions options = in_runs(Py_None);
     options.observer = &observer;
@@ -127,19 +119,19 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
     } catch (const Unlike&) {
       return false;
     }
-    return reading([&] { return are_alike(first.spec, spec); }, "comparing");
+    return reading([&] { return are_alike(first, spec); }, "comparing");
   });
   if (alike) return;
   // jax, which is right, says what it gets there, or why it gets nothing.
   leaves.clear();
   const Ref root = exact_unicode(name);
-  const Ref found = python::leaves_up_to_prefix(first.tree, other, first.is_leaf, root);
+  const Ref found = python::leaves_up_to_prefix(tree, other, is_leaf, root);
   if (PyUnicode_Check(found.get())) {
     PyErr_SetObject(PyExc_ValueError, found.get());
     throw PythonError{};
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) leaves.push(PyList_GET_ITEM(found.get(), i));
-  if (leaves.size() == first.spec.num_dynamic) return;
+  if (leaves.size() == first.num_dynamic) return;
   PyErr_Format(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());
   throw PythonError{};
 }
@@ -148,7 +140,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
 [[noreturn]] void raise_at_leaf(PyObject* tree, PyObject* is_leaf, std::size_t index) {
   WalkError error = WalkError::from_user_code("mapping over");
   if (!error.must_pass()) {
-    try {
+    const auto find_path = [&] {
       Flat named;
       FlattenOptions options = every_leaf(is_leaf);
       options.keyed = true;
@@ -156,11 +148,8 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
       const Ref paths = python::leaf_paths(spec_data(named.spec, root_of("")));
       const auto at = static_cast<Py_ssize_t>(index);
       if (at < PyList_GET_SIZE(paths.get())) error.prepend(exact_text(PyList_GET_ITEM(paths.get(), at)));
-    } catch (const WalkError& other) {
-      if (other.must_pass()) throw;
-    } catch (const PythonError&) {
-      forgive();
-    }
+    };
+    attempt(find_path, [] {});
   }
   error.raise("tree");
   throw PythonError{};
@@ -253,8 +242,8 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   });
   std::vector<LeafBuffer> others(count - 1);
   for (std::size_t i = 1; i < count; ++i) {
-    flatten_up_to({tree, is_leaf, first.spec, i - 1}, PyTuple_GET_ITEM(trees, static_cast<Py_ssize_t>(i)),
-                  others[i - 1]);
+    flatten_up_to(tree, is_leaf, first.spec, PyTuple_GET_ITEM(trees, static_cast<Py_ssize_t>(i)),
+                  "rest[" + std::to_string(i - 1) + "]", others[i - 1]);
   }
   std::vector<PyObject*> arguments(count + 2);  // one in front that vectorcall may use
   HeldValues results(first.leaves.size());

@@ -92,13 +92,11 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
                                              exact_unicode(what));
     PyObject *path = nullptr, *message = nullptr;
     parse_tuple(told.get(), "UU", &path, &message);
-    try {
+    const auto raise = [&] {
       if (failed) std::rethrow_exception(failed);
       throw WalkError::diagnosed(PyExc_ValueError, exact_text(message));
-    } catch (WalkError& error) {
-      error.prepend(exact_text(path));
-      throw;
-    }
+    };
+    below([&] { return exact_text(path); }, raise);
   }
 }
 

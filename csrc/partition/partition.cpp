@@ -42,22 +42,11 @@ struct Part {
 
 std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
 
-// Runs what may throw a WalkError below a tree that is combined.
-template <typename Body>
-auto within(const Part& part, Body&& body) {
-  try {
-    return body();
-  } catch (WalkError& error) {
-    error.set_origin(part.argument);
-    throw;
-  }
-}
-
 // `parts` holds no None; the first decides the kind, and what is static.
 Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
   const Part& first = parts[0];
   Flat level;
-  const bool leaf = within(first, [&] {
+  const bool leaf = of_value(first.argument, [&] {
     if (!is_node(first.tree)) return true;
     if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
     if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
@@ -68,7 +57,8 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
   std::vector<std::unique_ptr<Flat>> others;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     others.push_back(std::make_unique<Flat>());
-    within(parts[i], [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
+    of_value(parts[i].argument,
+             [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
   }
   std::vector<Ref> children;
   for (std::size_t i = 0; i < level.leaves.size(); ++i) {
@@ -77,12 +67,10 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
     for (std::size_t j = 0; j < others.size(); ++j) {
       if (others[j]->leaves[i] != Py_None) present.push_back(Part{others[j]->leaves[i], parts[j + 1].argument});
     }
-    try {
-      children.push_back(present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1));
-    } catch (WalkError& error) {
-      error.prepend(child_segment(first.tree, i));
-      throw;
-    }
+    const auto combined_child = [&] {
+      return present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1);
+    };
+    children.push_back(below([&] { return child_segment(first.tree, i); }, combined_child));
   }
   const Ref row = tuple_of(std::move(children));
   ListedLeaves leaves(row);
@@ -96,12 +84,12 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   std::vector<std::unique_ptr<Flat>> flats;
   for (const Part& part : parts) {
     flats.push_back(std::make_unique<Flat>());
-    within(part, [&] { flatten_into(*flats.back(), part.tree, options); });
+    of_value(part.argument, [&] { flatten_into(*flats.back(), part.tree, options); });
     if (!have_like_nodes(flats[0]->spec, flats.back()->spec)) return {};
   }
   const Flat& first = *flats[0];
   for (std::size_t i = 1; i < parts.size(); ++i) {
-    within(parts[i], [&] {
+    of_value(parts[i].argument, [&] {
       check_equal_statics(first.spec, flats[i]->spec, parts[i].tree, options, argument_name(parts[0].argument));
     });
   }
@@ -154,12 +142,8 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
   flatten_into(prefixes, prefix, children_only());
   open_alike(prefixes, tree, level, prefix_name);
   for (std::size_t i = 0; i < prefixes.leaves.size(); ++i) {
-    try {
-      broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1);
-    } catch (WalkError& error) {
-      error.prepend(child_segment(tree, i));
-      throw;
-    }
+    below([&] { return child_segment(tree, i); },
+          [&] { broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1); });
   }
 }
 

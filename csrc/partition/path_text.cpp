@@ -64,20 +64,17 @@ const std::string& PathText::segment(std::size_t index) {
 
 void PathText::append_keystr(std::size_t index, std::string& text) {
   const Step& step = levels_[index].step;
-  switch (step.by()) {
-    case Step::By::kKey:
-      text += "[" + exact_text(Ref::checked(PyObject_Repr(step.key)).get()) + "]";
-      break;
-    case Step::By::kName:
-      text += "." + segment(index);
-      break;
-    case Step::By::kIndex:
-      text += "[" + segment(index) + "]";
-      break;
-    case Step::By::kFunctions:
-      PyObject* const entry = key_entry(index);
-      text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"
-                               : exact_text(Ref::checked(PyObject_Str(entry)).get());
+  if (step.by() == Step::By::kName) {
+    text += '.';
+    text += segment(index);
+  } else if (step.by() == Step::By::kFunctions) {
+    PyObject* const entry = key_entry(index);
+    text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"
+                             : exact_text(Ref::checked(PyObject_Str(entry)).get());
+  } else {
+    text += '[';
+    text += step.by() == Step::By::kKey ? exact_text(Ref::checked(PyObject_Repr(step.key)).get()) : segment(index);
+    text += ']';
   }
 }
 

@@ -79,21 +79,14 @@ Ref as_tuple(PyObject* items) {
 }  // namespace
 
 void register_structure_type(PyObject* module) {
-  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kDoc)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<TreeSpec>::dealloc)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(Boxed<TreeSpec>::traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(Boxed<TreeSpec>::clear)},
-                         {Py_tp_repr, reinterpret_cast<void*>(repr)},
-                         {Py_tp_hash, reinterpret_cast<void*>(hash)},
-                         {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
-                         {Py_tp_methods, methods},
-                         {Py_tp_getset, getset},
-                         {Py_tp_members, members},
-                         {0, nullptr}};
-  const unsigned int flags =
-      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  PyType_Spec spec = {"partax.tree.Structure", sizeof(Boxed<TreeSpec>), 0, flags, slots};
-  Boxed<TreeSpec>::type = add_type(module, spec);
+  Boxed<TreeSpec>::type = add_boxed_type<TreeSpec>(module, "partax.tree.Structure", kDoc,
+                                                   {{Py_tp_repr, reinterpret_cast<void*>(repr)},
+                                                    {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                                                    {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+                                                    {Py_tp_methods, methods},
+                                                    {Py_tp_getset, getset},
+                                                    {Py_tp_members, members}},
+                                                   Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION);
 }
 
 Ref make_structure(TreeSpec tree) { return box(std::make_unique<TreeSpec>(std::move(tree))); }

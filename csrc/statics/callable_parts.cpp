@@ -29,8 +29,6 @@ SelfChanging& self_changing() {
   return *known;
 }
 
-PyObject* names_of_parts[3] = {};  // of functools.partial
-
 }  // namespace
 
 CallableSort callable_sort(PyObject* value) noexcept {
@@ -47,12 +45,10 @@ CallableSort callable_sort(PyObject* value) noexcept {
   return CallableSort::kNone;
 }
 
-void intern_partial_names() {
-  const char* const names[] = {"func", "args", "keywords"};
-  for (std::size_t i = 0; i < 3; ++i) names_of_parts[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
+Ref partial_part(PyObject* partial, std::size_t i) {
+  static Name names[] = {Name("func"), Name("args"), Name("keywords")};
+  return attribute(partial, names[i]);
 }
-
-PyObject* const* partial_names() noexcept { return names_of_parts; }
 
 // `==` of code objects compares constants type by type, but takes no notice of qualified names.
 bool is_same_code(PyObject* left, PyObject* right) {

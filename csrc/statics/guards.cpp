@@ -77,7 +77,7 @@ bool is_number(PyObject* value) noexcept {
 bool is_equal(PyObject* known, PyObject* now, bool loosely) {
   if (known == now) return true;
   if (loosely && is_number(known) && is_number(now)) {
-    return checked_int(PyObject_RichCompareBool(known, now, Py_EQ)) == 1;
+    return are_equal(known, now);
   }
   if (Py_TYPE(known) != Py_TYPE(now) || form_of(now) == Form::kCallable) return false;
   if (PyTuple_CheckExact(known)) {
@@ -130,13 +130,7 @@ bool Guards::match(const Roots& roots, std::string* difference, bool loosely) co
     return false;
   }
   std::size_t at = 0;
-  try {
-    if (all(roots, at, loosely)) return true;
-  } catch (const PythonError&) {
-    forgive();
-  } catch (const WalkError& error) {
-    if (error.must_pass()) throw;
-  }
+  if (attempt([&] { return all(roots, at, loosely); }, [] { return false; })) return true;
   if (difference != nullptr) {
     *difference = exact_text(Ref::checked(PyObject_CallFunction(place_.get(), "n", static_cast<Py_ssize_t>(at))).get());
   }

@@ -60,7 +60,6 @@ Ref num_registrations(PyObject*) { return Ref::checked(PyObject_CallNoArgs(taken
 }  // namespace
 
 void register_statics(py::module_& module) {
-  intern_partial_names();
   define(module, "configure_statics", &configure_statics, py::kw_only(), py::arg("partial"), py::arg("jitted"),
          py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
   define(module, "num_registrations", &num_registrations);

@@ -123,10 +123,7 @@ Ref items_of_set(PyObject* set) {
 Ref content_of(PyObject* value) {
   if (const Content* content = content_in(value)) return Ref::checked(content->taken_out(value));
   if (!PyObject_TypeCheck(value, taken_apart().partial.type())) return {};
-  std::vector<Ref> parts;
-  parts.reserve(3);
-  for (std::size_t i = 0; i < 3; ++i) parts.push_back(Ref::checked(PyObject_GetAttr(value, partial_names()[i])));
-  return tuple_of(std::move(parts));
+  return tuple_of({partial_part(value, 0), partial_part(value, 1), partial_part(value, 2)});
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
@@ -168,15 +165,7 @@ std::optional<bool> equal_by_dictionary(PyObject* left, PyObject* right) {
   if (!name || Py_TYPE(left) != Py_TYPE(right)) return {};
   const Ref one = field(left, name.get()), other = field(right, name.get());
   if (!one || !other || !PyDict_CheckExact(one.get()) || !PyDict_CheckExact(other.get())) return {};
-  // Most often all keys and values are identical.
-  Py_ssize_t at = 0, other_at = 0, same = 0;
-  for (bool are_same = true; are_same; same += are_same ? 1 : 0) {
-    const auto [key, value] = next_entry(one.get(), at);
-    const auto [other_key, other_value] = next_entry(other.get(), other_at);
-    are_same = key && key.get() == other_key.get() && value.get() == other_value.get();
-  }
-  if (same == PyDict_GET_SIZE(one.get()) && same == PyDict_GET_SIZE(other.get())) return true;
-  return checked_int(PyObject_RichCompareBool(one.get(), other.get(), Py_EQ)) == 1;
+  return are_equal(one.get(), other.get());
 }
 
 bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
@@ -195,8 +184,8 @@ bool equal_atoms(PyObject* left, PyObject* right, Form form, Py_hash_t hash) {
       static Name dtype("dtype");
       Ref left_dtype = attribute(left, dtype);
       Ref right_dtype = attribute(right, dtype);
-      if (checked_int(PyObject_RichCompareBool(left_dtype.get(), right_dtype.get(), Py_EQ)) == 0) return false;
-      return checked_int(PyObject_RichCompareBool(numpy_bytes(left).get(), numpy_bytes(right).get(), Py_EQ)) == 1;
+      if (!are_equal(left_dtype.get(), right_dtype.get())) return false;
+      return are_equal(numpy_bytes(left).get(), numpy_bytes(right).get());
     }
     case Form::kArray:
       refuse_array(right);
@@ -299,7 +288,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
     return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
   }
   Ref inner;
-  if (sort == CallableSort::kPartial) inner = Ref::checked(PyObject_GetAttr(value, partial_names()[0]));
+  if (sort == CallableSort::kPartial) inner = partial_part(value, 0);
   if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
   if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
   if (!inner) forgive();

@@ -54,13 +54,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   TypeTable::instance().epoch();
   const std::size_t index = open(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
-    try {
-      traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
-      reading([&] { walk(values[i], nullptr); });
-    } catch (WalkError& error) {
-      error.set_origin(i);
-      throw;
-    }
+    traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
+    of_value(i, [&] { reading([&] { walk(values[i], nullptr); }); });
   }
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
 }
@@ -68,7 +63,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
 std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
   mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
-  spec_.nodes.push_back(Node{kind, false, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
+  spec_.nodes.push_back(Node{kind, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
                              static_cast<std::uint32_t>(spec_.statics.size()), info});
   return spec_.nodes.size() - 1;
 }
@@ -115,7 +110,7 @@ void Flattener::add_leaf(PyObject* object, bool dynamic) {
     throw;
   }
   mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
-  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, false, 0, 0, 1,
+  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1,
                              static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
 }
 
@@ -278,12 +273,7 @@ void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index)
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
     child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
-      Ref value;
-      try {
-        value = dict_item(dict, key);
-      } catch (const PythonError&) {
-        throw WalkError::from_user_code("looking up a key of");
-      }
+      Ref value = reading([&] { return dict_item(dict, key); }, "looking up a key of");
       if (!value) changed_while_walking();
       return value;
     });

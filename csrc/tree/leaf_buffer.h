@@ -27,9 +27,7 @@ class LeafBuffer {
   // Where the next leaves go; `take` keeps so many that have been written there, within what was reserved.
   PyObject** end() noexcept { return data_ + size_ + 1; }
   void take(std::size_t count) noexcept {
-    PyObject** const leaves = end();
-    for (std::size_t i = 0; i < count; ++i) Py_INCREF(leaves[i]);
-    size_ += count;
+    for (std::size_t i = 0; i < count; ++i) Py_INCREF(data_[++size_]);
   }
   void clear() noexcept {
     // In the order in which they were made, most often: what lies in a row is freed in a row.

@@ -45,12 +45,15 @@ class GivenStatics {
   Ref at(std::size_t index) const {
     PyObject* known = own(index);
     if (known == nullptr && !spec_.identity.empty()) known = spec_.identity[index];
-    Ref value = known != nullptr ? Ref::borrow(known) : spec_.statics[index].value();
-    if (value) return value;
-    raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+    return known != nullptr ? Ref::borrow(known) : stored(index);
   }
 
  private:
+  Ref stored(std::size_t index) const {
+    Ref value = spec_.statics[index].value();
+    if (value) return value;
+    raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+  }
   PyObject* own(std::size_t index) const { return source_ == nullptr ? nullptr : source_->own_static(index); }
 
   const TreeSpec& spec_;

@@ -117,7 +117,6 @@ class Rebuilder {
   // `build`, and sooner for what most children are.
   Ref child() {
     const Node& next = spec_.nodes[at_];
-    if (next.in_slots && !next.is_passthrough) return in_slots(next);
     if (next.kind != Kind::kDynamicLeaf) return build();
     ++at_;
     return leaves_.leaf(next_leaf_++);
@@ -200,16 +199,7 @@ class Rebuilder {
     return Ref::checked(PyObject_Call(type(node), no_arguments.get(), keywords.get()));
   }
 
-  Ref in_slots(const Node& node) {
-    at_ += node.extent;
-    return entries_.make(node, [&] { return leaves_.leaf(next_leaf_++); });
-  }
-
   Ref entries(const Node& node) {
-    if (node.in_slots) {
-      --at_;
-      return in_slots(node);
-    }
     if (!node.info->layout->items.empty()) return entries_.make(node, [&] { return tuple(node); });
     std::size_t taken = 0;
     return entries_.make(node, [&] { return child_or_of_run(taken); });

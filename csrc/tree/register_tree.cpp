@@ -31,11 +31,7 @@ void configure_tree(PyObject* missing, PyObject* wrapper_names) {
   equinox().wrapper_names.set(wrapper_names);
 }
 
-py::list as_list(const LeafBuffer& leaves) {
-  py::list list;
-  for (std::size_t i = 0; i < leaves.size(); ++i) list.append(py::handle(leaves[i]));
-  return list;
-}
+Ref as_list(const LeafBuffer& leaves) { return Ref::checked(PySequence_List(leaves.tuple().get())); }
 
 TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
   TreeSpec spec;
@@ -56,13 +52,12 @@ py::tuple flatten(PyObject* tree, PyObject* root) {
   return py::make_tuple(as_list(leaves), box(std::move(spec)));
 }
 
-py::object match(const Spec& spec, PyObject* tree) {
+Ref match(const Spec& spec, PyObject* tree) {
   LeafBuffer leaves, others;
   const MadeAnew made_anew;
-  if (!match_tree(spec.sealed, tree, leaves)) return py::none();
-  const bool is_same = !made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree, spec.root, others));
-  if (!is_same) return py::none();
-  return as_list(leaves);
+  const bool is_same = match_tree(spec.sealed, tree, leaves) &&
+                       (!made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree, spec.root, others)));
+  return is_same ? as_list(leaves) : Ref::borrow(Py_None);
 }
 
 Ref rebuild_tree(const Spec& spec, const py::object& leaves) {

@@ -160,7 +160,7 @@ PyObject* static_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) noexc
     static char* names[] = {name, nullptr};
     if (PyArg_ParseTupleAndKeywords(args, kwargs, "O:Static", names, &value) == 0) throw PythonError{};
     auto part = std::make_unique<StaticPart>();
-    part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, false, 0, 0, 1, 0, nullptr});
+    part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1, 0, nullptr});
     part->tree.statics.push_back(StaticValue::loose(Ref::borrow(value)));
     with_path("value", [&] { part->tree.statics[0].own(); });
     Ref node = box(std::move(part), type);
@@ -208,31 +208,24 @@ constexpr char kStaticDoc[] =
     "Raises:\n  TypeError: the value is or holds an array, or cannot be hashed; the message has the path.\n\n"
     "Two are equal exactly if no traced program could tell their values apart: `Static(1)` is not `Static(True)`.";
 
-PyTypeObject* make_type(PyObject* module, const char* name, const char* doc, PyMethodDef* methods, PyGetSetDef* getset,
-                        newfunc construct) {
-  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(doc)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(StaticNode::dealloc)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(StaticNode::traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(StaticNode::clear)},
-                         {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
-                         {Py_tp_hash, reinterpret_cast<void*>(node_hash)},
-                         {Py_tp_richcompare, reinterpret_cast<void*>(node_compare)},
-                         {Py_tp_methods, methods},
-                         {Py_tp_getset, getset},
-                         {Py_tp_members, node_members},
-                         {construct == nullptr ? 0 : Py_tp_new, reinterpret_cast<void*>(construct)},
-                         {0, nullptr}};
-  unsigned int flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE;
-  if (construct == nullptr) flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  PyType_Spec spec = {name, sizeof(StaticNode), 0, flags, slots};
-  return add_type(module, spec);
+PyTypeObject* add_node_type(PyObject* module, const char* name, const char* doc, PyMethodDef* methods,
+                            PyGetSetDef* getset, newfunc construct) {
+  std::vector<PyType_Slot> slots = {{Py_tp_repr, reinterpret_cast<void*>(node_repr)},
+                                    {Py_tp_hash, reinterpret_cast<void*>(node_hash)},
+                                    {Py_tp_richcompare, reinterpret_cast<void*>(node_compare)},
+                                    {Py_tp_methods, methods},
+                                    {Py_tp_getset, getset},
+                                    {Py_tp_members, node_members}};
+  if (construct != nullptr) slots.push_back({Py_tp_new, reinterpret_cast<void*>(construct)});
+  const unsigned int instances = construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0;
+  return add_boxed_type<StaticPart>(module, name, doc, std::move(slots), Py_TPFLAGS_IMMUTABLETYPE | instances);
 }
 
 }  // namespace
 
 void register_static_node_types(PyObject* module) {
-  flat_spec_type = make_type(module, "partax.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
-  static_type = make_type(module, "partax.Static", kStaticDoc, static_methods, static_getset, static_new);
+  flat_spec_type = add_node_type(module, "partax.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
+  static_type = add_node_type(module, "partax.Static", kStaticDoc, static_methods, static_getset, static_new);
 }
 
 Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {

@@ -7,32 +7,21 @@ namespace partax {
 
 namespace {
 
-bool is_dynamic_leaf(const Node& node) noexcept { return node.kind == Kind::kDynamicLeaf; }
-
-bool is_in_slots(const Node& node) noexcept {
-  if (node.kind != Kind::kEntries) return false;
-  const Layout& layout = *node.info->layout;
+bool is_in_slots(const Node* node) noexcept {
+  if (node->kind != Kind::kEntries) return false;
+  const Layout& layout = *node->info->layout;
   const bool is_slot =
       layout.dictionary == Layout::Dictionary::kNone || layout.dictionary == Layout::Dictionary::kInSlot;
-  return is_slot && layout.items.empty() && node.arity == layout.children.size();
+  return is_slot && layout.items.empty() && node->arity == layout.children.size() && node->extent == node->arity + 1 &&
+         std::all_of(node + 1, node + node->extent, [](const Node& it) { return it.kind == Kind::kDynamicLeaf; });
 }
 
 }  // namespace
 
-void TreeSpec::note_leaf_nodes() {
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-    Node& node = nodes[i];
-    node.only_leaves = node.info != nullptr && node.extent == node.arity + 1 &&
-                       std::all_of(first, first + node.arity, is_dynamic_leaf);
-    node.in_slots = node.only_leaves && is_in_slots(node);
-  }
-}
-
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   TreeSpec copy;
   copy.nodes = nodes;
-  copy.note_leaf_nodes();
+  for (Node& node : copy.nodes) node.in_slots = is_in_slots(&node);
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;
   copy.callables = callables;
@@ -41,14 +30,9 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.identity.reserve(statics.size());
   std::unordered_set<PyObject*> seen;  // an activation of many layers is looked into once
   for (const StaticValue& value : statics) {
-    try {
-      copy.statics.push_back(value.sealed(on_death, callables));
-      StaticValue& last = copy.statics.back();
-      if (last.is_callable() && !seen.insert(value.identity()).second) last.set_repeated();
-    } catch (WalkError& error) {
-      error.set_origin(copy.statics.size());
-      throw;
-    }
+    copy.statics.push_back(of_value(copy.statics.size(), [&] { return value.sealed(on_death, callables); }));
+    StaticValue& last = copy.statics.back();
+    if (last.is_callable() && !seen.insert(value.identity()).second) last.set_repeated();
     copy.identity.push_back(copy.statics.back().identity());
   }
   for (const TypeInfoPtr& info : infos) {
@@ -126,12 +110,7 @@ bool TreeSpec::equals(const TreeSpec& other) const {
   // User code may have this spec replaced, by one of another size; its values stay where they are.
   const StaticValue* const mine = statics.data();
   for (std::size_t i = 0; i < other.statics.size(); ++i) {
-    try {
-      if (!mine[i].equals(other.statics[i])) return false;
-    } catch (WalkError& error) {
-      error.set_origin(i);
-      throw;
-    }
+    if (!of_value(i, [&] { return mine[i].equals(other.statics[i]); })) return false;
   }
   return true;
 }

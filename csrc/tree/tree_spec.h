@@ -17,8 +17,7 @@ struct Node {
   Kind kind;
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
-  bool only_leaves : 1;         // if sealed or a result's: all its children are dynamic leaves
-  bool in_slots : 1;            // and it is a kEntries node with nothing but static values in its dictionary, if any
+  bool in_slots : 1;        // if sealed: a kEntries node with arrays in slots, and static values alone in a dictionary
   bool is_passthrough : 1;  // of a key: a call keeps this node, for a result may be it; of a result: it is such a node
   std::uint16_t entries;    // kEntries: those of the dictionary
   std::uint32_t arity;      // children; for runs the number of leaves
@@ -62,8 +61,6 @@ struct TreeSpec {
     num_passthroughs += nodes[node].is_passthrough ? 0 : 1;
     nodes[node].is_passthrough = true;
   }
-  // Finds the nodes that are `only_leaves` and `in_slots`.
-  void note_leaf_nodes();
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // Writes down the guards of a sealed one; `values` is what it was sealed from.
