@@ -98,6 +98,15 @@ inline Ref tuple_of(PyObject* const* items, std::size_t count) {
   return tuple;
 }
 
+// Not by way of a tuple, which CPython 3.11 leaks where there is no memory for the list's items.
+inline Ref list_of(PyObject* const* items, std::size_t count) {
+  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(count)));
+  for (std::size_t i = 0; i < count; ++i) {
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+  }
+  return list;
+}
+
 [[noreturn]] inline void raise_error(PyObject* type, const char* message) {
   PyErr_SetString(type, message);
   throw PythonError{};

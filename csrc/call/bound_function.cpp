@@ -1,8 +1,8 @@
 // What `bind` returns, as a Python type.
-#include <structmember.h>
-
 #include "base/boxed.h"
 #include "call/call.h"
+// After Python.h.
+#include <structmember.h>
 
 namespace partax {
 namespace {

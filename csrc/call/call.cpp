@@ -127,8 +127,8 @@ EntryPtr Call::find(CallFrame& frame, bool& is_new) {
 }
 
 std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
-  for (std::size_t i = 0; i < programs.all().size(); ++i) {
-    std::shared_ptr<BoundProgram> program = programs.all()[i];
+  for (std::size_t i = 0; i < programs.all().size();) {
+    std::shared_ptr<BoundProgram> program = programs.all()[i++];
     EntryPtr entry = program->entry(cache_.table);
     if (!entry || entry->epoch != TypeTable::instance().epoch() || !matches(*entry, program.get())) continue;
     if (entry->table == &cache_.table) cache_.table.touch(*entry);

@@ -220,7 +220,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   }
   if (!has_read()) {
     const std::vector<PyObject*> found = found_in(*entry.objects, leaves);
-    objects_ = Ref::checked(PySequence_List(tuple_of(found.data(), found.size()).get()));
+    objects_ = list_of(found.data(), found.size());
   }
   return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }

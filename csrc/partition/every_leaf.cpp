@@ -13,14 +13,6 @@
 namespace partax {
 namespace {
 
-Ref list_of(const LeafBuffer& leaves) {
-  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(leaves.size())));
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(leaves[i]));
-  }
-  return list;
-}
-
 // A tree turns out not to have the structure of the one beside it.
 struct Unlike {};
 
@@ -217,12 +209,12 @@ Ref of_flat(const char* root, PyObject* tree, const FlattenOptions& options, Giv
 Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
   FlattenOptions options = in_runs(is_leaf);
   options.only_leaves = true;
-  return of_flat("tree", tree, options, [](Flat& flat) { return list_of(flat.leaves); });
+  return of_flat("tree", tree, options, [](Flat& flat) { return flat.leaves.list(); });
 }
 
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
   return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) {
-    return Ref::checked(PyTuple_Pack(2, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get()));
+    return Ref::checked(PyTuple_Pack(2, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get()));
   });
 }
 
@@ -270,7 +262,7 @@ Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_t
   options.observer = &finder;
   return of_flat("pytree", tree, options, [&](Flat& flat) {
     return Ref::checked(
-        PyTuple_Pack(3, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
+        PyTuple_Pack(3, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
   });
 }
 

@@ -16,25 +16,24 @@ struct Content {
   PyObject* (*taken_out)(PyObject* value);
 };
 
-const Content kContents[] = {
-    {&PyTuple_Type, Form::kTuple, [](PyObject* it) { return PyTuple_GetSlice(it, 0, PyTuple_GET_SIZE(it)); }},
-    {&PyList_Type, Form::kList, [](PyObject* it) { return PyList_GetSlice(it, 0, PyList_GET_SIZE(it)); }},
-    {&PyDict_Type, Form::kDict, PyDict_Copy},
-    {&PySet_Type, Form::kSet, [](PyObject* it) { return PySet_New(Ref::checked(PyFrozenSet_New(it)).get()); }},
-    {&PyFrozenSet_Type, Form::kFrozenSet, PyFrozenSet_New},
-    {&PyLong_Type, Form::kAtom, [](PyObject* it) { return PyLong_Type.tp_as_number->nb_positive(it); }},
-    {&PyByteArray_Type, Form::kByteArray, PyByteArray_FromObject},
-    {&PyFloat_Type, Form::kFloat, [](PyObject* it) { return PyFloat_FromDouble(PyFloat_AS_DOUBLE(it)); }},
-    {&PyComplex_Type, Form::kComplex, [](PyObject* it) { return PyComplex_Type.tp_as_number->nb_positive(it); }},
-    {&PyUnicode_Type, Form::kAtom, PyUnicode_FromObject},
-    {&PyBytes_Type, Form::kAtom,
-     [](PyObject* it) { return PyBytes_FromStringAndSize(PyBytes_AS_STRING(it), PyBytes_GET_SIZE(it)); }},
-};
-
 // What an instance has of these, or null. It is among the bases that the layout comes from.
 const Content* content_in(PyObject* value) noexcept {
+  static const Content contents[] = {
+      {&PyTuple_Type, Form::kTuple, [](PyObject* it) { return PyTuple_GetSlice(it, 0, PyTuple_GET_SIZE(it)); }},
+      {&PyList_Type, Form::kList, [](PyObject* it) { return PyList_GetSlice(it, 0, PyList_GET_SIZE(it)); }},
+      {&PyDict_Type, Form::kDict, PyDict_Copy},
+      {&PySet_Type, Form::kSet, [](PyObject* it) { return PySet_New(Ref::checked(PyFrozenSet_New(it)).get()); }},
+      {&PyFrozenSet_Type, Form::kFrozenSet, PyFrozenSet_New},
+      {&PyLong_Type, Form::kAtom, [](PyObject* it) { return PyLong_Type.tp_as_number->nb_positive(it); }},
+      {&PyByteArray_Type, Form::kByteArray, PyByteArray_FromObject},
+      {&PyFloat_Type, Form::kFloat, [](PyObject* it) { return PyFloat_FromDouble(PyFloat_AS_DOUBLE(it)); }},
+      {&PyComplex_Type, Form::kComplex, [](PyObject* it) { return PyComplex_Type.tp_as_number->nb_positive(it); }},
+      {&PyUnicode_Type, Form::kAtom, PyUnicode_FromObject},
+      {&PyBytes_Type, Form::kAtom,
+       [](PyObject* it) { return PyBytes_FromStringAndSize(PyBytes_AS_STRING(it), PyBytes_GET_SIZE(it)); }},
+  };
   for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
-    for (const Content& content : kContents) {
+    for (const Content& content : contents) {
       if (type == content.type) return &content;
     }
   }

@@ -86,6 +86,7 @@ class LeafBuffer {
   // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
   PyObject** arguments() noexcept { return data_ + 1; }
   Ref tuple() const { return tuple_of(data_ + 1, size_); }
+  Ref list() const { return list_of(data_ + 1, size_); }
   void replace(std::size_t i, PyObject* leaf) { Ref::steal(std::exchange(data_[i + 1], Py_NewRef(leaf))); }
   int traverse(visitproc visit, void* arg) const {
     for (std::size_t i = 1; i <= size_; ++i) Py_VISIT(data_[i]);

@@ -31,8 +31,6 @@ void configure_tree(PyObject* missing, PyObject* wrapper_names) {
   equinox().wrapper_names.set(wrapper_names);
 }
 
-Ref as_list(const LeafBuffer& leaves) { return Ref::checked(PySequence_List(leaves.tuple().get())); }
-
 TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
   TreeSpec spec;
   FlattenOptions options;
@@ -49,7 +47,7 @@ py::tuple flatten(PyObject* tree, PyObject* root) {
   spec->loose = flatten_tree(tree, spec->root, leaves);
   spec->sealed = spec->loose.sealed(nullptr);
   if (spec->sealed.holds_callables()) spec->sealed.guard(spec->loose);
-  return py::make_tuple(as_list(leaves), box(std::move(spec)));
+  return py::make_tuple(leaves.list(), box(std::move(spec)));
 }
 
 Ref match(const Spec& spec, PyObject* tree) {
@@ -57,7 +55,7 @@ Ref match(const Spec& spec, PyObject* tree) {
   const MadeAnew made_anew;
   const bool is_same = match_tree(spec.sealed, tree, leaves) &&
                        (!made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree, spec.root, others)));
-  return is_same ? as_list(leaves) : Ref::borrow(Py_None);
+  return is_same ? leaves.list() : Ref::borrow(Py_None);
 }
 
 Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
@@ -84,7 +82,7 @@ py::tuple describe_tree(PyObject* tree, PyObject* root) {
   LeafBuffer leaves;
   const std::string name = exact_text(root);
   const TreeSpec spec = flatten_tree(tree, name, leaves);
-  return py::make_tuple(spec_data(spec, root_of(name)), as_list(leaves));
+  return py::make_tuple(spec_data(spec, root_of(name)), leaves.list());
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ class Describer {
     if (!levels_.empty()) levels_.back().at += is_run ? node.arity : 1;
     if (is_leaf) return;
     std::vector<Ref> segments;
+    segments.reserve(names.size());
     for (const Ref& name : names) segments.push_back(Ref::checked(PyUnicode_FromFormat(".%U", name.get())));
     levels_.push_back(Level{&node, paths_.back(),
                             is_named_by_functions(node.kind) ? registered_names(node.arity) : tuple_of(segments),
