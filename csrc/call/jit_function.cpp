@@ -193,13 +193,10 @@ PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
 }
 
 PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+  return guarded<PyObject*>(nullptr, [&] {
     Ref children = count == 2 ? Ref::checked(PySequence_Tuple(args[1])) : Ref();
     const Py_ssize_t size = children ? PyTuple_GET_SIZE(children.get()) : 0;
-    if (size != 1 && size != 2) {
-      PyErr_SetString(PyExc_TypeError, "expected options and one or two children");
-      return nullptr;
-    }
+    if (size != 1 && size != 2) raise_error(PyExc_TypeError, "expected options and one or two children");
     PyObject* function = PyTuple_GET_ITEM(children.get(), 0);
     PyObject* self = size == 2 ? PyTuple_GET_ITEM(children.get(), 1) : nullptr;
     return new_jit(function, function, self, args[0]).release();

@@ -35,10 +35,6 @@ PyObject* new_prepared_call(PyTypeObject*, PyObject* given, PyObject*) noexcept 
   });
 }
 
-void check_is_output(PyObject* object) {
-  if (!is_output_node(object)) throw py::type_error("expected an output node");
-}
-
 // (the forwarded leaves, the shardings or None) of what a target has returned.
 py::tuple output_info(PyObject* node) {
   py::list forwarded;

@@ -88,20 +88,16 @@ Ref make_node(PyObject* handle, Ref results) {
 }
 
 PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
-  const Turn turn;
-  if (Py_TYPE(node) != node_type) {
-    PyErr_SetString(PyExc_TypeError, "expected an output node");
-    return nullptr;
-  }
-  return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+  return guarded<PyObject*>(nullptr, [&] {
+    check_is_output(node);
+    return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+  });
 }
 
 PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    if (count != 2 || Py_TYPE(args[0]) != handle_type) {
-      PyErr_SetString(PyExc_TypeError, "expected a handle and its results");
-      return nullptr;
-    }
+  return guarded<PyObject*>(nullptr, [&] {
+    if (count != 2 || Py_TYPE(args[0]) != handle_type)
+      raise_error(PyExc_TypeError, "expected a handle and its results");
     Ref results = PyTuple_CheckExact(args[1]) ? Ref::borrow(args[1]) : Ref::checked(PySequence_Tuple(args[1]));
     return make_node(args[0], std::move(results)).release();
   });
@@ -195,6 +191,10 @@ Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
 }
 
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
+
+void check_is_output(PyObject* object) {
+  if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
+}
 
 std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
   std::shared_ptr<const TraceOutput> output = output_in(as<OutputNode>(node)->handle);
