@@ -1,10 +1,16 @@
 // What partax._core exposes: of each folder what its own registration says, in the order in which they include another.
 #include "base/binding.h"
-#include "call/register_call.h"
-#include "classes/register_classes.h"
-#include "partition/register_partition.h"
-#include "statics/register_statics.h"
-#include "tree/register_tree.h"
+
+namespace partax {
+
+// Each in the register_….cpp of its folder.
+void register_classes(pybind11::module_& module);
+void register_statics(pybind11::module_& module);
+void register_tree(pybind11::module_& module);
+void register_partition(pybind11::module_& module);
+void register_call(pybind11::module_& module);
+
+}  // namespace partax
 
 PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used(), pybind11::multiple_interpreters::not_supported()) {
   module.doc() = "The native stages of partax.";

@@ -55,7 +55,7 @@ def wrong_includes(csrc: Path) -> list[Edge]:
     wrong: list[Edge] = []
     for source, name in includes(csrc):
         folder, target = source.split("/")[0], name.split("/")[0]
-        registers = bool(re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.(h|cpp))", source))
+        registers = bool(re.fullmatch(r"(module\.cpp|base/binding\.h|(\w+)/register_\2\.cpp)", source))
         if target in FOLDERS and folder != target and source != "module.cpp":
             before = FOLDERS[: FOLDERS.index(folder)] if folder in FOLDERS else []
             if target not in before or (folder, target) == ("call", "partition"):
@@ -121,7 +121,7 @@ def folders_in(parent: Path) -> set[str]:
 
 def says_what_passes(csrc: Path, folder: str) -> bool:
     """Whether a folder's registration begins with what the folder is for, and what enters and leaves it."""
-    first, second = (csrc / folder / f"register_{folder}.h").read_text(encoding="utf-8").splitlines()[:2]
+    first, second = (csrc / folder / f"register_{folder}.cpp").read_text(encoding="utf-8").splitlines()[:2]
     return bool(re.fullmatch(rf"// {folder}/ .+\.", first) and re.fullmatch(r"// In: .+\. Out: .+\.", second))
 
 
@@ -160,7 +160,7 @@ def without_a_turn(csrc: Path) -> list[str]:
 
 
 def test_what_python_calls_takes_a_turn() -> None:
-    assert sum(len(called_by_python(path.read_text(encoding="utf-8"))) for path in sources(CSRC)) > 60
+    assert sum(len(called_by_python(path.read_text(encoding="utf-8"))) for path in sources(CSRC)) > 50
     assert without_a_turn(CSRC) == []
 
 

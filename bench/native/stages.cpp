@@ -91,11 +91,11 @@ void find(benchmark::State& state, const Tree& tree) {
     const Ref number = Ref::checked(PyLong_FromSize_t(1000 + i));
     const Ref key = Ref::checked(PyTuple_Pack(2, tree.object.get(), number.get()));
     specs.push_back(spec_of(key.get()));
-    table.find_or_insert(specs.back(), CallShape());
+    table.find_or_insert(specs.back(), CallShape(), Py_None);
   }
   std::size_t next = 0;
   time_per_node(state, tree.nodes + 2, [&] {  // the tree in a tuple, beside a number
-    const EntryPtr entry = table.find(specs[next], CallShape());
+    const EntryPtr entry = table.find(specs[next], CallShape(), Py_None);
     expect(entry != nullptr, "the table has every key");
     next = next + 1 == entries ? 0 : next + 1;
   });

@@ -49,7 +49,8 @@ void WalkError::raise(const std::string& root) const {
 
   if (!type_) {
     Ref note = unicode("partax: raised while " + message_ + " `" + path + "`");
-    Ref added = Ref::steal(call_method(exception_.get(), "add_note", note.get()));
+    static Name add_note("add_note");
+    const Ref added = Ref::steal(PyObject_CallMethodOneArg(exception_.get(), add_note.get(), note.get()));
     if (!added) PyErr_Clear();
     restore_exception(exception_);
     return;
@@ -79,10 +80,6 @@ std::string attribute_segment(PyObject* name) {
 std::string index_segment(Py_ssize_t index) { return "[" + std::to_string(index) + "]"; }
 
 std::string key_segment(PyObject* key) { return "[" + repr_or_placeholder(key) + "]"; }
-
-std::string registered_segment(PyObject* node, Py_ssize_t index) {
-  return registered_segments(node, static_cast<std::size_t>(index) + 1).back();
-}
 
 std::vector<std::string> registered_segments(PyObject* node, std::size_t count) {
   std::vector<std::string> segments;

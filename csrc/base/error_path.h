@@ -53,6 +53,30 @@ auto below(Segment&& segment, Body&& body) {
   }
 }
 
+// Runs what may throw a WalkError at one of several values.
+template <typename Body>
+auto of_value(std::size_t index, Body&& body) {
+  try {
+    return body();
+  } catch (WalkError& error) {
+    error.set_origin(index);
+    throw;
+  }
+}
+
+// `body()`, or `otherwise()` where it raises what may be passed over.
+template <typename Body, typename Otherwise>
+auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const PythonError&) {
+    forgive();
+  } catch (const WalkError& error) {
+    if (error.must_pass()) throw;
+  }
+  return otherwise();
+}
+
 // Runs what reads a tree, or does something else with it: an error without a place gets one.
 template <typename Body>
 auto reading(Body&& body, const char* doing = "reading") {
@@ -70,8 +94,7 @@ bool is_truthy(PyObject* callable, PyObject* argument, const char* doing);
 std::string attribute_segment(PyObject* name);
 std::string index_segment(Py_ssize_t index);
 std::string key_segment(PyObject* key);
-// The segment of child `index` of a node that is flattened by a registered function, as jax names it.
-std::string registered_segment(PyObject* node, Py_ssize_t index);
+// Of the first `count` children of a node that is flattened by a registered function, as jax names them.
 std::vector<std::string> registered_segments(PyObject* node, std::size_t count);
 
 }  // namespace partax

@@ -41,13 +41,12 @@ class HeldValues {
     hold();
     return true;
   }
-  // To be filled with owned objects, each of which may be taken out again.
+  // To be filled with owned objects.
   PyObject** to_own() noexcept {
     std::fill(values_, values_ + size_, nullptr);
     held_ = size_;
     return values_;
   }
-  Ref take(std::size_t i) noexcept { return Ref::steal(std::exchange(values_[i], nullptr)); }
   // Or one after the other, each owned.
   void keep(Ref value) noexcept { values_[held_++] = value.release(); }
   PyObject* operator[](std::size_t i) const noexcept { return values_[i]; }

@@ -98,6 +98,39 @@ inline Ref tuple_of(PyObject* const* items, std::size_t count) {
   return tuple;
 }
 
+// Not by way of a tuple, which CPython 3.11 leaks where there is no memory for the list's items.
+inline Ref list_of(PyObject* const* items, std::size_t count) {
+  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(count)));
+  for (std::size_t i = 0; i < count; ++i) {
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+  }
+  return list;
+}
+
+[[noreturn]] inline void raise_error(PyObject* type, const char* message) {
+  PyErr_SetString(type, message);
+  throw PythonError{};
+}
+
+// PyArg_ParseTuple of what Python of ours gives.
+template <typename... Out>
+void parse_tuple(PyObject* tuple, const char* format, Out... out) {
+  if (PyArg_ParseTuple(tuple, format, out...) == 0) throw PythonError{};
+}
+
+// The items of a tuple, or of a list that nobody else has, for a range-based loop.
+class Items {
+ public:
+  explicit Items(PyObject* sequence) noexcept
+      : begin_(PySequence_Fast_ITEMS(sequence)), end_(begin_ + PySequence_Fast_GET_SIZE(sequence)) {}
+  PyObject* const* begin() const noexcept { return begin_; }
+  PyObject* const* end() const noexcept { return end_; }
+
+ private:
+  PyObject* const* begin_;
+  PyObject* const* end_;
+};
+
 inline int checked_int(int status) {
   if (status < 0) throw PythonError{};
   return status;
@@ -194,6 +227,12 @@ inline Ref exact_unicode(const std::string& text) {
   return Ref::checked(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogatepass"));
 }
 
+inline Ref interned(PyObject* name) noexcept {
+  Py_INCREF(name);
+  PyUnicode_InternInPlace(&name);
+  return Ref::steal(name);
+}
+
 // A name that is interned once: a static where it stands, for what a hit asks for.
 class Name {
  public:
@@ -207,6 +246,8 @@ class Name {
   const char* text_;
   PyObject* interned_ = nullptr;
 };
+
+inline PyObject* null_if_none(PyObject* object) noexcept { return object == Py_None ? nullptr : object; }
 
 // By identity, or else by `==`, which may run user code.
 inline bool are_equal(PyObject* left, PyObject* right) {
@@ -238,16 +279,6 @@ Ref capsule_of(std::unique_ptr<Value> value) {
 template <typename Value>
 Value& in_capsule(PyObject* capsule) noexcept {
   return *static_cast<Value*>(PyCapsule_GetPointer(capsule, nullptr));
-}
-
-// A method called with one argument, which (unlike with PyObject_CallMethod) may be a tuple. A new reference or null.
-inline PyObject* call_method(PyObject* object, const char* name, PyObject* argument) {
-  const Ref method = Ref::checked(PyUnicode_InternFromString(name));
-  return PyObject_CallMethodOneArg(object, method.get(), argument);
-}
-
-inline PyObject* call_method(PyObject* object, Name& name, PyObject* argument) {
-  return PyObject_CallMethodOneArg(object, name.get(), argument);
 }
 
 // The end of a `tp_dealloc`.

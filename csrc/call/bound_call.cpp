@@ -9,14 +9,24 @@ namespace partax {
 namespace {
 
 [[noreturn]] void bad_call(const Parameters& parameters, const std::string& message) {
-  PyErr_SetString(PyExc_TypeError, (parameters.function + "() " + message).c_str());
-  throw PythonError{};
+  raise_error(PyExc_TypeError, (parameters.function + "() " + message).c_str());
 }
 
 std::string quoted(PyObject* name) {
   const char* utf8 = PyUnicode_AsUTF8(name);
   if (utf8 == nullptr) throw PythonError{};
   return std::string("'") + utf8 + "'";
+}
+
+// Most often it is the very same string.
+std::size_t place_among(const std::vector<Ref>& names, PyObject* name, std::size_t first) {
+  for (std::size_t i = first; i < names.size(); ++i) {
+    if (names[i].get() == name) return i;
+  }
+  for (std::size_t i = first; i < names.size(); ++i) {
+    if (PyUnicode_Compare(names[i].get(), name) == 0) return i;
+  }
+  return names.size();
 }
 
 }  // namespace
@@ -40,23 +50,9 @@ std::size_t CallShape::hash() const {
   return seed;
 }
 
-std::size_t Parameters::index_of(PyObject* name) const {
-  for (std::size_t i = num_positional_only; i < names.size(); ++i) {
-    if (names[i].get() == name) return i;
-  }
-  for (std::size_t i = num_positional_only; i < names.size(); ++i) {
-    if (PyUnicode_Compare(names[i].get(), name) == 0) return i;
-  }
-  return names.size();
-}
+std::size_t Parameters::index_of(PyObject* name) const { return place_among(names, name, num_positional_only); }
 
-std::size_t Parameters::shown_index_of(PyObject* name) const {
-  for (std::size_t i = 0; i < shown_named.size(); ++i) {
-    PyObject* shown = shown_named[i].get();
-    if (shown == name || PyUnicode_Compare(shown, name) == 0) return i;
-  }
-  return shown_named.size();
-}
+std::size_t Parameters::shown_index_of(PyObject* name) const { return place_among(shown_named, name, 0); }
 
 BoundCall::BoundCall(const Parameters& parameters, PyObject* first, PyObject* self, PyObject* const* args,
                      std::size_t num_args, PyObject* keyword_names) {
@@ -153,10 +149,8 @@ void BoundCall::bind(const Parameters& parameters, PyObject* first, PyObject* se
 }
 
 void BoundCall::take(const Ref& values) {
-  if (!PyTuple_Check(values.get()) || PyTuple_GET_SIZE(values.get()) != static_cast<Py_ssize_t>(size_)) {
-    PyErr_SetString(PyExc_RuntimeError, "expected a tuple of as many values as the call has");
-    throw PythonError{};
-  }
+  if (!PyTuple_Check(values.get()) || PyTuple_GET_SIZE(values.get()) != static_cast<Py_ssize_t>(size_))
+    raise_error(PyExc_RuntimeError, "expected a tuple of as many values as the call has");
   owned_.push_back(values);
   values_ = reinterpret_cast<PyTupleObject*>(values.get())->ob_item;
 }

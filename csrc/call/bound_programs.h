@@ -1,12 +1,15 @@
-// The programs of a wrapper some of whose arguments are bound: each knows what these give to a call.
+// A wrapper some of whose arguments are bound: its programs, each of which knows what these give to a call, and its
+// calls' arguments.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "base/held_values.h"
 #include "call/direct_run.h"
 #include "call/entry_table.h"
 #include "call/graph_objects.h"
+#include "call/jit_function.h"
 #include "tree/kept_values.h"
 
 namespace partax {
@@ -49,15 +52,8 @@ class BoundProgram {
 // Of one bound wrapper, the latest first.
 class BoundPrograms {
  public:
-  // The one that `matches`, which may run user code; null if none does.
-  template <typename Matches>
-  std::shared_ptr<BoundProgram> find(Matches&& matches) const {
-    for (std::size_t i = 0; i < programs_.size();) {  // others may be put there meanwhile
-      std::shared_ptr<BoundProgram> program = programs_[i++];
-      if (matches(*program)) return program;
-    }
-    return {};
-  }
+  // User code may put others there.
+  const std::vector<std::shared_ptr<BoundProgram>>& all() const noexcept { return programs_; }
   // After a call of an entry that had none: one for the next call. `graph` is null but for a function that may change
   // what is bound; then there may be none yet.
   std::shared_ptr<BoundProgram> add(const EntryPtr& entry, const IsBound& values, const LeafBuffer& leaves,
@@ -75,5 +71,42 @@ class BoundPrograms {
 
 // Before a call that donates: raises if it would give away an array that is bound.
 void refuse_donated(const Entry& entry, const IsBound& values);
+
+// What `bind` was given, and what calls have found.
+struct Bindings {
+  Ref jit;
+  Ref args, keywords;           // a tuple and a dictionary
+  Ref names, named;             // the keys and the values of that, tuples; no names where it is empty
+  bool keeps_callable = false;  // a callable tree or a method's instance, of which nothing can change, is bound too
+  BoundPrograms programs;
+
+  int traverse(visitproc visit, void* arg) const;
+};
+
+// All arguments of one call, in the order of a vectorcall: first what is bound.
+class BoundArguments {
+ public:
+  // The caller must hold what it passes.
+  BoundArguments(Bindings& bindings, PyObject* const* args, std::size_t num_args, PyObject* keyword_names);
+
+  PyObject* const* data() const noexcept { return data_; }
+  std::size_t num_positional() const noexcept { return num_positional_; }
+  PyObject* names() const noexcept { return names_.get(); }
+  BoundPrograms& programs() const noexcept { return bindings_.programs; }
+  // For each value of the call whether it is bound.
+  IsBound are_bound(const JitFunction& jit, const Parameters& parameters) const;
+
+ private:
+  Bindings& bindings_;
+  std::size_t num_positional_, size_;
+  HeldValues all_;
+  PyObject* const* data_;
+  Ref names_;
+};
+
+// What `bind` returns, of a wrapper, a tuple of arguments and a dictionary of keywords; its type is added to the
+// module.
+void register_bound_function_type(PyObject* module);
+Ref make_bound_function(PyObject* jit, PyObject* args, PyObject* kwargs, bool keeps_callable);
 
 }  // namespace partax

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "base/python_hooks.h"
-#include "call/explain_failure.h"
-#include "call/flatten_call.h"
 #include "call/trace.h"
 #include "tree/spec_data.h"
 
@@ -17,7 +15,7 @@ using Flags = std::vector<std::uint8_t>;
 // (object, flags) from Python.
 std::pair<Ref, Flags> with_flags(const Ref& made) {
   PyObject *object = nullptr, *flags = nullptr;
-  if (!PyArg_ParseTuple(made.get(), "OO!", &object, &PyBytes_Type, &flags)) throw PythonError{};
+  parse_tuple(made.get(), "OO!", &object, &PyBytes_Type, &flags);
   const char* bytes = PyBytes_AS_STRING(flags);
   return {Ref::borrow(object), Flags(bytes, bytes + PyBytes_GET_SIZE(flags))};
 }

@@ -5,10 +5,8 @@
 
 #include "base/python_hooks.h"
 #include "call/build_target.h"
-#include "call/explain_failure.h"
-#include "call/find_cache.h"
-#include "call/flatten_call.h"
 #include "call/forwarded.h"
+#include "call/shared_caches.h"
 #include "call/user_result.h"
 #include "tree/match.h"
 #include "tree/spec_data.h"
@@ -17,11 +15,10 @@ namespace partax {
 namespace {
 
 [[noreturn]] void refuse_shared_result() {
-  PyErr_SetString(PyExc_RuntimeError,
-                  "found an object in the result that can be changed and is made by the trace, in a first call that "
-                  "donates arrays and ran in several threads at once, expected one for each call; call the function "
-                  "once before the threads do, or return what cannot be changed");
-  throw PythonError{};
+  raise_error(PyExc_RuntimeError,
+              "found an object in the result that can be changed and is made by the trace, in a first call that "
+              "donates arrays and ran in several threads at once, expected one for each call; call the function "
+              "once before the threads do, or return what cannot be changed");
 }
 
 // After a call of an entry's target, by the program `known` if it had one: the next one may go further by itself.
@@ -133,14 +130,14 @@ EntryPtr Call::find(CallFrame& frame, bool& is_new) {
 }
 
 std::pair<EntryPtr, std::shared_ptr<BoundProgram>> Call::find_bound(const BoundPrograms& programs) {
-  EntryPtr entry;
-  auto program = programs.find([&](const BoundProgram& it) {
-    entry = it.entry(cache_.table);
-    return entry && entry->epoch == TypeTable::instance().epoch() && matches(*entry, &it);
-  });
-  if (!program) return {};
-  if (entry->table == &cache_.table) cache_.table.touch(*entry);
-  return {entry, std::move(program)};
+  for (std::size_t i = 0; i < programs.all().size();) {
+    std::shared_ptr<BoundProgram> program = programs.all()[i++];
+    EntryPtr entry = program->entry(cache_.table);
+    if (!entry || entry->epoch != TypeTable::instance().epoch() || !matches(*entry, program.get())) continue;
+    if (entry->table == &cache_.table) cache_.table.touch(*entry);
+    return {std::move(entry), std::move(program)};
+  }
+  return {};
 }
 
 // The entry, if it is the last one or the one that followed that, which is known without hashing.
@@ -163,19 +160,13 @@ bool Call::matches(Entry& entry, const BoundProgram* bound) {
   const KeptValues* const kept = bound == nullptr ? nullptr : &bound->kept();
   if (!match_call(entry.key, bound_.values(), bound_.size(), leaves_, abstract_, &cache_.rule, kept)) return false;
   const bool is_read = bound == nullptr || bound->read(leaves_);
-  if (is_read && !entry.objects_apart(leaves_) && is_for(entry, made_anew) &&
+  const ValueAt value_at = entry.values(leaves_);
+  if (is_read && !entry.objects_apart(value_at) && entry.is_for(jit_.callable, made_anew.any(), value_at) &&
       (!cache_.graph || objects_.has_read() || objects_.are_in(entry, leaves_))) {
     return true;
   }
   leaves_.clear();
   return false;
-}
-
-bool Call::is_for(Entry& entry, const MadeAnew& made_anew) const {
-  return entry.is_for(jit_.callable, made_anew.any(), [&](std::size_t i) {
-    PyObject* const own = leaves_.own_static(i);
-    return own != nullptr ? Ref::borrow(own) : entry.key.statics[i].value();
-  });
 }
 
 Ref Call::run(PyObject* program, const Entry& entry) {

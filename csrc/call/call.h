@@ -2,8 +2,8 @@
 // compiled program and one that is run step by step are all this.
 #pragma once
 
-#include "call/bound_arguments.h"
-#include "call/cache_object.h"
+#include "call/bound_programs.h"
+#include "call/call_cache.h"
 #include "call/call_frame.h"
 #include "call/graph_objects.h"
 #include "tree/leaf_buffer.h"
@@ -53,7 +53,6 @@ class Call {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  bool is_for(Entry& entry, const MadeAnew& made_anew) const;
   EntryPtr guess();
   EntryPtr look_up(CallFrame& frame, bool& is_new);
   void keep_nodes(const Entry& entry);

@@ -1,5 +1,7 @@
 #include "call/call_frame.h"
 
+#include "base/python_hooks.h"
+
 namespace partax {
 namespace {
 
@@ -19,6 +21,11 @@ CallFrame::CallFrame(const JitFunction& jit, CallCache& cache_, const BoundCall&
 
 CallFrame* CallFrame::innermost() noexcept { return innermost_frame; }
 
+CallFrame& CallFrame::under_way() {
+  if (innermost_frame != nullptr) return *innermost_frame;
+  raise_error(PyExc_RuntimeError, "partax: no call is under way");
+}
+
 CallFrame::~CallFrame() {
   innermost_frame = outer;
   if (!on_exit) return;
@@ -32,6 +39,17 @@ CallFrame::~CallFrame() {
 
 Ref names_of(const CallFrame& frame) {
   return value_names(frame.cache.parameters, frame.call.shape(), frame.call.has_callable());
+}
+
+void explain_failure(const CallFrame& frame) {
+  const bool is_explained = PyErr_ExceptionMatches(PyExc_ValueError) != 0 ||
+                            PyErr_ExceptionMatches(PyExc_TypeError) != 0 ||
+                            PyErr_ExceptionMatches(PyExc_RuntimeError) != 0;
+  if (!is_explained) return;
+  Ref original = take_exception();
+  restore_exception(python::explained_failure(original, frame.cache.options,
+                                              tuple_of(frame.call.values(), frame.call.size()),
+                                              frame.traced ? Py_True : Py_False, frame.in_body ? Py_True : Py_False));
 }
 
 }  // namespace partax

@@ -18,6 +18,8 @@ struct CallFrame {
   CallFrame& operator=(const CallFrame&) = delete;
   // The call that runs now in this thread, or null.
   static CallFrame* innermost() noexcept;
+  // The same; raises where there is none.
+  static CallFrame& under_way();
 
   PyObject* function;  // the wrapped callable
   PyObject* callable;  // what was wrapped: it, or a method of it
@@ -40,5 +42,8 @@ struct CallFrame {
 
 // The roots of the paths of a call's values: a tuple.
 Ref names_of(const CallFrame& frame);
+// A target may fail on an argument before it traces. Then Python may put an exception with the argument's path in the
+// place of the one that is set. The frame must be the innermost.
+void explain_failure(const CallFrame& frame);
 
 }  // namespace partax

@@ -57,30 +57,28 @@ std::shared_ptr<DirectRun> DirectRun::make(const Entry& entry, const LeafBuffer&
   const Ref found = python::direct_run(target, stored, entry.takes_tuple ? Py_True : Py_False, leaves.tuple(),
                                        tuple_of(std::move(which)));
   if (found.get() == Py_None) return {};
-  const auto item = [](const Ref& tuple, std::size_t i) {
-    return Ref::borrow(PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i)));
+  const auto item = [](PyObject* tuple, std::size_t i) {
+    return Ref::borrow(PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i)));
   };
   auto made = std::make_shared<DirectRun>();
-  const Ref properties = item(found, 0), settings = item(found, 2), places = item(found, 6);
-  for (std::size_t i = 0; i < kNumProperties; ++i) made->properties_[i] = item(properties, i);
-  for (std::size_t i = 0; i < free.size(); ++i) {
-    made->free_.push_back(made->signature(leaves[free[i]]));
-    made->places_.push_back(PyLong_AsSsize_t(item(places, i).get()));
-  }
-  made->context_ = item(found, 1);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(settings.get()); ++i) {
-    const Ref setting = item(settings, static_cast<std::size_t>(i)), property = item(setting, 0), of = item(setting, 1);
+  const Ref properties = item(found.get(), 0), settings = item(found.get(), 2), places = item(found.get(), 6);
+  for (std::size_t i = 0; i < kNumProperties; ++i) made->properties_[i] = item(properties.get(), i);
+  for (const std::uint32_t i : free) made->free_.push_back(made->signature(leaves[i]));
+  for (PyObject* place : Items(places.get())) made->places_.push_back(PyLong_AsSsize_t(place));
+  made->context_ = item(found.get(), 1);
+  for (PyObject* setting : Items(settings.get())) {
+    const Ref property = item(setting, 0), of = item(setting, 1);
     made->settings_.push_back({property, of, read(property, of.get())});
   }
-  made->execute_ = item(found, 3);
-  made->handlers_ = item(found, 4);
-  made->arguments_ = item(found, 5);
+  made->execute_ = item(found.get(), 3);
+  made->handlers_ = item(found.get(), 4);
+  made->arguments_ = item(found.get(), 5);
   made->node_ = is_output_node(returned.get()) ? returned : Ref::borrow(Py_None);
   const Ref results =
       made->node_.get() == Py_None ? Ref::checked(PyTuple_Pack(1, returned.get())) : results_of(returned.get());
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results.get()); ++i) {
-    if (!is_array(PyTuple_GET_ITEM(results.get(), i))) return {};
-    made->expected_.push_back(made->signature(PyTuple_GET_ITEM(results.get(), i)));
+  for (PyObject* result : Items(results.get())) {
+    if (!is_array(result)) return {};
+    made->expected_.push_back(made->signature(result));
   }
   return made;
 }

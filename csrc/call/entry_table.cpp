@@ -17,14 +17,14 @@ Entry::~Entry() {
   }
 }
 
-bool Entry::is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of) {
+bool Entry::is_for(PyObject* callable, bool made_anew, const ValueAt& value_at) {
   const auto is_it = [&](const Ref& user) { return weakly_is(user.get(), callable); };
   if (!made_anew && std::any_of(users.begin(), users.end(), is_it)) return true;
   // A wrapper of a transformation is made of functions that it may know by identity; to a new function all is new.
   const bool is_function = PyFunction_Check(callable) != 0 || PyMethod_Check(callable) != 0;
   const bool knows_objects = !made_anew && !is_function;
   if (!knows_objects && key.guards != nullptr && !key.guards->of_same_objects().empty()) return false;
-  if (!key.is_proven(value_of)) return false;
+  if (!key.is_proven(value_at)) return false;
   if (!made_anew) add_user(callable);
   return true;
 }
@@ -68,34 +68,24 @@ void Entry::add_output(const std::shared_ptr<OutputSlot>& slot) {
   forwarded.swap(all);
 }
 
-namespace {
+ValueAt Entry::values(const LeafBuffer& leaves) const {
+  return [this, &leaves](std::size_t index) {
+    PyObject* own = leaves.own_static(index);
+    return own != nullptr ? Ref::borrow(own) : key.statics[index].value();
+  };
+}
 
-template <typename ObjectAt>
-std::optional<Places> apart(const Entry& entry, ObjectAt&& object_at) {
+std::optional<Places> Entry::objects_apart(const ValueAt& value_at) const {
+  if (!needs_objects) return {};
   // To let go of an object may run Python, which may trace once more.
-  const std::vector<std::weak_ptr<OutputSlot>> outputs = entry.outputs;
-  for (const std::weak_ptr<OutputSlot>& held : outputs) {
+  const std::vector<std::weak_ptr<OutputSlot>> all = outputs;
+  for (const std::weak_ptr<OutputSlot>& held : all) {
     const std::shared_ptr<OutputSlot> slot = held.lock();
     const std::shared_ptr<const TraceOutput> output = slot ? slot->output : nullptr;
     if (!output) continue;
-    if (const auto found = output->objects_apart(object_at)) return found;
+    if (const auto found = output->objects_apart(value_at)) return found;
   }
   return {};
-}
-
-}  // namespace
-
-std::optional<Places> Entry::objects_apart(const TreeSpec& spec) const {
-  if (!needs_objects) return {};
-  return apart(*this, [&](std::size_t index) { return Ref::borrow(spec.statics[index].identity()); });
-}
-
-std::optional<Places> Entry::objects_apart(const LeafBuffer& leaves) const {
-  if (!needs_objects) return {};
-  return apart(*this, [&](std::size_t index) {
-    PyObject* own = leaves.own_static(index);
-    return own != nullptr ? Ref::borrow(own) : key.statics[index].value();
-  });
 }
 
 EntryTable::~EntryTable() {
@@ -156,12 +146,12 @@ std::vector<EntryPtr> EntryTable::candidates(const TreeSpec& spec, const CallSha
 }
 
 EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject* callable) {
-  const auto value_of = [&](std::size_t i) { return spec.statics[i].value(); };
+  const ValueAt value_at = spec.values();
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->epoch != TypeTable::instance().epoch() || !(entry->shape == shape)) continue;
     const MadeAnew made_anew;
-    if (!entry->key.equals(spec) || entry->objects_apart(spec)) continue;
-    if (!entry->is_for(callable, made_anew.any(), value_of)) continue;
+    if (!entry->key.equals(spec) || entry->objects_apart(value_at)) continue;
+    if (!entry->is_for(callable, made_anew.any(), value_at)) continue;
     if (entry->table != this) continue;
     touch(*entry);
     return entry;
@@ -172,20 +162,20 @@ EntryPtr EntryTable::find(const TreeSpec& spec, const CallShape& shape, PyObject
 std::optional<Places> EntryTable::objects_apart(const TreeSpec& spec, const CallShape& shape) const {
   for (const EntryPtr& entry : candidates(spec, shape)) {
     if (entry->key.statics.size() != spec.statics.size()) continue;
-    if (const auto found = entry->objects_apart(spec)) return found;
+    if (const auto found = entry->objects_apart(spec.values())) return found;
   }
   return {};
 }
 
 std::string EntryTable::difference(const TreeSpec& spec, const CallShape& shape, PyObject* callable) const {
-  const auto value_of = [&](std::size_t i) { return spec.statics[i].value(); };
+  const ValueAt value_at = spec.values();
   for (const EntryPtr& entry : candidates(spec, shape)) {
     const MadeAnew made_anew;
     std::string found;
     if (entry->value && entry->shape == shape && entry->key.equals(spec) &&
-        !entry->is_for(callable, made_anew.any(), value_of)) {
+        !entry->is_for(callable, made_anew.any(), value_at)) {
       if (entry->key.guards != nullptr) found = entry->key.guards->of_same_objects();
-      if (found.empty()) entry->key.is_proven(value_of, &found);
+      if (found.empty()) entry->key.is_proven(value_at, &found);
     }
     if (!found.empty()) return found;
   }
@@ -272,7 +262,7 @@ int Entry::traverse(visitproc visit, void* arg) const {
   Py_VISIT(stored.get());
   Py_VISIT(function.get());
   if (objects) {
-    if (objects->changed.use_count() == 1) Py_VISIT(objects->changed->targets.get());
+    if (objects->changed.use_count() == 1) Py_VISIT(objects->changed->owners.get());
     if (objects->valid.use_count() == 1) {
       Py_VISIT(objects->valid->current.get());
       for (const Ref& trace : objects->valid->of_owners) Py_VISIT(trace.get());

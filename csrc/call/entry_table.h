@@ -29,9 +29,8 @@ struct ValidTraces {
 
 // The values of Variables that the outcome of a trace gives anew: all that it changes.
 struct ChangedValues {
-  Ref targets;                       // of the outcome
+  Ref owners;                        // of the outcome
   std::vector<std::uint32_t> nodes;  // the node of each
-  std::vector<std::size_t> hints;    // where a match keeps it, most often
 };
 
 // Of the key of a function that may change objects in its arguments.
@@ -52,16 +51,17 @@ struct Entry {
   Entry& operator=(const Entry&) = delete;
   void add_output(const std::shared_ptr<OutputSlot>& slot);
   // Whether a call of an equal key gets this program: if `callable` is one that has it, and no callable of the call was
-  // made anew; else if the guards hold. `value_of` gives the call's static values by index.
-  bool is_for(PyObject* callable, bool made_anew, const std::function<Ref(std::size_t)>& value_of);
+  // made anew; else if the guards hold.
+  bool is_for(PyObject* callable, bool made_anew, const ValueAt& value_at);
+  // The values of a call that was matched to `leaves`: its own, or else the key's.
+  ValueAt values(const LeafBuffer& leaves) const;
   // `callable` has the program from now on.
   void add_user(PyObject* callable);
   // Whether no callable can get it any more.
   bool is_forsaken() const noexcept;
-  // Where a call of an equal key has another object than some result needs, if anywhere: it was flattened to `spec`, or
-  // matched to `leaves`. The entry is not the call's then.
-  std::optional<Places> objects_apart(const TreeSpec& spec) const;
-  std::optional<Places> objects_apart(const LeafBuffer& leaves) const;
+  // Where a call of an equal key has another object than some result needs, if anywhere. The entry is not the call's
+  // then.
+  std::optional<Places> objects_apart(const ValueAt& value_at) const;
   // For the garbage collector, which asks for it but once: of several who have the entry, nobody may report it.
   int traverse(visitproc visit, void* arg) const;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/python_hooks.h"
-#include "call/flatten_call.h"
 #include "tree/spec_data.h"
 
 namespace partax {
@@ -69,14 +68,10 @@ TraceRecorder::~TraceRecorder() {
 }
 
 Ref note_load() {
-  CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
-    throw PythonError{};
-  }
-  frame->loaded = true;
-  ++frame->cache.loads;
-  return history_of(*frame);
+  CallFrame& frame = CallFrame::under_way();
+  frame.loaded = true;
+  ++frame.cache.loads;
+  return history_of(frame);
 }
 
 Ref call_under_way() {
@@ -86,19 +81,25 @@ Ref call_under_way() {
                                    frame->record ? frame->record.get() : Py_None));
 }
 
+Ref call_shape() {
+  const CallFrame& frame = CallFrame::under_way();
+  return shape_data(frame.cache.parameters, frame.call.shape(), frame.call.has_callable());
+}
+
+Ref called_function() {
+  const CallFrame* frame = CallFrame::innermost();
+  return Ref::borrow(frame == nullptr ? Py_None : frame->function);
+}
+
 void set_record(PyObject* record) noexcept {
   CallFrame* frame = CallFrame::innermost();
   if (frame != nullptr) frame->record = Ref::borrow(record);
 }
 
 Ref describe_call() {
-  const CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
-    throw PythonError{};
-  }
+  const CallFrame& frame = CallFrame::under_way();
   LeafBuffer leaves;
-  const Ref data = call_data(frame->cache, frame->call, frame->abstract, leaves);
+  const Ref data = call_data(frame.cache, frame.call, frame.abstract, leaves);
   return Ref::checked(PyTuple_Pack(2, data.get(), leaves.tuple().get()));
 }
 

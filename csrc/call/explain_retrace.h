@@ -31,6 +31,10 @@ class TraceRecorder {
 // The (history, record) of the innermost call if jax works for its target, else None. The record is None where this
 // call has not traced.
 Ref call_under_way();
+// Which values the innermost call has: see shape_data.
+Ref call_shape();
+// The wrapped callable of the innermost call, or None.
+Ref called_function();
 // What the innermost call, which has not traced, is compiled for.
 void set_record(PyObject* record) noexcept;
 // Counts that the innermost call has a stored program; gives the history of its callable.

@@ -3,11 +3,10 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <cstring>
 
-#include "base/binding.h"
 #include "base/owned_reads.h"
 #include "base/python_hooks.h"
-#include "call/targets.h"
 #include "classes/layout.h"
 #include "classes/type_table.h"
 
@@ -15,7 +14,7 @@ namespace partax {
 namespace {
 
 // The fields of partax._libraries.flax.apply_changes.Outcome.
-enum : std::uint8_t { kResult, kValues, kTargets, kIsPlain, kNumFields };
+enum : std::uint8_t { kResult, kValues, kOwners, kIsPlain, kNumFields };
 
 // A slot, and its class.
 struct ClassSlot {
@@ -35,7 +34,6 @@ struct ClassSlot {
 // Of Variables, and of their states the trace.
 struct VariableSlots {
   ClassSlot value, state, trace;
-  PyObject* name = nullptr;  // of the value
 } slots;
 
 struct StaticCache {
@@ -90,14 +88,6 @@ bool are_known_distinct(const KeyObjects& key, const LeafBuffer& leaves) {
   return true;
 }
 
-Ref list_of(const std::vector<PyObject*>& objects) {
-  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(objects.size())));
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(objects[i]));
-  }
-  return list;
-}
-
 bool have_each_once(std::vector<PyObject*> objects) {
   std::sort(objects.begin(), objects.end());
   return std::adjacent_find(objects.begin(), objects.end()) == objects.end();
@@ -113,16 +103,16 @@ class NewValues {
   }
 
   // Whether all that changes are values of variables that belong to the current trace.
-  bool are_for(PyObject* targets, const LeafBuffer& leaves) {
-    if ((!key_.changed || key_.changed->targets.get() != targets) && !read(targets, leaves)) return false;
+  bool are_for(PyObject* owners, const LeafBuffer& leaves) {
+    if ((!key_.changed || key_.changed->owners.get() != owners) && !read(owners)) return false;
     const std::shared_ptr<const ChangedValues> changed = key_.changed;
     const std::size_t count = changed->nodes.size();
     owners_.reserve(count);
     bool are_known = known_ && known_->of_owners.size() == count;
     std::vector<Ref> traces;
     PyTypeObject *variable = nullptr, *state_of_one = nullptr;  // as found to be right
+    std::size_t hint = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      std::size_t hint = changed->hints[i];
       PyObject* owner = leaves.node(changed->nodes[i], hint);
       if (owner == nullptr || !is_such(owner, slots.value, variable) || !slots.value.of(owner)) return false;
       owners_.push_back(owner);
@@ -153,20 +143,17 @@ class NewValues {
     return true;
   }
 
-  // Notes which nodes these targets are; false where one is no value of a variable.
-  bool read(PyObject* object, const LeafBuffer& leaves) {
-    if (Py_TYPE(object) != Boxed<Targets>::type) return false;
-    const Targets& targets = Boxed<Targets>::in(object);
-    const Py_ssize_t count = PyTuple_GET_SIZE(targets.owners.get());
+  // Notes which nodes the owners are: their numbers, as Python has them in memory.
+  bool read(PyObject* owners) {
+    if (!PyBytes_CheckExact(owners)) return false;
     auto changed = std::make_shared<ChangedValues>();
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      const std::size_t index = PyLong_AsSize_t(PyTuple_GET_ITEM(targets.owners.get(), i));
-      if (index >= key_.nodes.size() || PyTuple_GET_ITEM(targets.names.get(), i) != slots.name) return false;
-      changed->nodes.push_back(key_.nodes[index]);
-      std::size_t next = 0;
-      changed->hints.push_back(leaves.node(key_.nodes[index], next) == nullptr ? 0 : next - 1);
+    changed->nodes.resize(static_cast<std::size_t>(PyBytes_GET_SIZE(owners)) / sizeof(std::uint32_t));
+    std::memcpy(changed->nodes.data(), PyBytes_AS_STRING(owners), changed->nodes.size() * sizeof(std::uint32_t));
+    for (std::uint32_t& node : changed->nodes) {
+      if (node >= key_.nodes.size()) return false;
+      node = key_.nodes[node];
     }
-    changed->targets = Ref::borrow(object);
+    changed->owners = Ref::borrow(owners);
     const std::shared_ptr<const ChangedValues> before = std::exchange(key_.changed, std::move(changed));
     return true;
   }
@@ -204,7 +191,7 @@ void GraphObjects::read() {
   const Ref values = tuple_of(call_.values(), call_.size());
   const Ref read = python::read_graph(values);
   PyObject *taken = nullptr, *objects = nullptr;
-  if (!PyArg_ParseTuple(read.get(), "O!O!", &PyTuple_Type, &taken, &PyList_Type, &objects)) throw PythonError{};
+  parse_tuple(read.get(), "O!O!", &PyTuple_Type, &taken, &PyList_Type, &objects);
   call_.take(Ref::borrow(taken));
   objects_ = Ref::borrow(objects);
 }
@@ -225,7 +212,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
     is_plain_ = PyTuple_GET_SIZE(fields[kValues]) == 0;
     if (is_plain_) return Ref::borrow(fields[kResult]);
     NewValues values(*entry.objects);
-    is_plain_ = values.are_for(fields[kTargets], leaves);
+    is_plain_ = values.are_for(fields[kOwners], leaves);
     if (is_plain_) {
       values.set(fields[kValues]);
       return Ref::borrow(fields[kResult]);
@@ -233,7 +220,7 @@ Ref GraphObjects::apply(const Ref& outcome, const Entry& entry, const LeafBuffer
   }
   if (!has_read()) {
     const std::vector<PyObject*> found = found_in(*entry.objects, leaves);
-    objects_ = list_of(found);
+    objects_ = list_of(found.data(), found.size());
   }
   return python::apply_changes(outcome, objects_, tuple_of(call_.values(), call_.size()));
 }
@@ -262,11 +249,7 @@ void note_objects(Entry& entry) {
   for (std::size_t i = 0; i < entry.key.nodes.size(); ++i) {
     if (is_object(entry.key.nodes[i])) objects->nodes.push_back(static_cast<std::uint32_t>(i));
   }
-  for (const std::uint32_t i : objects->nodes) {
-    Node& node = entry.key.nodes[i];
-    entry.key.num_passthroughs += node.is_passthrough ? 0 : 1;
-    node.is_passthrough = true;
-  }
+  for (const std::uint32_t i : objects->nodes) entry.key.mark_passthrough(i);
   entry.objects = std::move(objects);
 }
 
@@ -286,7 +269,6 @@ void set_variable_slots(PyObject* value, PyObject* state, PyObject* trace) {
   set(slots.state, state);
   set(slots.trace, trace);
   if (slots.state.type != slots.value.type) slots.value.type = nullptr;
-  slots.name = attribute(value, "__name__").release();
 }
 
 }  // namespace partax

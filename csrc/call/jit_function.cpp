@@ -2,10 +2,10 @@
 
 #include <structmember.h>
 
+#include "base/boxed.h"
 #include "base/owned_reads.h"
-#include "base/trashcan.h"
 #include "call/call.h"
-#include "call/find_cache.h"
+#include "call/shared_caches.h"
 
 namespace partax {
 namespace {
@@ -32,7 +32,7 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
   Py_VISIT(jit.dict);
   Py_VISIT(jit.cache);
   // One that a comparison holds too is not this object's alone to report.
-  return jit.seen == nullptr || jit.seen->uses > 1 ? 0 : jit.seen->value.traverse(visit, arg);
+  return jit.seen.use_count() == 1 ? jit.seen->traverse(visit, arg) : 0;
 }
 
 int jit_clear(PyObject* self) noexcept {
@@ -42,7 +42,7 @@ int jit_clear(PyObject* self) noexcept {
   Py_CLEAR(jit.function);
   Py_CLEAR(jit.self);
   Py_CLEAR(jit.dict);
-  release(std::exchange(jit.seen, nullptr));
+  const SeenCallable dropped = std::move(jit.seen);
   return 0;  // options and cache stay: it holds the wrapper only through user values, which the GC clears elsewhere
 }
 
@@ -52,6 +52,7 @@ void jit_dealloc(PyObject* self) noexcept {
     jit_clear(dying);
     Py_CLEAR(as_jit(dying).options);
     Py_CLEAR(as_jit(dying).cache);
+    as_jit(dying).seen.~SeenCallable();
   });
 }
 
@@ -60,6 +61,7 @@ Ref new_jit(PyObject* callable, PyObject* function, PyObject* self, PyObject* op
   PyTypeObject* const type = self == nullptr && !PyMethod_Check(function) ? jit_type : bound_type;
   Ref object = Ref::checked(type->tp_alloc(type, 0));
   JitFunction& jit = as_jit(object.get());
+  new (&jit.seen) SeenCallable();
   jit.vectorcall = jit_vectorcall;
   jit.callable = Py_NewRef(callable);
   jit.function = Py_NewRef(function);
@@ -75,9 +77,7 @@ PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) noexcept {
     if (instance == nullptr || instance == Py_None || Py_TYPE(self) == bound_type) return Py_NewRef(self);
     Ref bound = new_jit(jit.callable, jit.function, instance, jit.options);
     as_jit(bound.get()).cache = Py_XNewRef(jit.cache);
-    if (jit.seen != nullptr) {
-      as_jit(bound.get()).seen = std::make_unique<SeenCallable>(SeenCallable{jit.seen->value}).release();
-    }
+    as_jit(bound.get()).seen = jit.seen;
     as_jit(bound.get()).dict = part_at(self, jit.dict).release();
     as_jit(bound.get()).callable_is_tree = jit.callable_is_tree;
     return bound.release();
@@ -183,24 +183,20 @@ PyType_Spec bound_spec = {"partax._core.BoundJitFunction", sizeof(JitFunction), 
 
 // As a pytree: the children are the callable and the bound instance, the aux data the options.
 PyObject* flatten_jit(PyObject*, PyObject* object) noexcept {
-  const Turn turn;
-  if (!is_jit_function(object) || as_jit(object).function == nullptr) {
-    PyErr_SetString(PyExc_TypeError, "expected a filter_jit wrapper");
-    return nullptr;
-  }
-  const JitFunction& jit = as_jit(object);
-  return jit.self == nullptr ? Py_BuildValue("((O)O)", jit.function, jit.options)
-                             : Py_BuildValue("((OO)O)", jit.function, jit.self, jit.options);
+  return guarded<PyObject*>(nullptr, [&] {
+    check_is_wrapper(object);
+    const JitFunction& jit = as_jit(object);
+    if (jit.function == nullptr) return released(object);
+    return jit.self == nullptr ? Py_BuildValue("((O)O)", jit.function, jit.options)
+                               : Py_BuildValue("((OO)O)", jit.function, jit.self, jit.options);
+  });
 }
 
 PyObject* unflatten_jit(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+  return guarded<PyObject*>(nullptr, [&] {
     Ref children = count == 2 ? Ref::checked(PySequence_Tuple(args[1])) : Ref();
     const Py_ssize_t size = children ? PyTuple_GET_SIZE(children.get()) : 0;
-    if (size != 1 && size != 2) {
-      PyErr_SetString(PyExc_TypeError, "expected options and one or two children");
-      return nullptr;
-    }
+    if (size != 1 && size != 2) raise_error(PyExc_TypeError, "expected options and one or two children");
     PyObject* function = PyTuple_GET_ITEM(children.get(), 0);
     PyObject* self = size == 2 ? PyTuple_GET_ITEM(children.get(), 1) : nullptr;
     return new_jit(function, function, self, args[0]).release();
@@ -220,22 +216,22 @@ bool is_tree(PyObject* object) {
 
 }  // namespace
 
-Ref register_jit_function_types() {
+void register_jit_function_types(PyObject* module) {
   const char* names[] = {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"};
   for (int i = 0; i < kNumDelegated; ++i) delegated[i] = Ref::checked(PyUnicode_InternFromString(names[i])).release();
-  Ref type = Ref::checked(PyType_FromSpec(&jit_spec));
-  Ref bound = Ref::checked(PyType_FromSpecWithBases(&bound_spec, type.get()));
-  jit_type = reinterpret_cast<PyTypeObject*>(type.release());
-  bound_type = reinterpret_cast<PyTypeObject*>(bound.release());
+  jit_type = add_type(module, jit_spec);
+  bound_type = add_type(module, bound_spec, jit_type);
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   taken_apart().wrapper.set(reinterpret_cast<PyObject*>(jit_type));
   taken_apart().wrapped = [](PyObject* wrapper) { return Ref::checked(get_function(wrapper, nullptr)); };
-  const Ref flatten = Ref::checked(PyCFunction_New(&flatten_jit_method, nullptr));
-  const Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_jit_method, nullptr));
-  return Ref::checked(PyTuple_Pack(4, jit_type, bound_type, flatten.get(), unflatten.get()));
+  add_function(module, "_flatten_jit", flatten_jit_method);
+  add_function(module, "_unflatten_jit", unflatten_jit_method);
 }
 
-bool is_jit_function(PyObject* object) noexcept { return Py_TYPE(object) == jit_type || Py_TYPE(object) == bound_type; }
+void check_is_wrapper(PyObject* object) {
+  if (Py_TYPE(object) == jit_type || Py_TYPE(object) == bound_type) return;
+  raise_error(PyExc_TypeError, "expected a filter_jit wrapper");
+}
 
 JitFunction& as_jit(PyObject* object) noexcept { return *reinterpret_cast<JitFunction*>(object); }
 

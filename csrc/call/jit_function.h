@@ -6,11 +6,8 @@
 
 namespace partax {
 
-// A callable as it was; counted, since comparing may run Python, which may replace it. Under the GIL.
-struct SeenCallable {
-  StaticValue value;
-  std::size_t uses = 1;
-};
+// A callable as it was; shared, since comparing may run Python, which may replace it.
+using SeenCallable = std::shared_ptr<const StaticValue>;
 
 struct JitFunction {
   PyObject_HEAD
@@ -20,17 +17,18 @@ struct JitFunction {
   PyObject* function;  // the wrapped callable
   PyObject* self;      // the bound instance, or null
   PyObject* options;
-  PyObject* cache;     // a CallCacheObject, or null before the first use
-  SeenCallable* seen;  // the callable as it was when the cache was found, or null where only arguments tell
+  PyObject* cache;    // a CallCacheObject, or null before the first use
+  SeenCallable seen;  // the callable as it was when the cache was found, or null where only arguments tell
   PyObject* dict;
   bool callable_is_tree;  // the callable has children or arrays, so it is matched with the arguments
 };
 
-// Creates the Python types; returns (wrapper type, that of bound ones, flatten, unflatten) for jax's registry.
-Ref register_jit_function_types();
+// Adds the Python types to the module, and what jax's registry takes to flatten and to unflatten them.
+void register_jit_function_types(PyObject* module);
 // A wrapper of `function`; finds the cache of an equal earlier one.
 Ref make_jit_function(PyObject* function, PyObject* options);
-bool is_jit_function(PyObject* object) noexcept;
+// Raises of anything else.
+void check_is_wrapper(PyObject* object);
 
 // The caller must hold the wrapper.
 JitFunction& as_jit(PyObject* object) noexcept;

@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "base/python_hooks.h"
-#include "classes/equinox.h"
 
 namespace partax {
 namespace {
@@ -144,8 +143,7 @@ class Finder {
     output_.passthroughs.push_back(
         PassthroughNode{static_cast<std::uint32_t>(*same), leaves_before_[*same], static_cast<std::uint32_t>(count)});
     candidates.erase(same);
-    result_.nodes[at].is_passthrough = true;
-    ++result_.num_passthroughs;
+    result_.mark_passthrough(at);
     return true;
   }
 

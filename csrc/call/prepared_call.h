@@ -13,26 +13,23 @@ class PreparedCall {
  public:
   PreparedCall(PyObject* jit, PyObject* args, PyObject* kwargs, bool abstract);
 
-  // The same program's call with other arguments, or null if their static part differs.
-  std::unique_ptr<PreparedCall> rebind(PyObject* args, PyObject* kwargs) const;
+  // The same program's call with other arguments, or None if their static part differs.
+  Ref rebind(PyObject* args, PyObject* kwargs) const;
   // What this call, or one with other arguments, is flattened to: see `spec_data`.
   Ref described() const;
   Ref described_of(PyObject* args, PyObject* kwargs) const;
-  // Lets go of the arguments; only `record`, `rebind`, `entry`, `jit` and `described_of` may follow.
+  // Lets go of the arguments; all but `record`, `stored`, `rebind`, `entry`, `jit` and `described_of` raises from now
+  // on.
   void detach() noexcept;
   int traverse(visitproc visit, void* arg) const;
-  // Raises if the call has let go of them.
-  const PreparedCall& attached() const;
 
   // The record of the trace that `run` made, or None.
-  PyObject* record() const noexcept { return record_ ? record_.get() : Py_None; }
+  Ref record() const { return record_ ? record_ : Ref::borrow(Py_None); }
   // The objects in the arguments that the function may change, a list; or None.
-  PyObject* objects() const noexcept {
-    return call_->objects().has_read() ? call_->objects().objects().get() : Py_None;
-  }
+  Ref objects() const { return call().objects().has_read() ? call().objects().objects() : Ref::borrow(Py_None); }
   // The `Programs` that its program may be stored by, or None.
-  PyObject* stored() const noexcept { return entry_->stored ? entry_->stored.get() : Py_None; }
-  PyObject* leaves() const noexcept { return leaf_tuple_.get(); }
+  Ref stored() const { return entry_->stored ? entry_->stored : Ref::borrow(Py_None); }
+  Ref leaves() const { return call().leaves().tuple(); }
   // Calls `callable(target, *leaves)` as part of this call and rebuilds the user's result if it returns an output node.
   Ref run(PyObject* callable) const;
   // The key and the program of this call, and its wrapper, which others of the same static part may be run by.
@@ -44,14 +41,14 @@ class PreparedCall {
  private:
   // The call alone, with its objects read.
   PreparedCall(PyObject* jit, Ref cache, PyObject* args, PyObject* kwargs, bool abstract);
+  // Raises if the call has let go of its arguments.
+  Call& call() const;
 
   Ref jit_;
-  std::vector<Ref> arguments_;
+  std::unique_ptr<LeafBuffer> arguments_ = std::make_unique<LeafBuffer>();
   Ref keyword_names_;
-  std::vector<PyObject*> borrowed_;
   std::unique_ptr<Call> call_;
   EntryPtr entry_;
-  Ref leaf_tuple_;
   mutable Ref record_;
   bool is_stored_ = false, traced_ = false;  // of the frame that the entry was found in
 };

@@ -1,9 +1,10 @@
-// The caches of all wrapped callables, by their static part, and how long they are kept.
+// The caches of all wrapped callables, by their static part; which a wrapper uses, and how long they are kept.
 #pragma once
 
 #include <algorithm>
 
 #include "call/call_cache.h"
+#include "call/jit_function.h"
 
 namespace partax {
 
@@ -51,10 +52,12 @@ class SharedCaches {
   std::vector<std::weak_ptr<Entry>> waiting_;  // oldest first; never grows, since a callable's death cannot fail
 };
 
-// The static part by which the cache of a callable is found, the roots of its paths; and whether it is found by that of
-// `function`.
+// The static part by which the cache of a callable is found.
 TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
-Ref root_names();
-bool is_known(PyObject* function, const CallCache& cache);
+
+// The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
+Ref ready_cache(JitFunction& jit);
+// The same, but another one if the callable has changed since the cache was found.
+Ref renewed_cache(JitFunction& jit);
 
 }  // namespace partax

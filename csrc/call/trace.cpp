@@ -5,7 +5,6 @@
 #include "base/python_hooks.h"
 #include "call/call_frame.h"
 #include "call/explain_retrace.h"
-#include "call/flatten_call.h"
 #include "call/passthrough.h"
 #include "call/shared_caches.h"
 #include "call/user_result.h"
@@ -16,28 +15,13 @@
 namespace partax {
 namespace {
 
-class Tracers final : public LeafSource {
- public:
-  Tracers(PyObject* const* leaves, std::size_t count) : leaves_(leaves), count_(count) {}
-  Ref leaf(std::size_t index) override {
-    if (index >= count_) {
-      PyErr_SetString(PyExc_RuntimeError, "partax: a trace got fewer leaves than its arguments have");
-      throw PythonError{};
-    }
-    return Ref::borrow(leaves_[index]);
-  }
-
- private:
-  PyObject* const* leaves_;
-  std::size_t count_;
-};
-
 bool may_forward(PyObject* tracer) { return checked_int(PyObject_IsInstance(tracer, hooks().jax_array.get())) == 1; }
 
 // The output node of a result, or nothing where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards.
-Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObject* const* inputs,
-                std::size_t num_inputs, PyObject* options, std::shared_ptr<const TraceOutput>& packed) {
+Ref pack_output(const CallFrame& frame, PyObject* result, const TreeSpec& arguments, PyObject* const* inputs,
+                std::size_t num_inputs, std::shared_ptr<const TraceOutput>& packed) {
+  Entry& entry = *frame.entry;
   TreeSpec spec;
   LeafBuffer arrays;
   FlattenOptions flatten_options;
@@ -51,7 +35,7 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
     if (i >= entry.not_forwardable.size() || entry.not_forwardable[i] == 0) forwardable.emplace(inputs[i], i);
   }
   // With explicit out_shardings, Python says which leaves have one; those are not forwarded.
-  Ref shardings = python::leaf_out_shardings(options, result);
+  Ref shardings = python::leaf_out_shardings(frame.cache.options, result);
   Ref kept_shardings;
   if (shardings.get() != Py_None) kept_shardings = Ref::checked(PyList_New(0));
 
@@ -87,12 +71,23 @@ Ref pack_output(PyObject* result, const TreeSpec& arguments, Entry& entry, PyObj
   }
   packed = output;
   entry.add_output(slot);
-  for (const PassthroughNode& given : output->passthroughs) {
-    Node& node = entry.key.nodes[given.node];
-    entry.key.num_passthroughs += node.is_passthrough ? 0 : 1;
-    node.is_passthrough = true;
-  }
+  for (const PassthroughNode& given : output->passthroughs) entry.key.mark_passthrough(given.node);
   return node;
+}
+
+// The same with such a target too.
+Ref packed_output(const CallFrame& frame, PyObject* result, const TreeSpec& arguments, PyObject* const* inputs,
+                  std::size_t num_inputs, std::shared_ptr<const TraceOutput>& packed) {
+  Ref node;
+  while (!node) node = pack_output(frame, result, arguments, inputs, num_inputs, packed);
+  return node;
+}
+
+// The innermost call, which has an entry.
+CallFrame& frame_of_entry() {
+  CallFrame& frame = CallFrame::under_way();
+  if (frame.entry != nullptr && !frame.in_user_code) return frame;
+  raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
 }
 
 // Calls `visit(known, now)` for the static parts whose callables a trace depends on: of the wrapped callable, of the
@@ -126,13 +121,11 @@ Ref user_call(const CallFrame& frame, PyObject* callable, const std::vector<Ref>
 }  // namespace
 
 Ref call_body(PyObject* callable, const std::vector<Ref>& values) {
-  const CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr || values.size() != frame->call.size()) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: no call with so many values is under way");
-    throw PythonError{};
-  }
-  const std::size_t first = frame->call.has_callable() ? 1 : 0;
-  return call_with(frame->cache.parameters, frame->call.shape(), callable, values, first);
+  const CallFrame& frame = CallFrame::under_way();
+  if (values.size() != frame.call.size())
+    raise_error(PyExc_RuntimeError, "partax: the call under way has not so many values");
+  const std::size_t first = frame.call.has_callable() ? 1 : 0;
+  return call_with(frame.cache.parameters, frame.call.shape(), callable, values, first);
 }
 
 void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& spec, LeafBuffer& arrays) {
@@ -150,64 +143,50 @@ void flatten_unchanged(const CallFrame& frame, const TreeSpec& key, TreeSpec& sp
     raise_at_static(error, spec, names());
   }
   if (unchanged) return;
-  PyErr_SetString(PyExc_RuntimeError,
-                  "an argument changed while its call was being traced, or since it was bound, expected arguments to "
-                  "stay as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what "
-                  "you change, as by `model.eval()`");
-  throw PythonError{};
+  raise_error(PyExc_RuntimeError,
+              "an argument changed while its call was being traced, or since it was bound, expected arguments to stay "
+              "as they are; do not mutate them from `__eq__`, `__hash__` or other threads, and bind anew what you "
+              "change, as by `model.eval()`");
 }
 
 Ref run_trace(PyObject* const* leaves, std::size_t count) {
-  CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr || frame->entry == nullptr || frame->in_user_code) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
-    throw PythonError{};
-  }
+  CallFrame& frame = frame_of_entry();
   // The trace sees the values of this very call; the key must still describe them.
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(*frame, frame->entry->key, spec, arrays);
-  frame->traced = true;
-  TraceRecorder recorder(*frame, spec, arrays, leaves, count);
-  Tracers tracers(leaves, count);
+  flatten_unchanged(frame, frame.entry->key, spec, arrays);
+  frame.traced = true;
+  TraceRecorder recorder(frame, spec, arrays, leaves, count);
+  ListedLeaves tracers(leaves, count);
   const std::vector<Ref> values = rebuild_call(spec, tracers);
-  PyObject* callable = frame->call.has_callable() ? values[0].get() : frame->function;
-  frame->in_body = true;
-  const Ref result = user_call(*frame, callable, values);
-  frame->in_body = false;
-  each_static_part(*frame, frame->entry->key, spec, observe);
-  Ref node;
+  PyObject* callable = frame.call.has_callable() ? values[0].get() : frame.function;
+  frame.in_body = true;
+  const Ref result = user_call(frame, callable, values);
+  frame.in_body = false;
+  each_static_part(frame, frame.entry->key, spec, observe);
   std::shared_ptr<const TraceOutput> output;
-  while (!node)
-    node = pack_output(result.get(), spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
-  if (output && (frame->is_stored || frame->entry->program)) {
+  const Ref node = packed_output(frame, result.get(), spec, leaves, count, output);
+  if (output && (frame.is_stored || frame.entry->program)) {
     set_stored_result(node.get(), python::stored_result(result, tuple_of(leaves, count), node));
   }
   if (output && output->holds_user_objects()) {
-    each_static_part(*frame, frame->entry->key, spec, [](const TreeSpec& known, const TreeSpec&) {
+    each_static_part(frame, frame.entry->key, spec, [](const TreeSpec& known, const TreeSpec&) {
       known.stop_sharing("an object of its own that it returns");
     });
   }
-  frame->holds_errors = python::holds_errors().get() == Py_True;
+  frame.holds_errors = python::holds_errors().get() == Py_True;
   recorder.succeed(output ? output->calls : nullptr);
   return node;
 }
 
 Ref restore_output(PyObject* result, PyObject* inputs) {
-  const CallFrame* frame = CallFrame::innermost();
-  if (frame == nullptr || frame->entry == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: no call is under way");
-    throw PythonError{};
-  }
+  const CallFrame& frame = frame_of_entry();
   TreeSpec spec;
   LeafBuffer arrays;
-  flatten_unchanged(*frame, frame->entry->key, spec, arrays);
-  PyObject* const* leaves = reinterpret_cast<PyTupleObject*>(inputs)->ob_item;
-  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(inputs));
-  Ref node;
+  flatten_unchanged(frame, frame.entry->key, spec, arrays);
   std::shared_ptr<const TraceOutput> output;
-  while (!node) node = pack_output(result, spec, *frame->entry, leaves, count, frame->cache.options.get(), output);
-  return node;
+  return packed_output(frame, result, spec, reinterpret_cast<PyTupleObject*>(inputs)->ob_item,
+                       static_cast<std::size_t>(PyTuple_GET_SIZE(inputs)), output);
 }
 
 void forget_program() noexcept {

@@ -10,12 +10,10 @@ namespace {
 
 [[noreturn]] void refuse_used_up(const TreeSpec& spec, std::size_t index) {
   const std::string type = type_name(spec.statics[index].identity());
-  PyErr_SetString(PyExc_TypeError,
-                  (static_path(spec, root_of("the result"), index) + ": found a `" + type +
-                   "`, which is used up by whoever takes it first, expected arrays or values that each "
-                   "call can have anew; return a list or a tuple of what it gives")
-                      .c_str());
-  throw PythonError{};
+  raise_error(PyExc_TypeError, (static_path(spec, root_of("the result"), index) + ": found a `" + type +
+                                "`, which is used up by whoever takes it first, expected arrays or values that each "
+                                "call can have anew; return a list or a tuple of what it gives")
+                                   .c_str());
 }
 
 }  // namespace
@@ -38,19 +36,17 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
   PyObject *sources, *holds, *same;
   int of_one_call = 0;
   Py_ssize_t used_up = -1;
-  if (PyArg_ParseTuple(told.get(), "OOOpn", &sources, &holds, &same, &of_one_call, &used_up) == 0) throw PythonError{};
+  parse_tuple(told.get(), "OOOpn", &sources, &holds, &same, &of_one_call, &used_up);
   if (used_up >= 0) refuse_used_up(spec, static_cast<std::size_t>(used_up));
   is_of_one_call = of_one_call != 0;
-  const auto number = [](PyObject* tuple, Py_ssize_t i) { return PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, i)); };
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(holds); ++i) {
-    const std::size_t index = number(holds, i);
+  for (PyObject* it : Items(holds)) {
+    const std::size_t index = PyLong_AsSize_t(it);
     PyObject* const object = arguments.statics[index].identity();
     const bool weakly = PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) != 0;
     held.push_back({index, weakly ? Ref::checked(PyWeakref_NewRef(object, nullptr)) : Ref::borrow(object)});
   }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(same); ++i) {
-    PyObject* const two = PyTuple_GET_ITEM(same, i);
-    alike.emplace_back(number(two, 0), number(two, 1));
+  for (PyObject* two : Items(same)) {
+    alike.emplace_back(PyLong_AsSize_t(PyTuple_GET_ITEM(two, 0)), PyLong_AsSize_t(PyTuple_GET_ITEM(two, 1)));
   }
   bool any = false;
   for (std::size_t i = 0; i < spec.statics.size(); ++i) {
@@ -63,12 +59,20 @@ void TraceOutput::find_own_statics(const TreeSpec& arguments, const TreeSpec& ke
       value.own();
     }
     any = any || source != kStored;
-    keys_hold_all = keys_hold_all && (source == kStored || !value.absent());
   }
   if (!any) static_source.clear();
   for (const StaticValue& value : spec.statics) spec.identity.push_back(value.identity());
-  spec.note_leaf_nodes();
   spec.weaken_types(key);
+}
+
+std::optional<Places> TraceOutput::objects_apart(const ValueAt& value_at) const {
+  for (const HeldObject& it : held) {
+    if (!it.is(value_at(it.index).get())) return Places{it.index, it.index};
+  }
+  for (const Places& two : alike) {
+    if (value_at(two.first).get() != value_at(two.second).get()) return two;
+  }
+  return {};
 }
 
 bool TraceOutput::holds_user_objects() const noexcept {

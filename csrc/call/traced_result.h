@@ -43,25 +43,14 @@ struct TraceOutput {
   // Where the traced call had one object in two places, and that is in the result: the body may have meant either.
   std::vector<Places> alike;
   bool is_of_one_call = false;  // it holds an object of its own that can be changed: it serves no other call
-  bool keys_hold_all = true;    // a call without other objects than its key's gives what the spec holds
   Ref shardings;                // explicit out_shardings, one for each result, or null
   std::shared_ptr<std::size_t> calls = std::make_shared<std::size_t>(0);
 
   // Finds in the spec, which holds the result of this trace, what came in with the call, and lets go of it. `key` is
   // the call's key, `arguments` what was flattened for it.
   void find_own_statics(const TreeSpec& arguments, const TreeSpec& key);
-  // Where a call, equal to the traced one, has another object than this result needs. `object_at` gives those of the
-  // call by index.
-  template <typename ObjectAt>
-  std::optional<Places> objects_apart(ObjectAt&& object_at) const {
-    for (const HeldObject& it : held) {
-      if (!it.is(object_at(it.index).get())) return Places{it.index, it.index};
-    }
-    for (const Places& two : alike) {
-      if (object_at(two.first).get() != object_at(two.second).get()) return two;
-    }
-    return {};
-  }
+  // Where a call, equal to the traced one, has another object than this result needs.
+  std::optional<Places> objects_apart(const ValueAt& value_at) const;
   // Whether the result holds objects that did not come in with the call, and are no plain values.
   bool holds_user_objects() const noexcept;
   int traverse(visitproc visit, void* arg) const;

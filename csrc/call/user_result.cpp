@@ -1,15 +1,25 @@
 #include "call/user_result.h"
 
+#include "base/boxed.h"
 #include "base/python_hooks.h"
 #include "tree/rebuild.h"
 
 namespace partax {
 namespace {
 
+struct HeldSlot {
+  std::shared_ptr<OutputSlot> slot;
+
+  // What a call under way holds too is not the handle's alone to report.
+  int traverse(visitproc visit, void* arg) const {
+    if (slot.use_count() > 1 || slot->output.use_count() != 1) return 0;
+    return slot->output->traverse(visit, arg);
+  }
+};
+
 // The aux data of an output node. Two are equal if jax may lay the same out_shardings over both.
 struct Handle {
-  PyObject_HEAD
-  std::shared_ptr<OutputSlot>* slot;  // null while it is made, and once the garbage collector has cleared it
+  Boxed<HeldSlot> box;
   bool has_shardings;
 };
 
@@ -27,31 +37,16 @@ Object* as(PyObject* object) noexcept {
   return reinterpret_cast<Object*>(object);
 }
 
+// Null once the garbage collector has cleared it.
+OutputSlot* slot_in(PyObject* handle) noexcept {
+  const HeldSlot* held = as<Handle>(handle)->box.value;
+  return held == nullptr ? nullptr : held->slot.get();
+}
+
 // Null where nothing is left of it.
 std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
-  const std::shared_ptr<OutputSlot>* slot = as<Handle>(handle)->slot;
-  return slot == nullptr ? nullptr : (*slot)->output;
-}
-
-int handle_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-  Py_VISIT(Py_TYPE(self));
-  const std::shared_ptr<OutputSlot>* slot = as<Handle>(self)->slot;
-  // What a call under way holds too is not this object's alone to report.
-  if (slot == nullptr || slot->use_count() > 1 || (*slot)->output.use_count() != 1) return 0;
-  return (*slot)->output->traverse(visit, arg);
-}
-
-int handle_clear(PyObject* self) noexcept {
-  const Turn turn;
-  const std::unique_ptr<std::shared_ptr<OutputSlot>> dropped(std::exchange(as<Handle>(self)->slot, nullptr));
-  return 0;
-}
-
-void handle_dealloc(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  const Turn turn;
-  handle_clear(self);
-  free_heap_object(self);
+  const OutputSlot* slot = slot_in(handle);
+  return slot == nullptr ? nullptr : slot->output;
 }
 
 PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
@@ -93,20 +88,16 @@ Ref make_node(PyObject* handle, Ref results) {
 }
 
 PyObject* flatten_node(PyObject*, PyObject* node) noexcept {
-  const Turn turn;
-  if (Py_TYPE(node) != node_type) {
-    PyErr_SetString(PyExc_TypeError, "expected an output node");
-    return nullptr;
-  }
-  return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+  return guarded<PyObject*>(nullptr, [&] {
+    check_is_output(node);
+    return PyTuple_Pack(2, as<OutputNode>(node)->results, as<OutputNode>(node)->handle);
+  });
 }
 
 PyObject* unflatten_node(PyObject*, PyObject* const* args, Py_ssize_t count) noexcept {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    if (count != 2 || Py_TYPE(args[0]) != handle_type) {
-      PyErr_SetString(PyExc_TypeError, "expected a handle and its results");
-      return nullptr;
-    }
+  return guarded<PyObject*>(nullptr, [&] {
+    if (count != 2 || Py_TYPE(args[0]) != handle_type)
+      raise_error(PyExc_TypeError, "expected a handle and its results");
     Ref results = PyTuple_CheckExact(args[1]) ? Ref::borrow(args[1]) : Ref::checked(PySequence_Tuple(args[1]));
     return make_node(args[0], std::move(results)).release();
   });
@@ -120,10 +111,7 @@ PyMethodDef unflatten_output_method = {"unflatten_output",
 class CallLeaves final : public LeafSource {
  public:
   CallLeaves(const TraceOutput& output, PyObject* results, const LeafBuffer& inputs)
-      : output_(output),
-        results_(results),
-        inputs_(inputs),
-        are_stored_(output.keys_hold_all && !inputs.has_own_statics()) {}
+      : output_(output), results_(results), inputs_(inputs) {}
 
   Ref leaf(std::size_t index) override {
     const std::int32_t source = output_.source[index];
@@ -145,8 +133,6 @@ class CallLeaves final : public LeafSource {
     return Ref::borrow(node);
   }
 
-  bool gives_static(std::size_t index) const override { return source_of(index) >= 0; }
-
   void fill(PyObject** items, std::size_t index, std::size_t count) override {
     const std::int32_t* sources = &output_.source[index];
     for (std::size_t i = 0; i < count; ++i) {
@@ -154,17 +140,11 @@ class CallLeaves final : public LeafSource {
     }
   }
 
-  bool all_stored() const override { return are_stored_; }
+  bool has_own_statics() const override { return inputs_.has_own_statics() && !output_.static_source.empty(); }
 
-  bool is_stored(std::size_t index) const override {
-    const std::int32_t source = source_of(index);
-    return source < 0 || !inputs_.has_own_static(static_cast<std::size_t>(source));
-  }
-
-  Ref static_value(const TreeSpec& spec, std::size_t index) override {
-    const std::int32_t source = are_stored_ ? TraceOutput::kStored : source_of(index);
-    PyObject* const given = source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));
-    return given != nullptr ? Ref::borrow(given) : LeafSource::static_value(spec, index);
+  PyObject* own_static(std::size_t index) const override {
+    const std::int32_t source = output_.static_source[index];
+    return source < 0 ? nullptr : inputs_.own_static(static_cast<std::size_t>(source));
   }
 
  private:
@@ -175,64 +155,50 @@ class CallLeaves final : public LeafSource {
     return sort == LeafSort::kJaxArray || sort == LeafSort::kTracer || sort == LeafSort::kAbstract;
   }
 
-  std::int32_t source_of(std::size_t index) const noexcept {
-    return output_.static_source.empty() ? TraceOutput::kStored : output_.static_source[index];
-  }
-
   const TraceOutput& output_;
   PyObject* results_;
   const LeafBuffer& inputs_;
-  const bool are_stored_;  // all static values are those of the spec
   std::size_t next_given_ = 0;
   std::size_t node_hint_ = 0;
 };
 
 }  // namespace
 
-Ref register_trace_output_types() {
-  static constexpr char kHandleDoc[] = "What one trace returned beside its arrays.";
+void register_trace_output_types(PyObject* module) {
   static constexpr char kNodeDoc[] = "The arrays that a target returned, with what is needed to rebuild the result.";
-  constexpr unsigned int kFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  static PyType_Slot handle_slots[] = {{Py_tp_doc, const_cast<char*>(kHandleDoc)},
-                                       {Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
-                                       {Py_tp_traverse, reinterpret_cast<void*>(handle_traverse)},
-                                       {Py_tp_clear, reinterpret_cast<void*>(handle_clear)},
-                                       {Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
-                                       {Py_tp_hash, reinterpret_cast<void*>(handle_hash)},
-                                       {0, nullptr}};
-  static PyType_Spec handle_spec = {"partax._core.TraceOutput", sizeof(Handle), 0, kFlags, handle_slots};
   // Without `tp_clear`: it never changes, as a tuple.
   static PyType_Slot node_slots[] = {{Py_tp_doc, const_cast<char*>(kNodeDoc)},
                                      {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
                                      {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
                                      {0, nullptr}};
-  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0, kFlags, node_slots};
-  Ref handle = Ref::checked(PyType_FromSpec(&handle_spec));
-  Ref node = Ref::checked(PyType_FromSpec(&node_spec));
-  Ref flatten = Ref::checked(PyCFunction_New(&flatten_output_method, nullptr));
-  Ref unflatten = Ref::checked(PyCFunction_New(&unflatten_output_method, nullptr));
-  Ref result = Ref::checked(PyTuple_Pack(4, handle.get(), node.get(), flatten.get(), unflatten.get()));
-  handle_type = reinterpret_cast<PyTypeObject*>(handle.release());  // kept for the life of the process
-  node_type = reinterpret_cast<PyTypeObject*>(node.release());
-  return result;
+  static PyType_Spec node_spec = {"partax._core.OutputNode", sizeof(OutputNode), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  node_slots};
+  node_type = add_type(module, node_spec);
+  handle_type = add_boxed_type<HeldSlot>(module, "partax._core.TraceOutput", "What a trace returned beside its arrays.",
+                                         {{Py_tp_richcompare, reinterpret_cast<void*>(handle_compare)},
+                                          {Py_tp_hash, reinterpret_cast<void*>(handle_hash)}},
+                                         Py_TPFLAGS_DISALLOW_INSTANTIATION, sizeof(Handle));
+  add_function(module, "_flatten_output", flatten_output_method);
+  add_function(module, "_unflatten_output", unflatten_output_method);
 }
 
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results) {
-  auto held = std::make_unique<std::shared_ptr<OutputSlot>>(std::move(slot));
-  Ref handle = Ref::checked(handle_type->tp_alloc(handle_type, 0));
-  as<Handle>(handle.get())->has_shardings = static_cast<bool>((*held)->output->shardings);
-  as<Handle>(handle.get())->slot = held.release();
+  const bool has_shardings = static_cast<bool>(slot->output->shardings);
+  const Ref handle = box(std::make_unique<HeldSlot>(HeldSlot{std::move(slot)}), handle_type);
+  as<Handle>(handle.get())->has_shardings = has_shardings;
   return make_node(handle.get(), std::move(results));
 }
 
 bool is_output_node(PyObject* object) noexcept { return Py_TYPE(object) == node_type; }
 
+void check_is_output(PyObject* object) {
+  if (!is_output_node(object)) raise_error(PyExc_TypeError, "expected an output node");
+}
+
 std::shared_ptr<const TraceOutput> output_of(PyObject* node) {
   std::shared_ptr<const TraceOutput> output = output_in(as<OutputNode>(node)->handle);
-  if (!output) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
-    throw PythonError{};
-  }
+  if (!output) raise_error(PyExc_RuntimeError, "partax: the trace of this result has been dropped");
   return output;
 }
 
@@ -241,13 +207,12 @@ Ref with_children(PyObject* node, Ref children) { return make_node(as<OutputNode
 Ref results_of(PyObject* node) { return Ref::borrow(as<OutputNode>(node)->results); }
 
 void set_stored_result(PyObject* node, Ref stored) {
-  const std::shared_ptr<OutputSlot>* slot = as<Handle>(as<OutputNode>(node)->handle)->slot;
-  if (slot != nullptr) std::swap((*slot)->stored, stored);
+  if (OutputSlot* slot = slot_in(as<OutputNode>(node)->handle)) std::swap(slot->stored, stored);
 }
 
 Ref stored_result(PyObject* node) {
-  const std::shared_ptr<OutputSlot>* slot = as<Handle>(as<OutputNode>(node)->handle)->slot;
-  return Ref::borrow(slot != nullptr && (*slot)->stored ? (*slot)->stored.get() : Py_None);
+  const OutputSlot* slot = slot_in(as<OutputNode>(node)->handle);
+  return Ref::borrow(slot != nullptr && slot->stored ? slot->stored.get() : Py_None);
 }
 
 bool is_given_away(PyObject* returned) {

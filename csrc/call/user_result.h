@@ -8,12 +8,13 @@
 
 namespace partax {
 
-// Creates the opaque node types and returns (handle type, node type, flatten, unflatten) for jax's registry.
-Ref register_trace_output_types();
+// Adds the opaque node types to the module, and what jax's registry takes to flatten and to unflatten them.
+void register_trace_output_types(PyObject* module);
 
 // The opaque pytree node that a target returns: unflattens to itself, so that jax keeps its fast path.
 Ref make_output_node(std::shared_ptr<OutputSlot> slot, Ref results);
 bool is_output_node(PyObject* object) noexcept;
+void check_is_output(PyObject* object);  // raises a TypeError if it is none
 // Raises if the entry of the trace is gone.
 std::shared_ptr<const TraceOutput> output_of(PyObject* node);
 // A node of the same structure with other children.

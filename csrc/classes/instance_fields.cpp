@@ -6,11 +6,11 @@ namespace partax {
 
 std::vector<std::uint32_t> places_of(const TypeInfo& info, PyObject* names) {
   std::vector<std::uint32_t> places;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+  for (PyObject* name : Items(names)) {
     std::uint32_t place = 0;
     for (const std::vector<Ref>* fields : {&info.child_names, &info.static_names}) {
       for (const Ref& field : *fields) {
-        if (PyUnicode_Compare(field.get(), PyTuple_GET_ITEM(names, i)) == 0) places.push_back(place);
+        if (PyUnicode_Compare(field.get(), name) == 0) places.push_back(place);
         ++place;
       }
     }
@@ -39,7 +39,10 @@ void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
     return i < children ? info.child_names[i].get() : info.static_names[i - children].get();
   };
   std::fill(values, values + total, nullptr);
-  std::size_t found = 0;
+  // Of all fields and nothing else the order is remembered for the next instance.
+  std::vector<PlacedField> order;
+  const bool may_be_all = PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(total);
+  if (may_be_all) order.reserve(total);
   PyObject *key, *value;
   Py_ssize_t position = 0;
   // Not by look-ups, which may run the == of a key of the user's, while the values are borrowed.
@@ -48,24 +51,11 @@ void FieldReader::read_by_name(const TypeInfo& info, PyObject** values) const {
     for (std::size_t i = 0; i < total; ++i) {
       if (values[i] != nullptr || (key != name(i) && PyUnicode_Compare(key, name(i)) != 0)) continue;
       values[i] = value;
-      ++found;
+      if (may_be_all && key == name(i)) order.push_back({key, i});
       break;
     }
   }
-  const bool complete = found == total && PyDict_GET_SIZE(dict_.get()) == static_cast<Py_ssize_t>(total);
-  if (!complete) return;
-  // All fields and nothing else: remember the order for the next instance.
-  std::vector<PlacedField> order;
-  order.reserve(total);
-  position = 0;
-  while (PyDict_Next(dict_.get(), &position, &key, &value)) {
-    for (std::size_t i = 0; i < total; ++i) {
-      if (key != name(i)) continue;
-      order.push_back({key, i});
-      break;
-    }
-  }
-  if (order.size() != total) return;
+  if (!may_be_all || order.size() != total) return;
   std::swap(info.orders[0], info.orders[1]);
   std::swap(info.orders[0], order);
 }

@@ -2,11 +2,12 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+
 namespace partax {
 
 void append_slots(std::vector<Slot>& to, PyObject* descriptors) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptors); ++i) {
-    PyObject* descriptor = PyTuple_GET_ITEM(descriptors, i);
+  for (PyObject* descriptor : Items(descriptors)) {
     to.push_back(
         Slot{attribute(descriptor, "__name__"), reinterpret_cast<PyMemberDescrObject*>(descriptor)->d_member->offset});
   }
@@ -16,11 +17,8 @@ Layout::Layout(PyObject* description) {
   const char* form = nullptr;
   PyObject *dict = nullptr, *key = nullptr, *row = nullptr, *child_slots = nullptr, *static_slots = nullptr,
            *made_slots = nullptr, *given = nullptr;
-  if (PyArg_ParseTuple(description, "sOOO!O!O!O!O!", &form, &dict, &key, &PyTuple_Type, &row, &PyTuple_Type,
-                       &child_slots, &PyTuple_Type, &static_slots, &PyTuple_Type, &made_slots, &PyTuple_Type,
-                       &given) == 0) {
-    throw PythonError{};
-  }
+  parse_tuple(description, "sOOO!O!O!O!O!", &form, &dict, &key, &PyTuple_Type, &row, &PyTuple_Type, &child_slots,
+              &PyTuple_Type, &static_slots, &PyTuple_Type, &made_slots, &PyTuple_Type, &given);
   const std::string name = form;
   aux = name == "keys"    ? Aux::kKeys
         : name == "items" ? Aux::kItems
@@ -31,9 +29,7 @@ Layout::Layout(PyObject* description) {
     dictionary = Dictionary::kOwn;
   } else if (PyUnicode_Check(dict)) {
     dictionary = Dictionary::kInAttribute;
-    PyObject* interned = Py_NewRef(dict);
-    PyUnicode_InternInPlace(&interned);
-    dictionary_name = Ref::steal(interned);
+    dictionary_name = interned(dict);
   } else if (dict != Py_None) {
     dictionary = Dictionary::kInSlot;
     append_slots(dictionary_slot, Ref::checked(PyTuple_Pack(1, dict)).get());
@@ -43,7 +39,7 @@ Layout::Layout(PyObject* description) {
   append_slots(children, child_slots);
   append_slots(statics, static_slots);
   append_slots(made, made_slots);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) makers.push_back(Ref::borrow(PyTuple_GET_ITEM(given, i)));
+  for (PyObject* maker : Items(given)) makers.push_back(Ref::borrow(maker));
 }
 
 Ref Layout::only_attribute(PyObject* dict) const {
@@ -51,6 +47,157 @@ Ref Layout::only_attribute(PyObject* dict) const {
   Py_ssize_t at = 0;
   auto [key, value] = next_entry(dict, at);
   return key.get() == dictionary_name.get() ? std::move(value) : dict_item(dict, dictionary_name.get());
+}
+
+namespace {
+
+class Reader {
+ public:
+  Reader(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux)
+      : layout_(layout), object_(object), children_(children), aux_(aux) {
+    dict_ = layout.entries_of(object);
+  }
+
+  std::optional<Entries> read() {
+    if (!dict_ && layout_.dictionary != Layout::Dictionary::kNone) return {};
+    if (PySequence_Fast_GET_SIZE(children_) < static_cast<Py_ssize_t>(layout_.children.size())) return {};
+    for (const Slot& slot : layout_.items) {
+      if (!are_children(slot.owned_of(object_))) return {};
+    }
+    for (const Slot& slot : layout_.children) {
+      if (!is_child(slot.owned_of(object_))) return {};
+    }
+    for (const Slot& slot : layout_.statics) {
+      found_.statics.push_back(slot.owned_of(object_));
+      if (!found_.statics.back()) return {};
+    }
+    if (!entries() || next_child_ != PySequence_Fast_GET_SIZE(children_)) return {};
+    const Py_ssize_t size = dict_ ? PyDict_GET_SIZE(dict_.get()) : 0;
+    if (found_.keys.size() != static_cast<std::size_t>(size)) return {};
+    if (layout_.required && !has_required()) return {};
+    return std::move(found_);
+  }
+
+ private:
+  bool has_required() const {
+    return std::any_of(found_.keys.begin() + static_cast<std::ptrdiff_t>(found_.num_children), found_.keys.end(),
+                       [&](const Ref& key) { return PyUnicode_Compare(key.get(), layout_.required.get()) == 0; });
+  }
+
+  bool entries() {
+    switch (layout_.aux) {
+      case Layout::Aux::kKeys:
+        return is_tuple(aux_) && each(aux_, [&](PyObject* key) { return is_child(value_of(key)); });
+      case Layout::Aux::kItems:
+        return is_tuple(aux_) && each(aux_, [&](PyObject* item) { return is_item(item); });
+      case Layout::Aux::kAttributes:
+        return is_tuple(aux_) && PyTuple_GET_SIZE(aux_) == 3 && attributes();
+      case Layout::Aux::kSlots:
+        return is_tuple(aux_) && static_cast<std::size_t>(PyTuple_GET_SIZE(aux_)) == found_.statics.size() && slots();
+      case Layout::Aux::kSlot:
+        return aux_ == found_.statics.front().get();
+    }
+    return false;
+  }
+
+  bool slots() const {
+    for (std::size_t i = 0; i < found_.statics.size(); ++i) {
+      if (PyTuple_GET_ITEM(aux_, static_cast<Py_ssize_t>(i)) != found_.statics[i].get()) return false;
+    }
+    return true;
+  }
+
+  bool attributes() {
+    PyObject* const child_keys = PyTuple_GET_ITEM(aux_, 0);
+    PyObject* const static_keys = PyTuple_GET_ITEM(aux_, 1);
+    PyObject* const values = PyTuple_GET_ITEM(aux_, 2);
+    if (!is_tuple(child_keys) || !is_tuple(static_keys) || !is_tuple(values)) return false;
+    if (PyTuple_GET_SIZE(static_keys) != PyTuple_GET_SIZE(values)) return false;
+    if (!each(child_keys, [&](PyObject* key) { return is_child(value_of(attribute_name(key).get())); })) return false;
+    Py_ssize_t next = 0;
+    return each(static_keys, [&](PyObject* key) {
+      return is_static(value_of(attribute_name(key).get()), PyTuple_GET_ITEM(values, next++));
+    });
+  }
+
+  bool is_item(PyObject* item) {
+    if (!is_tuple(item) || PyTuple_GET_SIZE(item) != 2) return false;
+    return is_static(value_of(PyTuple_GET_ITEM(item, 0)), PyTuple_GET_ITEM(item, 1));
+  }
+
+  // The value of an entry, whose key (the dictionary's own) is added; empty where there is none.
+  Ref value_of(PyObject* key) {
+    // A string or a number at its place in a dictionary of such: no code of users.
+    if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return {};
+    if (own_keys_.empty() && !find_own_keys()) return {};
+    Ref own = dict_item(own_keys_.front().get(), key);
+    if (!own || Py_TYPE(own.get()) != Py_TYPE(key)) return {};
+    found_.keys.push_back(std::move(own));
+    return dict_item(dict_.get(), found_.keys.back().get());
+  }
+
+  // Each key of the dictionary by itself, all of them strings or numbers.
+  bool find_own_keys() {
+    Ref own = Ref::checked(PyDict_New());
+    Py_ssize_t at = 0;
+    for (Ref key = next_entry(dict_.get(), at).first; key; key = next_entry(dict_.get(), at).first) {
+      if (!PyUnicode_CheckExact(key.get()) && !PyLong_CheckExact(key.get())) return false;
+      checked_int(PyDict_SetItem(own.get(), key.get(), key.get()));
+    }
+    own_keys_.push_back(std::move(own));
+    return true;
+  }
+
+  // Numbers stand for attributes in aux data.
+  static Ref attribute_name(PyObject* key) {
+    return PyLong_CheckExact(key) ? Ref::checked(PyObject_Str(key)) : Ref::borrow(key);
+  }
+
+  bool is_child(const Ref& value) {
+    const Ref child = item_of(children_, next_child_);
+    if (!value || !child) return false;
+    found_.num_children += 1;
+    ++next_child_;
+    return child.get() == value.get();
+  }
+
+  bool are_children(const Ref& row) {
+    if (!row || !(PyList_CheckExact(row.get()) || PyTuple_CheckExact(row.get()))) return false;
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(row.get());
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!is_child(item_of(row.get(), i))) return false;
+    }
+    return true;
+  }
+
+  bool is_static(Ref value, PyObject* expected) {
+    if (!value || value.get() != expected) return false;
+    found_.statics.push_back(std::move(value));
+    return true;
+  }
+
+  static bool is_tuple(PyObject* object) { return PyTuple_CheckExact(object); }
+
+  template <typename Visit>
+  static bool each(PyObject* tuple, Visit&& visit) {
+    const Items items(tuple);
+    return std::all_of(items.begin(), items.end(), visit);
+  }
+
+  const Layout& layout_;
+  PyObject* object_;
+  PyObject* children_;
+  PyObject* aux_;
+  Ref dict_;
+  std::vector<Ref> own_keys_;
+  Entries found_;
+  Py_ssize_t next_child_ = 0;
+};
+
+}  // namespace
+
+std::optional<Entries> read_entries(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux) {
+  return Reader(layout, object, children, aux).read();
 }
 
 }  // namespace partax

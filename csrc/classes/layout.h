@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,5 +64,16 @@ struct Layout {
  private:
   Ref only_attribute(PyObject* dict) const;
 };
+
+// The entries of an object whose registered functions read a dictionary of it.
+struct Entries {
+  std::size_t num_children = 0;
+  std::vector<Ref> keys;     // those of the children first
+  std::vector<Ref> statics;  // the values in the static slots, and of the static entries
+};
+
+// What the layout finds where the registered functions gave these children (a list or tuple) and aux data; nothing
+// where that is not the same, object by object. Runs no Python of the object's.
+std::optional<Entries> read_entries(const Layout& layout, PyObject* object, PyObject* children, PyObject* aux);
 
 }  // namespace partax

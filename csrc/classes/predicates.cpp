@@ -123,13 +123,12 @@ bool holds(Predicate predicate, PyObject* object) {
   return holds(predicate, object, reach);
 }
 
-Ref predicate_functions() {
-  Ref tuple = Ref::checked(PyTuple_New(4));
-  for (Py_ssize_t i = 0; i < 4; ++i) {
-    const Ref module = Ref::checked(PyUnicode_InternFromString("partax"));
-    PyTuple_SET_ITEM(tuple.get(), i, Ref::checked(PyCFunction_NewEx(&methods[i], nullptr, module.get())).release());
+void add_predicates(PyObject* module) {
+  const Ref home = Ref::checked(PyUnicode_InternFromString("partax"));
+  for (PyMethodDef& method : methods) {
+    const Ref function = Ref::checked(PyCFunction_NewEx(&method, nullptr, home.get()));
+    checked_int(PyModule_AddObjectRef(module, method.ml_name, function.get()));
   }
-  return tuple;
 }
 
 int predicate_of(PyObject* function) noexcept {

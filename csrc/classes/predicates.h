@@ -16,8 +16,8 @@ bool holds(Predicate predicate, PyObject* object, Reach& reach);
 PyObject* array_conversion_name();
 bool plainly_converts_not(PyObject* object, Reach& reach);
 
-// Python functions for the four, in the order of the enum; and which of them `function` is, or -1.
-Ref predicate_functions();
+// Adds Python functions for the four to the module; and which of them `function` is, or -1.
+void add_predicates(PyObject* module);
 int predicate_of(PyObject* function) noexcept;
 
 }  // namespace partax

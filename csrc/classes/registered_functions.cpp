@@ -1,11 +1,15 @@
 #include "classes/registered_functions.h"
 
 #include "base/error_path.h"
+#include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "classes/instance_fields.h"
+#include "classes/type_lookup.h"
 
 namespace partax {
 namespace {
+
+std::string flattening(PyObject* node) { return "flattening the `" + type_name(node) + "` at"; }
 
 // Whether these may be the children and the aux data of a node.
 bool is_pair(const Ref& pair) {
@@ -19,7 +23,7 @@ bool is_pair(const Ref& pair) {
 OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
   const Ref function = info.flatten_function;
   const auto given = [&](PyObject* result) {
-    if (result == nullptr) throw WalkError::from_user_code("flattening the `" + type_name(node) + "` at");
+    if (result == nullptr) throw WalkError::from_user_code(flattening(node));
     return Ref::steal(result);
   };
   Ref pair;
@@ -40,16 +44,69 @@ OneLevel flatten_registered(PyObject* node, const TypeInfo& info) {
 
 bool agrees(const TypeInfo& info, PyObject* object) {
   if (info.agreement != TypeInfo::kUntold) return info.agreement == TypeInfo::kAgrees;
-  Ref answer;
-  try {
-    answer = python::order_of(object);
-  } catch (const PythonError&) {
-    throw WalkError::from_user_code("flattening the `" + type_name(object) + "` at");
-  }
+  const Ref answer = reading([&] { return python::order_of(object); }, flattening(object).c_str());
   if (PyUnicode_Check(answer.get())) throw WalkError::diagnosed(PyExc_TypeError, exact_text(answer.get()));
   if (answer.get() != Py_None) info.set_order = places_of(info, answer.get());
   info.agreement = answer.get() != Py_None ? TypeInfo::kAgrees : TypeInfo::kDiffers;
   return info.agreement == TypeInfo::kAgrees;
+}
+
+namespace {
+
+constexpr unsigned kOrderAsked = 64;  // a class that changes more often is called
+
+// Whether a __new__ is what collections.namedtuple wrote for so many fields: a function that sees tuple's __new__ and
+// no built-in name.
+bool only_makes_tuples(PyObject* make, std::size_t arity) {
+  static Name builtins_name("__builtins__"), tuple_new_name("_tuple_new");
+  PyObject* names = PyFunction_GET_GLOBALS(make);
+  const Ref builtins = dict_item(names, builtins_name.get());
+  if (!builtins || !PyDict_CheckExact(builtins.get()) || PyDict_GET_SIZE(builtins.get()) != 0) return false;
+  const Ref tuple_new = dict_item(names, tuple_new_name.get());
+  if (!tuple_new || !PyCFunction_CheckExact(tuple_new.get())) return false;
+  const Ref code = code_of(make);
+  return PyCFunction_GET_SELF(tuple_new.get()) == reinterpret_cast<PyObject*>(&PyTuple_Type) &&
+         static_cast<std::size_t>(reinterpret_cast<PyCodeObject*>(code.get())->co_argcount) == arity + 1;
+}
+
+}  // namespace
+
+bool is_plain_named_tuple(const TypeInfo& info, std::size_t arity) {
+  PyTypeObject* type = info.type;
+  const unsigned version = type_version(type);
+  if (version != 0 && version == info.plain_version) {
+    const Ref known = info.plain_new;
+    return only_makes_tuples(known.get(), arity);
+  }
+  if (Py_TYPE(type) != &PyType_Type || type->tp_init != PyBaseObject_Type.tp_init) return false;
+  Ref make = attribute(reinterpret_cast<PyObject*>(type), "__new__");
+  if (!PyFunction_Check(make.get()) || !only_makes_tuples(make.get(), arity)) return false;
+  info.plain_new = std::move(make);
+  info.plain_version = version;
+  return true;
+}
+
+const std::vector<std::uint32_t>& order_of_call(const TypeInfo& info) {
+  static const std::vector<std::uint32_t> none;
+  PyTypeObject* type = info.type;
+  if (Py_TYPE(type)->tp_call != PyType_Type.tp_call) return none;
+  const unsigned version = type_version(type);
+  if (version != 0 && version == info.order_version) return info.set_order;
+  if (version == 0 || info.order_asked >= kOrderAsked) return none;
+  ++info.order_asked;
+  const Ref names = python::order_of_call(reinterpret_cast<PyObject*>(type));
+  info.set_order = places_of(info, names.get());
+  info.order_version = version;
+  return info.set_order;
+}
+
+bool is_still_declared(const TypeInfo& info) {
+  const unsigned version = type_version(info.type);
+  if (version != 0 && version == info.order_version) return true;
+  auto* type = reinterpret_cast<PyObject*>(info.type);
+  if (python::is_declared(type).get() != Py_True) return false;
+  info.order_version = version;
+  return true;
 }
 
 }  // namespace partax

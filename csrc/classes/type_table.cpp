@@ -22,11 +22,7 @@ PyMethodDef type_death_method = {"_type_died", on_type_death, METH_O, nullptr};
 
 void append_interned(std::vector<Ref>& to, PyObject* names) {
   Ref sequence = Ref::checked(PySequence_Tuple(names));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence.get()); ++i) {
-    PyObject* name = Py_NewRef(PyTuple_GET_ITEM(sequence.get(), i));
-    PyUnicode_InternInPlace(&name);
-    to.push_back(Ref::steal(name));
-  }
+  for (PyObject* name : Items(sequence.get())) to.push_back(interned(name));
 }
 
 struct Named {
@@ -107,9 +103,7 @@ void describe(PyObject* object, TypeInfo& info) {
     }
   }
   PyObject *compared = nullptr, *slots = nullptr, *installed = nullptr, *is_enum = nullptr, *equal_by = nullptr;
-  if (PyArg_ParseTuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by) == 0) {
-    throw PythonError{};
-  }
+  parse_tuple(traits.get(), "OOOOO", &compared, &slots, &installed, &is_enum, &equal_by);
   info.is_frozen_dataclass = compared != Py_None;
   if (info.is_frozen_dataclass) append_interned(info.compared, compared);
   info.is_in_reach = slots != Py_None;
@@ -180,10 +174,8 @@ const TypeInfo& TypeTable::find_slow(PyObject* object) {
 
 TypeInfoPtr TypeTable::shared(const TypeInfo& info) const {
   auto known = types_.find(info.type);
-  if (known == types_.end() || known->second.get() != &info) {
-    PyErr_SetString(PyExc_RuntimeError, "partax: a type changed while it was being read");
-    throw PythonError{};
-  }
+  if (known == types_.end() || known->second.get() != &info)
+    raise_error(PyExc_RuntimeError, "partax: a type changed while it was being read");
   return known->second;
 }
 

@@ -42,6 +42,15 @@ enum class LeafSort : std::uint8_t {
   kFloatOrComplex,
 };
 
+// What Equinox puts into its modules beside their fields. Known once the first module is met.
+struct Equinox {
+  Kept missing;        // its marker of an absent field, or null
+  Kept wrapper_names;  // the names that it keeps on modules which wrap a function: a tuple
+};
+
+inline Equinox of_equinox;
+inline Equinox& equinox() noexcept { return of_equinox; }
+
 // A field at its place in the dictionary of an instance.
 struct PlacedField {
   PyObject* name;     // borrowed from the TypeInfo
@@ -147,6 +156,10 @@ inline bool is_dynamic(PyObject* object, bool abstract) {
 }
 
 const char* kind_name(Kind kind) noexcept;
+
+inline bool is_dict(Kind kind) noexcept {
+  return kind == Kind::kDict || kind == Kind::kOrderedDict || kind == Kind::kDefaultDict;
+}
 
 // Whether the registered functions of a class tell what its children are called.
 inline bool is_named_by_functions(Kind kind) noexcept {

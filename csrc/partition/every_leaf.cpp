@@ -5,20 +5,13 @@
 #include "base/error_path.h"
 #include "base/held_values.h"
 #include "base/python_hooks.h"
-#include "partition/key_paths.h"
+#include "partition/path_text.h"
 #include "partition/structure.h"
+#include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
 namespace partax {
 namespace {
-
-Ref list_of(const LeafBuffer& leaves) {
-  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(leaves.size())));
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(leaves[i]));
-  }
-  return list;
-}
 
 // A tree turns out not to have the structure of the one beside it.
 struct Unlike {};
@@ -61,41 +54,76 @@ class UpTo final : public WalkObserver {
   bool at_leaf_ = false;
 };
 
-// The first of several trees, taken apart, and the number of another one.
-struct Beside {
-  PyObject* tree;
-  PyObject* is_leaf;
-  const TreeSpec& spec;
-  std::size_t number;
+// The paths of leaves as jax writes them: tuples of its keys.
+class KeyPaths final : public WalkObserver {
+ public:
+  bool enter(const Step* step, PyObject*) override {
+    if (step == nullptr) return false;
+    path_.push(*step);
+    keys_.push_back(key(*step));
+    return false;
+  }
+  bool leaf(PyObject*) override {
+    paths_.push_back(tuple_of(keys_));
+    leave();
+    return true;
+  }
+  std::optional<bool> known_leaf(PyObject*) override { return std::nullopt; }
+  void leave() override {
+    if (keys_.empty()) return;  // the root
+    keys_.pop_back();
+    path_.pop();
+  }
+
+  // Of the leaf at `index`; borrowed.
+  PyObject* path(std::size_t index) const { return paths_[index].get(); }
+
+ private:
+  Ref key(const Step& step) {
+    const auto made = [](const char* cls, PyObject* part) {
+      const Ref jax = Ref::checked(PyImport_ImportModule("jax.tree_util"));
+      return Ref::checked(PyObject_CallOneArg(attribute(jax.get(), cls).get(), part));
+    };
+    const Step::By by = step.by();
+    if (by == Step::By::kKey) return made("DictKey", step.key);
+    if (by == Step::By::kName) return made("GetAttrKey", step.name());
+    PyObject* const entry = by == Step::By::kFunctions ? path_.key_entry() : nullptr;
+    if (entry != nullptr) return Ref::borrow(entry);
+    const Ref index = Ref::checked(PyLong_FromSize_t(step.index));
+    return made(by == Step::By::kIndex ? "SequenceKey" : "FlattenedIndexKey", index.get());
+  }
+
+  PathText path_;
+  std::vector<Ref> keys_;  // of the object met last and those above it, but for the root
+  std::vector<Ref> paths_;
 };
 
 // What another tree has where the first one has leaves.
-void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
-  const std::string name = "rest[" + std::to_string(first.number) + "]";
+void flatten_up_to(PyObject* tree, PyObject* is_leaf, const TreeSpec& first, PyObject* other, const std::string& name,
+                   LeafBuffer& leaves) {
   const bool alike = with_path(name.c_str(), [&] {
-    UpTo observer(first.spec);
+    UpTo observer(first);
     TreeSpec spec;
-    FlattenOptions options = in_runs(nullptr);
+    FlattenOptions options = in_runs(Py_None);
     options.observer = &observer;
     try {
       Flattener(spec, leaves, options).tree(other);
     } catch (const Unlike&) {
       return false;
     }
-    return reading([&] { return are_alike(first.spec, spec); }, "comparing");
+    return reading([&] { return are_alike(first, spec); }, "comparing");
   });
   if (alike) return;
   // jax, which is right, says what it gets there, or why it gets nothing.
   leaves.clear();
   const Ref root = exact_unicode(name);
-  PyObject* is_leaf = first.is_leaf == nullptr ? Py_None : first.is_leaf;
-  const Ref found = python::leaves_up_to_prefix(first.tree, other, is_leaf, root);
+  const Ref found = python::leaves_up_to_prefix(tree, other, is_leaf, root);
   if (PyUnicode_Check(found.get())) {
     PyErr_SetObject(PyExc_ValueError, found.get());
     throw PythonError{};
   }
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found.get()); ++i) leaves.push(PyList_GET_ITEM(found.get(), i));
-  if (leaves.size() == first.spec.num_dynamic) return;
+  if (leaves.size() == first.num_dynamic) return;
   PyErr_Format(PyExc_ValueError, "`%U`: found another structure than when it was read first", root.get());
   throw PythonError{};
 }
@@ -104,7 +132,7 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
 [[noreturn]] void raise_at_leaf(PyObject* tree, PyObject* is_leaf, std::size_t index) {
   WalkError error = WalkError::from_user_code("mapping over");
   if (!error.must_pass()) {
-    try {
+    const auto find_path = [&] {
       Flat named;
       FlattenOptions options = every_leaf(is_leaf);
       options.keyed = true;
@@ -112,11 +140,8 @@ void flatten_up_to(const Beside& first, PyObject* other, LeafBuffer& leaves) {
       const Ref paths = python::leaf_paths(spec_data(named.spec, root_of("")));
       const auto at = static_cast<Py_ssize_t>(index);
       if (at < PyList_GET_SIZE(paths.get())) error.prepend(exact_text(PyList_GET_ITEM(paths.get(), at)));
-    } catch (const WalkError& other) {
-      if (other.must_pass()) throw;
-    } catch (const PythonError&) {
-      forgive();
-    }
+    };
+    attempt(find_path, [] {});
   }
   error.raise("tree");
   throw PythonError{};
@@ -169,32 +194,32 @@ class Finder final : public WalkObserver {
   std::size_t leaves_ = 0;  // so many have been passed
 };
 
-}  // namespace
-
-Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
-  return with_path("tree", [&] {
+// What `give(flat)` makes of a tree that is called `root`.
+template <typename Give>
+Ref of_flat(const char* root, PyObject* tree, const FlattenOptions& options, Give&& give) {
+  return with_path(root, [&] {
     Flat flat;
-    FlattenOptions options = in_runs(is_leaf);
-    options.only_leaves = true;
     flatten_into(flat, tree, options);
-    return list_of(flat.leaves);
+    return give(flat);
   });
 }
 
+}  // namespace
+
+Ref tree_leaves(PyObject* tree, PyObject* is_leaf) {
+  FlattenOptions options = in_runs(is_leaf);
+  options.only_leaves = true;
+  return of_flat("tree", tree, options, [](Flat& flat) { return flat.leaves.list(); });
+}
+
 Ref tree_flatten(PyObject* tree, PyObject* is_leaf) {
-  return with_path("tree", [&] {
-    Flat flat;
-    flatten_into(flat, tree, in_runs(is_leaf));
-    return Ref::checked(PyTuple_Pack(2, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get()));
+  return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) {
+    return Ref::checked(PyTuple_Pack(2, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get()));
   });
 }
 
 Ref tree_structure(PyObject* tree, PyObject* is_leaf) {
-  return with_path("tree", [&] {
-    Flat flat;
-    flatten_into(flat, tree, in_runs(is_leaf));
-    return make_structure(std::move(flat.spec));
-  });
+  return of_flat("tree", tree, in_runs(is_leaf), [](Flat& flat) { return make_structure(std::move(flat.spec)); });
 }
 
 Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_path) {
@@ -209,8 +234,8 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
   });
   std::vector<LeafBuffer> others(count - 1);
   for (std::size_t i = 1; i < count; ++i) {
-    flatten_up_to({tree, is_leaf, first.spec, i - 1}, PyTuple_GET_ITEM(trees, static_cast<Py_ssize_t>(i)),
-                  others[i - 1]);
+    flatten_up_to(tree, is_leaf, first.spec, PyTuple_GET_ITEM(trees, static_cast<Py_ssize_t>(i)),
+                  "rest[" + std::to_string(i - 1) + "]", others[i - 1]);
   }
   std::vector<PyObject*> arguments(count + 2);  // one in front that vectorcall may use
   HeldValues results(first.leaves.size());
@@ -227,18 +252,17 @@ Ref tree_map(PyObject* function, PyObject* trees, PyObject* is_leaf, bool with_p
     if (!result) raise_at_leaf(tree, is_leaf, i);
     results.keep(std::move(result));
   }
-  return with_leaves(first.spec, results.to_fill());
+  ListedLeaves row(results.to_fill(), first.leaves.size());
+  return rebuild(first.spec, row);
 }
 
 Ref tree_find(PyObject* tree, PyObject* targets, PyObject* is_leaf, bool empty_tuples) {
-  return with_path("pytree", [&] {
-    Flat flat;
-    Finder finder(targets, empty_tuples);
-    FlattenOptions options = in_runs(is_leaf);
-    options.observer = &finder;
-    flatten_into(flat, tree, options);
+  Finder finder(targets, empty_tuples);
+  FlattenOptions options = in_runs(is_leaf);
+  options.observer = &finder;
+  return of_flat("pytree", tree, options, [&](Flat& flat) {
     return Ref::checked(
-        PyTuple_Pack(3, list_of(flat.leaves).get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
+        PyTuple_Pack(3, flat.leaves.list().get(), make_structure(std::move(flat.spec)).get(), finder.found().get()));
   });
 }
 

@@ -5,7 +5,7 @@
 
 namespace partax {
 
-// All functions here raise PythonError. `is_leaf` may be null.
+// All functions here raise PythonError. `is_leaf` may be None.
 //
 // The leaves, a list.
 Ref tree_leaves(PyObject* tree, PyObject* is_leaf);

@@ -96,8 +96,8 @@ void FilterReader::read_described(PyObject* object, Filter& filter) {
     filter.op = std::strcmp(name, "any") == 0   ? Filter::Op::kAny
                 : std::strcmp(name, "all") == 0 ? Filter::Op::kAll
                                                 : Filter::Op::kNot;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argument); ++i) {
-      filter.members.push_back(read(PyTuple_GET_ITEM(argument, i)));
+    for (PyObject* member : Items(argument)) {
+      filter.members.push_back(read(member));
       filter.has_prefix = filter.has_prefix || filter.members.back()->has_prefix;
     }
   }

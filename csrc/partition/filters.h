@@ -5,8 +5,7 @@
 
 #include "base/hooks.h"
 #include "classes/predicates.h"
-#include "partition/class_test.h"
-#include "partition/known_functions.h"
+#include "partition/leaf_tests.h"
 #include "partition/path_glob.h"
 
 namespace partax {

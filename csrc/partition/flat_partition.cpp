@@ -1,6 +1,7 @@
 #include "partition/flat_partition.h"
 
 #include "base/error_path.h"
+#include "base/held_values.h"
 #include "base/owned_reads.h"
 #include "base/python_hooks.h"
 #include "partition/split.h"
@@ -38,16 +39,12 @@ void tell_apart(std::vector<Ref>& keys) {
 }  // namespace
 
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
-                   const char* name) {
-  return with_path(name, [&] {
-    const std::string between = separator == nullptr ? std::string() : exact_text(separator);
+                   const std::string& name) {
+  return with_path(name.c_str(), [&] {
+    const std::string between = separator == Py_None ? std::string() : exact_text(separator);
     SplitTree parts;
-    SplitOptions options;
-    options.is_leaf = is_leaf;
-    options.keyed = true;
-    options.rest_is_static = rest_is_static;
-    if (separator != nullptr) options.separator = &between;
-    split(parts, tree, filters, options);
+    split(parts, tree, filters,
+          SplitOptions{null_if_none(is_leaf), rest_is_static, true, separator == Py_None ? nullptr : &between});
     tell_apart(parts.keys);
     const Py_ssize_t count = PyTuple_GET_SIZE(filters) + (rest_is_static ? 0 : 1);
     std::vector<Ref> result(1);  // the spec, then the dictionaries
@@ -56,8 +53,7 @@ Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool 
       checked_int(PyDict_SetItem(result[parts.part[i] + 1].get(), parts.keys[i].get(), parts.leaves[i]));
     }
     for (StaticValue& value : parts.spec.statics) value.own();
-    result[0] = make_flat_spec(std::move(parts.spec), tuple_of(std::move(parts.keys)),
-                               Ref::borrow(separator == nullptr ? Py_None : separator));
+    result[0] = make_flat_spec(std::move(parts.spec), tuple_of(std::move(parts.keys)), Ref::borrow(separator));
     return tuple_of(std::move(result));
   });
 }
@@ -76,8 +72,7 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
   const Py_ssize_t num_keys = PyTuple_GET_SIZE(keys);
   // Every key found, and as many entries as keys: then none is missing, unexpected or twice there.
   bool right = total == num_keys;
-  std::vector<Ref> leaves;
-  leaves.reserve(static_cast<std::size_t>(num_keys));
+  HeldValues leaves(static_cast<std::size_t>(num_keys));
   Py_ssize_t latest = 0;  // neighbours are often of one dictionary
   for (Py_ssize_t i = 0; right && i < num_keys; ++i) {
     Ref leaf;
@@ -87,14 +82,14 @@ Ref flat_combine(PyObject* spec, PyObject* dicts) {
       if (leaf && tried > 0) latest = at;
     }
     right = static_cast<bool>(leaf);
-    leaves.push_back(std::move(leaf));
+    leaves.keep(std::move(leaf));
   }
   if (!right) {
     const Ref error = python::wrong_keys(keys, dicts);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
     throw PythonError{};
   }
-  ListedLeaves source(leaves);
+  ListedLeaves source(leaves.to_fill(), static_cast<std::size_t>(num_keys));
   return rebuild(loose_tree(spec), source);
 }
 

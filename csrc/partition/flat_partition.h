@@ -6,10 +6,10 @@
 namespace partax {
 
 // (spec, a dictionary from path to leaf for each filter[, one for the rest]). Without `rest_is_static`, the last
-// dictionary has what no filter takes; else the spec has it. `separator` may be null. Raises PythonError, with a path
-// from `name`.
+// dictionary has what no filter takes; else the spec has it. `separator` and `is_leaf` may be None. Raises PythonError,
+// with a path from `name`.
 Ref flat_partition(PyObject* tree, PyObject* filters, PyObject* separator, bool rest_is_static, PyObject* is_leaf,
-                   const char* name);
+                   const std::string& name);
 // The tree of a FlatSpec with the leaves of the dictionaries (a tuple of dicts).
 Ref flat_combine(PyObject* spec, PyObject* dicts);
 

@@ -17,12 +17,12 @@ FlattenOptions every_leaf(PyObject* is_leaf) {
   FlattenOptions options;
   options.hashed = false;
   options.every_leaf = true;
-  options.is_leaf = is_leaf;
+  options.is_leaf = null_if_none(is_leaf);
   return options;
 }
 
 FlattenOptions children_only() {
-  FlattenOptions options = every_leaf(nullptr);
+  FlattenOptions options = every_leaf(Py_None);
   options.one_level = true;
   return options;
 }
@@ -31,10 +31,7 @@ bool is_node(PyObject* object) { return TypeTable::instance().find(object).kind 
 
 bool have_like_nodes(const TreeSpec& a, const TreeSpec& b) {
   return a.statics.size() == b.statics.size() &&
-         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), [](const Node& x, const Node& y) {
-           return x.kind == y.kind && x.info == y.info && x.arity == y.arity &&
-                  x.has_wrapper_fields == y.has_wrapper_fields && x.entries == y.entries;
-         });
+         std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), is_same_node);
 }
 
 namespace {
@@ -46,7 +43,7 @@ bool have_same_bits(PyObject* a, PyObject* b) {
   return std::memcmp(&left, &right, sizeof left) == 0;
 }
 
-bool are_equal(const StaticValue& a, const StaticValue& b) {
+bool equal_statics(const StaticValue& a, const StaticValue& b) {
   if (a.absent() || b.absent()) return a.absent() && b.absent();
   const Ref left = a.value(), right = b.value();
   if (left.get() == right.get() || have_same_bits(left.get(), right.get())) return true;
@@ -74,7 +71,7 @@ TreeSpec with_names(PyObject* tree, FlattenOptions options) {
 bool are_alike(const TreeSpec& a, const TreeSpec& b) {
   if (!have_like_nodes(a, b)) return false;
   for (std::size_t i = 0; i < a.statics.size(); ++i) {
-    if (!are_equal(a.statics[i], b.statics[i])) return false;
+    if (!equal_statics(a.statics[i], b.statics[i])) return false;
   }
   return true;
 }
@@ -84,7 +81,7 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
   for (std::size_t i = 0; i < found.statics.size(); ++i) {
     std::exception_ptr failed;
     try {
-      if (are_equal(expected.statics[i], found.statics[i])) continue;
+      if (equal_statics(expected.statics[i], found.statics[i])) continue;
     } catch (const WalkError&) {
       failed = std::current_exception();
     }
@@ -94,14 +91,12 @@ void check_equal_statics(const TreeSpec& expected, const TreeSpec& found, PyObje
     const Ref told = python::unequal_statics(spec_data(expected, root_of("")), spec_data(shown, root_of("")), index,
                                              exact_unicode(what));
     PyObject *path = nullptr, *message = nullptr;
-    if (PyArg_ParseTuple(told.get(), "UU", &path, &message) == 0) throw PythonError{};
-    try {
+    parse_tuple(told.get(), "UU", &path, &message);
+    const auto raise = [&] {
       if (failed) std::rethrow_exception(failed);
       throw WalkError::diagnosed(PyExc_ValueError, exact_text(message));
-    } catch (WalkError& error) {
-      error.prepend(exact_text(path));
-      throw;
-    }
+    };
+    below([&] { return exact_text(path); }, raise);
   }
 }
 

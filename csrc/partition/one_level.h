@@ -14,7 +14,7 @@ struct Flat {
 // Flattens with errors as WalkErrors, whatever raises.
 void flatten_into(Flat& flat, PyObject* tree, const FlattenOptions& options);
 
-// Every leaf counts, nothing is hashed, the spec can be rebuilt.
+// Every leaf counts, nothing is hashed, the spec can be rebuilt. `is_leaf` may be None.
 FlattenOptions every_leaf(PyObject* is_leaf);
 // The same, with the children of the root for leaves.
 FlattenOptions children_only();

@@ -42,22 +42,11 @@ struct Part {
 
 std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
 
-// Runs what may throw a WalkError below a tree that is combined.
-template <typename Body>
-auto within(const Part& part, Body&& body) {
-  try {
-    return body();
-  } catch (WalkError& error) {
-    error.set_origin(part.argument);
-    throw;
-  }
-}
-
 // `parts` holds no None; the first decides the kind, and what is static.
 Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) {
   const Part& first = parts[0];
   Flat level;
-  const bool leaf = within(first, [&] {
+  const bool leaf = of_value(first.argument, [&] {
     if (!is_node(first.tree)) return true;
     if (is_leaf != nullptr && is_truthy(is_leaf, first.tree, "asking `is_leaf` about")) return true;
     if (depth > kMaxDepth) throw WalkError::diagnosed(PyExc_RecursionError, "the tree is nested too deeply");
@@ -68,7 +57,8 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
   std::vector<std::unique_ptr<Flat>> others;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     others.push_back(std::make_unique<Flat>());
-    within(parts[i], [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
+    of_value(parts[i].argument,
+             [&] { open_alike(level, parts[i].tree, *others.back(), argument_name(first.argument)); });
   }
   std::vector<Ref> children;
   for (std::size_t i = 0; i < level.leaves.size(); ++i) {
@@ -77,14 +67,13 @@ Ref combine_nodes(const std::vector<Part>& parts, PyObject* is_leaf, int depth) 
     for (std::size_t j = 0; j < others.size(); ++j) {
       if (others[j]->leaves[i] != Py_None) present.push_back(Part{others[j]->leaves[i], parts[j + 1].argument});
     }
-    try {
-      children.push_back(present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1));
-    } catch (WalkError& error) {
-      error.prepend(child_segment(first.tree, i));
-      throw;
-    }
+    const auto combined_child = [&] {
+      return present.empty() ? Ref::borrow(Py_None) : combine_nodes(present, is_leaf, depth + 1);
+    };
+    children.push_back(below([&] { return child_segment(first.tree, i); }, combined_child));
   }
-  ListedLeaves leaves(children);
+  const Ref row = tuple_of(std::move(children));
+  ListedLeaves leaves(row);
   return rebuild(level.spec, leaves);
 }
 
@@ -95,23 +84,23 @@ Ref combine_leaves(const std::vector<Part>& parts, PyObject* is_leaf) {
   std::vector<std::unique_ptr<Flat>> flats;
   for (const Part& part : parts) {
     flats.push_back(std::make_unique<Flat>());
-    within(part, [&] { flatten_into(*flats.back(), part.tree, options); });
+    of_value(part.argument, [&] { flatten_into(*flats.back(), part.tree, options); });
     if (!have_like_nodes(flats[0]->spec, flats.back()->spec)) return {};
   }
   const Flat& first = *flats[0];
   for (std::size_t i = 1; i < parts.size(); ++i) {
-    within(parts[i], [&] {
+    of_value(parts[i].argument, [&] {
       check_equal_statics(first.spec, flats[i]->spec, parts[i].tree, options, argument_name(parts[0].argument));
     });
   }
-  std::vector<Ref> leaves;
+  LeafBuffer leaves;
   leaves.reserve(first.leaves.size());
   for (std::size_t i = 0; i < first.leaves.size(); ++i) {
     std::size_t chosen = 0;
     while (chosen + 1 < flats.size() && flats[chosen]->leaves[i] == Py_None) ++chosen;
-    leaves.push_back(Ref::borrow(flats[chosen]->leaves[i]));
+    leaves.push(flats[chosen]->leaves[i]);
   }
-  ListedLeaves source(leaves);
+  ListedLeaves source(leaves.arguments(), leaves.size());
   return rebuild(first.spec, source);
 }
 
@@ -142,7 +131,7 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
       prefix == Py_None || !is_node(prefix) || is_truthy(is_prefix_leaf, prefix, "reading the prefix for");
   if (leaf) {
     Flat flat;
-    flatten_into(flat, tree, every_leaf(nullptr));
+    flatten_into(flat, tree, every_leaf(Py_None));
     for (std::size_t i = 0; i < flat.leaves.size(); ++i) {
       checked_int(PyList_Append(list, Ref::checked(PyTuple_Pack(2, flat.leaves[i], prefix)).get()));
     }
@@ -153,52 +142,42 @@ void broadcast(PyObject* prefix, PyObject* tree, PyObject* is_prefix_leaf, const
   flatten_into(prefixes, prefix, children_only());
   open_alike(prefixes, tree, level, prefix_name);
   for (std::size_t i = 0; i < prefixes.leaves.size(); ++i) {
-    try {
-      broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1);
-    } catch (WalkError& error) {
-      error.prepend(child_segment(tree, i));
-      throw;
-    }
+    below([&] { return child_segment(tree, i); },
+          [&] { broadcast(prefixes.leaves[i], level.leaves[i], is_prefix_leaf, prefix_name, list, depth + 1); });
   }
 }
 
 }  // namespace
 
-Partition partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
+Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
     SplitTree parts;
-    SplitOptions options;
-    options.is_leaf = is_leaf;
-    split(parts, tree, filters, options);
-    const Py_ssize_t count = PyTuple_GET_SIZE(filters) + 1;
-    Partition result;
-    std::vector<Ref> trees;
-    for (Py_ssize_t i = 0; i < count; ++i) {
+    split(parts, tree, filters, SplitOptions{null_if_none(is_leaf)});
+    std::vector<Py_ssize_t> counts(static_cast<std::size_t>(PyTuple_GET_SIZE(filters)) + 1, 0);
+    for (const std::uint32_t part : parts.part) ++counts[part];
+    std::vector<Ref> trees, numbers;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
       PartLeaves leaves(parts, static_cast<std::uint32_t>(i), true, replace);
       trees.push_back(rebuild(parts.spec, leaves));
+      numbers.push_back(Ref::checked(PyLong_FromSsize_t(counts[i])));
     }
-    result.trees = tuple_of(std::move(trees));
-    result.counts.resize(static_cast<std::size_t>(count), 0);
-    for (const std::uint32_t part : parts.part) ++result.counts[part];
-    return result;
+    return Ref::checked(PyTuple_Pack(2, tuple_of(std::move(trees)).get(), tuple_of(std::move(numbers)).get()));
   });
 }
 
-std::pair<Ref, std::size_t> filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace,
-                                   PyObject* is_leaf) {
+Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
   return with_path("pytree", [&] {
     const Ref filters = Ref::checked(PyTuple_Pack(1, filter_spec));
     SplitTree parts;
-    SplitOptions options;
-    options.is_leaf = is_leaf;
-    split(parts, tree, filters.get(), options);
+    split(parts, tree, filters.get(), SplitOptions{null_if_none(is_leaf)});
     PartLeaves leaves(parts, 0, !inverse, replace);
-    const auto taken = static_cast<std::size_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
-    return std::pair(rebuild(parts.spec, leaves), taken);
+    const auto taken = static_cast<Py_ssize_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
+    return Ref::checked(Py_BuildValue("(On)", rebuild(parts.spec, leaves).get(), taken));
   });
 }
 
 Ref combine(PyObject* trees, PyObject* is_leaf) {
+  is_leaf = null_if_none(is_leaf);
   std::vector<Part> present;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(trees); ++i) {
     if (PyTuple_GET_ITEM(trees, i) == Py_None) continue;

@@ -1,6 +1,8 @@
 // Which part the leaves of each type go to, as far as the type alone decides: remembered while one tree is split.
 #pragma once
 
+#include <array>
+
 #include "base/python_api.h"
 #include "classes/predicates.h"
 #include "classes/type_lookup.h"
@@ -21,37 +23,34 @@ class PartsByType {
 
   // The part of the object, or null where it has to be decided.
   const std::uint32_t* find(PyObject* object, const Scope& scope) const {
-    if (entries_.empty() || scope.version == 0) return nullptr;
-    const Entry& entry = entries_[position(Py_TYPE(object))];
-    if (!entry.type || !(entry.scope == scope)) return nullptr;
+    const Entry& entry = entries_[place_of(object)];
+    const bool is_such = entry.type.get() == reinterpret_cast<PyObject*>(Py_TYPE(object)) && entry.scope == scope;
+    if (!is_such || scope.version == 0) return nullptr;
     if (entry.reach == Reach::kTypeUnlessConvertible && optional_attribute(object, array_conversion_name())) {
       return nullptr;
     }
     return &entry.part;
   }
-  void remember(PyObject* object, const Scope& scope, Reach reach, std::uint32_t part);
+  // Of two types that have one place the latter is known.
+  void remember(PyObject* object, const Scope& scope, Reach reach, std::uint32_t part) {
+    if (reach == Reach::kObject || scope.version == 0) return;
+    entries_[place_of(object)] = Entry{Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))), scope, reach, part};
+  }
 
  private:
   struct Entry {
-    Ref type;  // empty: free
+    Ref type;
     Scope scope;
     Reach reach = Reach::kType;
     std::uint32_t part = 0;
   };
 
-  // Where the type is, or would be.
-  std::size_t position(const PyTypeObject* type) const noexcept {
-    const std::size_t mask = entries_.size() - 1;
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(type));
-    std::size_t at = static_cast<std::size_t>((address * 0x9E3779B97F4A7C15ull) >> 32) & mask;
-    while (entries_[at].type && entries_[at].type.get() != reinterpret_cast<const PyObject*>(type))
-      at = (at + 1) & mask;
-    return at;
+  static std::size_t place_of(PyObject* object) noexcept {
+    return (reinterpret_cast<std::uintptr_t>(Py_TYPE(object)) >> 4) % kPlaces;
   }
-  void grow();
 
-  std::vector<Entry> entries_;  // a power of two of them, at least half of them free
-  std::size_t count_ = 0;
+  static constexpr std::size_t kPlaces = 61;
+  std::array<Entry, kPlaces> entries_;
 };
 
 }  // namespace partax

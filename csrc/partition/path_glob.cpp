@@ -29,19 +29,14 @@ bool PathGlob::Segment::matches(std::string_view text) const noexcept {
 }
 
 PathGlob::PathGlob(PyObject* alternatives) {
-  for (Py_ssize_t a = 0; a < PyTuple_GET_SIZE(alternatives); ++a) {
-    PyObject* segments = PyTuple_GET_ITEM(alternatives, a);
-    Alternative alternative;
-    for (Py_ssize_t s = 0; s < PyTuple_GET_SIZE(segments); ++s) {
-      PyObject* pieces = PyTuple_GET_ITEM(segments, s);
-      Segment segment;
+  for (PyObject* segments : Items(alternatives)) {
+    Alternative& alternative = alternatives_.emplace_back();
+    for (PyObject* pieces : Items(segments)) {
+      Segment& segment = alternative.emplace_back();
       segment.any_depth = pieces == Py_None;
-      for (Py_ssize_t p = 0; !segment.any_depth && p < PyTuple_GET_SIZE(pieces); ++p) {
-        segment.pieces.push_back(exact_text(PyTuple_GET_ITEM(pieces, p)));
-      }
-      alternative.push_back(std::move(segment));
+      if (segment.any_depth) continue;
+      for (PyObject* piece : Items(pieces)) segment.pieces.push_back(exact_text(piece));
     }
-    alternatives_.push_back(std::move(alternative));
   }
 }
 

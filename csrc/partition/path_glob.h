@@ -11,10 +11,9 @@ class PathGlob {
  public:
   // For each alternative the set of its positions that the path so far may stand at.
   using States = std::vector<std::uint64_t>;
-  static constexpr std::size_t kMaxSegments = 63;
 
   // `alternatives` as partax._pytree.filters makes them: a tuple of tuples of segments; a segment is None for `**`,
-  // else a tuple of the literal pieces between its `*`.
+  // else a tuple of the literal pieces between its `*`. There are at most 63.
   explicit PathGlob(PyObject* alternatives);
 
   States start() const;

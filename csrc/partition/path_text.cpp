@@ -50,27 +50,13 @@ const std::string& PathText::segment(std::size_t index) {
   Level& level = levels_[index];
   if (level.has_segment) return level.segment;
   const Step& step = level.step;
-  switch (step.kind) {
-    case Kind::kDict:
-    case Kind::kOrderedDict:
-    case Kind::kDefaultDict:
-      level.segment = exact_text(Ref::checked(PyObject_Str(step.key)).get());
-      break;
-    case Kind::kModule:
-    case Kind::kDataclass:
-    case Kind::kNamedTuple:
-      level.segment = step.index < step.info->child_names.size() ? exact_text(step.info->child_names[step.index].get())
-                                                                 : std::to_string(step.index);
-      break;
-    case Kind::kDeclared:
-    case Kind::kEntries:
-    case Kind::kRegistered: {
-      PyObject* entry = key_entry(index);
-      level.segment = entry == nullptr ? std::to_string(step.index) : exact_text(python::simple_key(entry).get());
-      break;
-    }
-    default:
-      level.segment = std::to_string(step.index);
+  PyObject* const entry = step.by() == Step::By::kFunctions ? key_entry(index) : nullptr;
+  if (step.by() == Step::By::kKey) {
+    level.segment = exact_text(Ref::checked(PyObject_Str(step.key)).get());
+  } else if (step.by() == Step::By::kName) {
+    level.segment = exact_text(step.name());
+  } else {
+    level.segment = entry == nullptr ? std::to_string(step.index) : exact_text(python::simple_key(entry).get());
   }
   level.has_segment = true;
   return level.segment;
@@ -78,34 +64,18 @@ const std::string& PathText::segment(std::size_t index) {
 
 void PathText::append_keystr(std::size_t index, std::string& text) {
   const Step& step = levels_[index].step;
-  bool has_name = false;
-  switch (step.kind) {
-    case Kind::kDict:
-    case Kind::kOrderedDict:
-    case Kind::kDefaultDict:
-      text += '[';
-      text += exact_text(Ref::checked(PyObject_Repr(step.key)).get());
-      text += ']';
-      return;
-    case Kind::kDeclared:
-    case Kind::kEntries:
-    case Kind::kRegistered: {
-      PyObject* entry = key_entry(index);
-      text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"
-                               : exact_text(Ref::checked(PyObject_Str(entry)).get());
-      return;
-    }
-    case Kind::kModule:
-    case Kind::kDataclass:
-    case Kind::kNamedTuple:
-      has_name = step.index < step.info->child_names.size();
-      break;
-    default:
-      break;
+  if (step.by() == Step::By::kName) {
+    text += '.';
+    text += segment(index);
+  } else if (step.by() == Step::By::kFunctions) {
+    PyObject* const entry = key_entry(index);
+    text += entry == nullptr ? "[<flat index " + std::to_string(step.index) + ">]"
+                             : exact_text(Ref::checked(PyObject_Str(entry)).get());
+  } else {
+    text += '[';
+    text += step.by() == Step::By::kKey ? exact_text(Ref::checked(PyObject_Repr(step.key)).get()) : segment(index);
+    text += ']';
   }
-  text += has_name ? '.' : '[';
-  text += segment(index);
-  if (!has_name) text += ']';
 }
 
 const std::string& PathText::extended(Text& text, const std::string* separator) {

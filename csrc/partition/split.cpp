@@ -23,7 +23,7 @@ class Splitter final : public WalkObserver {
  public:
   Splitter(SplitTree& result, PyObject* filters, const SplitOptions& options)
       : result_(result), options_(options), count_(static_cast<std::uint32_t>(PyTuple_GET_SIZE(filters))) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(filters); ++i) root_.add(reader_.read(PyTuple_GET_ITEM(filters, i)));
+    for (PyObject* filter : Items(filters)) root_.add(reader_.read(filter));
     has_path_ = options.keyed || root_.has_path || root_.has_prefix;
   }
 
@@ -384,7 +384,7 @@ class Splitter final : public WalkObserver {
 void split(SplitTree& result, PyObject* tree, PyObject* filters, const SplitOptions& options) {
   reading([&] {
     Splitter splitter(result, filters, options);
-    FlattenOptions flatten_options = every_leaf(nullptr);
+    FlattenOptions flatten_options = every_leaf(Py_None);
     flatten_options.dynamic_runs = true;
     flatten_options.observer = &splitter;
     Flattener(result.spec, result.leaves, flatten_options).tree(tree);

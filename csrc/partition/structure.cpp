@@ -2,52 +2,16 @@
 
 #include <structmember.h>
 
-#include <memory>
-
+#include "base/boxed.h"
 #include "base/error_path.h"
 #include "base/python_hooks.h"
-#include "base/trashcan.h"
 #include "tree/rebuild.h"
 #include "tree/spec_data.h"
 
 namespace partax {
 namespace {
 
-PyTypeObject* structure_type = nullptr;
-
-struct Structure {
-  PyObject_HEAD
-  PyObject* weakrefs;  // first, as of NestableHead
-  TreeSpec* tree;      // null once the garbage collector has cleared it
-};
-
-Structure* as_structure(PyObject* object) noexcept { return reinterpret_cast<Structure*>(object); }
-
-const TreeSpec& tree_of(PyObject* object) {
-  const TreeSpec* tree = as_structure(object)->tree;
-  if (tree == nullptr) {
-    PyErr_SetString(PyExc_ReferenceError, "partax: the object has been cleared by the garbage collector");
-    throw PythonError{};
-  }
-  return *tree;
-}
-
-int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-  Py_VISIT(Py_TYPE(self));
-  const TreeSpec* tree = as_structure(self)->tree;
-  return tree == nullptr ? 0 : tree->traverse(visit, arg);
-}
-
-int clear(PyObject* self) noexcept {
-  const Turn turn;
-  const std::unique_ptr<TreeSpec> dropped(std::exchange(as_structure(self)->tree, nullptr));
-  return 0;
-}
-
-void dealloc(PyObject* self) noexcept {
-  static_assert(offsetof(Structure, weakrefs) == offsetof(NestableHead, weakrefs));
-  dealloc_nested(self, [](PyObject* dying) noexcept { clear(dying); });
-}
+const TreeSpec& tree_of(PyObject* object) { return Boxed<TreeSpec>::in(object); }
 
 // Of the nodes alone, as jax's: aux data need not be hashable.
 Py_hash_t hash(PyObject* self) noexcept {
@@ -56,6 +20,8 @@ Py_hash_t hash(PyObject* self) noexcept {
     return hash == -1 ? -2 : hash;
   });
 }
+
+bool is_structure(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<TreeSpec>::type; }
 
 PyObject* compare(PyObject* self, PyObject* other, int operation) noexcept {
   if (!is_structure(other) || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
@@ -91,7 +57,7 @@ PyMethodDef methods[] = {{"__copy__", copy, METH_NOARGS, nullptr},
                          {"__deepcopy__", copy, METH_O, nullptr},
                          {"__reduce__", reduce, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
-PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(Structure, weakrefs), READONLY, nullptr},
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(Boxed<TreeSpec>, weakrefs), READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef getset[] = {{"num_leaves", num_leaves, nullptr, "How many leaves the tree has.", nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -110,51 +76,20 @@ Ref as_tuple(PyObject* items) {
   return Ref::checked(PyList_AsTuple(list.get()));
 }
 
-// Leaves in a row.
-class Row final : public LeafSource {
- public:
-  explicit Row(PyObject* const* leaves) : leaves_(leaves) {}
-  Ref leaf(std::size_t index) override { return Ref::borrow(leaves_[index]); }
-  void fill(PyObject** items, std::size_t index, std::size_t count) override {
-    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(leaves_[index + i]);
-  }
-
- private:
-  PyObject* const* leaves_;
-};
-
 }  // namespace
 
-Ref register_structure_type() {
-  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kDoc)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                         {Py_tp_repr, reinterpret_cast<void*>(repr)},
-                         {Py_tp_hash, reinterpret_cast<void*>(hash)},
-                         {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
-                         {Py_tp_methods, methods},
-                         {Py_tp_getset, getset},
-                         {Py_tp_members, members},
-                         {0, nullptr}};
-  const unsigned int flags =
-      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  PyType_Spec spec = {"partax.tree.Structure", sizeof(Structure), 0, flags, slots};
-  Ref type = Ref::checked(PyType_FromSpec(&spec));
-  structure_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));  // kept for the life of the process
-  return type;
+void register_structure_type(PyObject* module) {
+  Boxed<TreeSpec>::type = add_boxed_type<TreeSpec>(module, "partax.tree.Structure", kDoc,
+                                                   {{Py_tp_repr, reinterpret_cast<void*>(repr)},
+                                                    {Py_tp_hash, reinterpret_cast<void*>(hash)},
+                                                    {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+                                                    {Py_tp_methods, methods},
+                                                    {Py_tp_getset, getset},
+                                                    {Py_tp_members, members}},
+                                                   Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION);
 }
 
-Ref make_structure(TreeSpec tree) {
-  auto kept = std::make_unique<TreeSpec>(std::move(tree));
-  Ref object = Ref::checked(structure_type->tp_alloc(structure_type, 0));
-  as_structure(object.get())->tree = kept.release();
-  return object;
-}
-
-bool is_structure(PyObject* object) noexcept { return Py_TYPE(object) == structure_type; }
-
-const TreeSpec& tree_of_structure(PyObject* structure) { return tree_of(structure); }
+Ref make_structure(TreeSpec tree) { return box(std::make_unique<TreeSpec>(std::move(tree))); }
 
 FlattenOptions in_runs(PyObject* is_leaf) {
   FlattenOptions options = every_leaf(is_leaf);
@@ -163,12 +98,8 @@ FlattenOptions in_runs(PyObject* is_leaf) {
   return options;
 }
 
-Ref with_leaves(const TreeSpec& spec, PyObject* const* leaves) {
-  Row row(leaves);
-  return rebuild(spec, row);
-}
-
 Ref unflatten(PyObject* structure, PyObject* leaves) {
+  if (!is_structure(structure)) raise_error(PyExc_TypeError, "expected a Structure");
   const Ref keep = Ref::borrow(structure);
   const TreeSpec& tree = tree_of(structure);
   const Ref given = as_tuple(leaves);  // which nobody else can change meanwhile
@@ -177,7 +108,8 @@ Ref unflatten(PyObject* structure, PyObject* leaves) {
     PyErr_Format(PyExc_ValueError, "`leaves`: found %zd, expected the %zu of the structure", count, tree.num_dynamic);
     throw PythonError{};
   }
-  return with_leaves(tree, reinterpret_cast<PyTupleObject*>(given.get())->ob_item);
+  ListedLeaves row(given);
+  return rebuild(tree, row);
 }
 
 }  // namespace partax

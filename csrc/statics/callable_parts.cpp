@@ -31,6 +31,11 @@ CallableSort callable_sort(PyObject* value) noexcept {
   return CallableSort::kNone;
 }
 
+Ref partial_part(PyObject* partial, std::size_t i) {
+  static Name names[] = {Name("func"), Name("args"), Name("keywords")};
+  return attribute(partial, names[i]);
+}
+
 // `==` of code objects takes no notice of qualified names, of the order of sets, and of that in the code inside.
 bool is_same_code(PyObject* left, PyObject* right) {
   if (left == right) return true;

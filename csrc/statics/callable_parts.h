@@ -31,24 +31,8 @@ enum class CallableSort : std::uint8_t {
 
 CallableSort callable_sort(PyObject* value) noexcept;
 
-// Its function, arguments and keywords, by number.
-inline Ref part_of_partial(PyObject* partial, std::size_t i) {
-  static Name names[] = {Name("func"), Name("args"), Name("keywords")};
-  return Ref::checked(PyObject_GetAttr(partial, names[i].get()));
-}
-
-// `body()`, or `otherwise()` where it raises: inside a callable nothing is refused.
-template <typename Body, typename Otherwise>
-auto attempt(Body&& body, Otherwise&& otherwise) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const PythonError&) {
-    forgive();
-  } catch (const WalkError& error) {
-    if (error.must_pass()) throw;
-  }
-  return otherwise();
-}
+// Of a functools.partial: its function, its arguments, its keywords.
+Ref partial_part(PyObject* partial, std::size_t i);
 
 // Visits what a callable holds, in one order, until `same(i, part)` is false; null where there is nothing. Of a
 // function: its cells, defaults, keyword defaults and attributes. Of a jax.jit nothing: it does not look again itself.
@@ -69,7 +53,7 @@ bool all_held(PyObject* callable, CallableSort sort, Same&& same) {
   }
   if (sort == CallableSort::kPartial) {
     for (std::size_t i = 0; i < 3; ++i) {
-      if (!same(i, part_of_partial(callable, i))) return false;
+      if (!same(i, partial_part(callable, i))) return false;
     }
     return same(std::size_t{3}, filled(dict_of(callable)));  // asking for __dict__ would make one
   }

@@ -65,9 +65,7 @@ void open(PyObject* it, Guards::Parts parts, PyObject* argument, std::vector<Ref
       const Ref globals = Ref::borrow(function->func_globals), builtins = Ref::borrow(function->func_builtins);
       if (!PyDict_CheckExact(globals.get()) || !PyDict_CheckExact(builtins.get())) return;  // they may make up values
       if (!PyTuple_Check(argument)) return add(globals);
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argument); ++i) {
-        add(global(globals.get(), builtins.get(), PyTuple_GET_ITEM(argument, i)));
-      }
+      for (PyObject* chain : Items(argument)) add(global(globals.get(), builtins.get(), chain));
     }
   }
 }
@@ -102,9 +100,7 @@ std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
   const Ref told = python::guards_of(tuple_of(std::vector<Ref>(roots)));
   PyObject *checks, *place, *unproven, *of_same_objects;
   int arrays;
-  if (PyArg_ParseTuple(told.get(), "OOpUU", &checks, &place, &arrays, &unproven, &of_same_objects) == 0) {
-    throw PythonError{};
-  }
+  parse_tuple(told.get(), "OOpUU", &checks, &place, &arrays, &unproven, &of_same_objects);
   guards->place_ = Ref::borrow(place);
   guards->holds_arrays_ = arrays != 0;
   guards->unproven_ = exact_text(unproven);
@@ -113,7 +109,7 @@ std::shared_ptr<Guards> Guards::of(const std::vector<Ref>& roots) {
     unsigned char expected, parts;
     PyObject *object, *argument;
     Py_ssize_t count;
-    if (PyArg_ParseTuple(item.get(), "bObOn", &expected, &object, &parts, &argument, &count) == 0) throw PythonError{};
+    parse_tuple(item.get(), "bObOn", &expected, &object, &parts, &argument, &count);
     guards->checks_.push_back(Check{static_cast<Expected>(expected), static_cast<Parts>(parts), Ref::borrow(object),
                                     Ref::borrow(argument), static_cast<std::size_t>(count)});
   });
@@ -138,13 +134,7 @@ bool Guards::match(const Roots& roots, std::string* difference, bool loosely) co
     return false;
   }
   std::size_t at = 0;
-  try {
-    if (all(roots, at, loosely)) return true;
-  } catch (const PythonError&) {
-    forgive();
-  } catch (const WalkError& error) {
-    if (error.must_pass()) throw;
-  }
+  if (attempt([&] { return all(roots, at, loosely); }, [] { return false; })) return true;
   if (difference != nullptr) {
     *difference = exact_text(Ref::checked(PyObject_CallFunction(place_.get(), "n", static_cast<Py_ssize_t>(at))).get());
   }

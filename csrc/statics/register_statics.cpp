@@ -1,5 +1,5 @@
-#include "statics/register_statics.h"
-
+// statics/ compares static values, callables included.
+// In: values that are no arrays. Out: their hash, and snapshots that tell later whether another value is the same.
 #include "base/binding.h"
 #include "statics/callable_parts.h"
 #include "statics/guards.h"
@@ -10,48 +10,42 @@ namespace py = pybind11;
 namespace partax {
 namespace {
 
-void configure_statics(const py::object& partial, const py::object& jitted, const py::object& treedef,
-                       const py::object& settings, const py::object& registrations) {
-  taken_apart().partial.set(partial.ptr());
-  taken_apart().jitted.set(jitted.ptr());
-  taken_apart().treedef.set(treedef.ptr());
-  taken_apart().settings.set(settings.ptr());
-  taken_apart().registrations.set(registrations.ptr());
+void configure_statics(PyObject* partial, PyObject* jitted, PyObject* treedef, PyObject* settings,
+                       PyObject* registrations) {
+  taken_apart().partial.set(partial);
+  taken_apart().jitted.set(jitted);
+  taken_apart().treedef.set(treedef);
+  taken_apart().settings.set(settings);
+  taken_apart().registrations.set(registrations);
 }
 
-StaticValue sealed(const py::object& value) { return StaticValue::loose(Ref::borrow(value.ptr())).sealed(nullptr); }
+bool static_equal(PyObject* a, PyObject* b) {
+  return with_path("value", [&] {
+    const MadeAnew made_anew;
+    if (!StaticValue::loose(Ref::borrow(a)).sealed(nullptr).equals(b)) return false;
+    const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(a)});
+    return !made_anew.any() ||
+           (guards->of_same_objects().empty() && guards->match([&](std::size_t) { return Ref::borrow(b); }));
+  });
+}
+
+Ref hash_of_value(PyObject* value) {
+  return with_path("value", [&] { return number(static_hash(value, Unhashable::kRefuse)); });
+}
+
+// What is read next of a value: see guards.h.
+Ref parts_of(PyObject* value, int parts, PyObject* argument, PyObject* absent) {
+  return Guards::parts_of(value, static_cast<Guards::Parts>(parts), argument, absent);
+}
 
 }  // namespace
 
 void register_statics(py::module_& module) {
-  define(module, "configure_statics", &configure_statics, "Sets the types of values that are taken apart.",
-         py::kw_only(), py::arg("partial"), py::arg("jitted"), py::arg("treedef"), py::arg("settings"),
-         py::arg("registrations"));
-  define(
-      module, "static_equal",
-      [](const py::object& a, const py::object& b) {
-        return with_path("value", [&] {
-          const MadeAnew made_anew;
-          if (!sealed(a).equals(b.ptr())) return false;
-          const auto now = [&](std::size_t) { return Ref::borrow(b.ptr()); };
-          const std::shared_ptr<Guards> guards = Guards::of({Ref::borrow(a.ptr())});
-          return !made_anew.any() || (guards->of_same_objects().empty() && guards->match(now));
-        });
-      },
-      py::arg("a"), py::arg("b"));
-  define(
-      module, "static_hash",
-      [](const py::object& value) {
-        return with_path("value", [&] { return number(static_hash(value.ptr(), Unhashable::kRefuse)); });
-      },
-      py::arg("value"));
-  define(
-      module, "parts_of",
-      [](const py::object& value, int parts, const py::object& argument, const py::object& absent) {
-        return give(Guards::parts_of(value.ptr(), static_cast<Guards::Parts>(parts), argument.ptr(), absent.ptr()));
-      },
-      "What is read next of a value: see guards.h.", py::arg("value"), py::arg("parts"), py::arg("argument"),
-      py::arg("absent"));
+  define(module, "configure_statics", &configure_statics, py::kw_only(), py::arg("partial"), py::arg("jitted"),
+         py::arg("treedef"), py::arg("settings"), py::arg("registrations"));
+  define(module, "static_equal", &static_equal);
+  define(module, "static_hash", &hash_of_value);
+  define(module, "parts_of", &parts_of);
 }
 
 }  // namespace partax

@@ -9,21 +9,31 @@ namespace {
 
 thread_local int static_depth = 0;
 
+// The built-in types whose content an instance may have: the form of that, and how it is taken out.
 struct Content {
   PyTypeObject* type;
   Form form;
+  PyObject* (*taken_out)(PyObject* value);
 };
 
-// The built-in type whose content an instance has, or null. It is among the bases that the layout comes from.
-const Content* content_type(PyObject* value) noexcept {
-  static const Content known[] = {{&PyTuple_Type, Form::kTuple},         {&PyList_Type, Form::kList},
-                                  {&PyDict_Type, Form::kDict},           {&PySet_Type, Form::kSet},
-                                  {&PyFrozenSet_Type, Form::kFrozenSet}, {&PyLong_Type, Form::kAtom},
-                                  {&PyByteArray_Type, Form::kByteArray}, {&PyFloat_Type, Form::kFloat},
-                                  {&PyComplex_Type, Form::kComplex},     {&PyUnicode_Type, Form::kAtom},
-                                  {&PyBytes_Type, Form::kAtom}};
+// What an instance has of these, or null. It is among the bases that the layout comes from.
+const Content* content_in(PyObject* value) noexcept {
+  static const Content contents[] = {
+      {&PyTuple_Type, Form::kTuple, [](PyObject* it) { return PyTuple_GetSlice(it, 0, PyTuple_GET_SIZE(it)); }},
+      {&PyList_Type, Form::kList, [](PyObject* it) { return PyList_GetSlice(it, 0, PyList_GET_SIZE(it)); }},
+      {&PyDict_Type, Form::kDict, PyDict_Copy},
+      {&PySet_Type, Form::kSet, [](PyObject* it) { return PySet_New(Ref::checked(PyFrozenSet_New(it)).get()); }},
+      {&PyFrozenSet_Type, Form::kFrozenSet, PyFrozenSet_New},
+      {&PyLong_Type, Form::kAtom, [](PyObject* it) { return PyLong_Type.tp_as_number->nb_positive(it); }},
+      {&PyByteArray_Type, Form::kByteArray, PyByteArray_FromObject},
+      {&PyFloat_Type, Form::kFloat, [](PyObject* it) { return PyFloat_FromDouble(PyFloat_AS_DOUBLE(it)); }},
+      {&PyComplex_Type, Form::kComplex, [](PyObject* it) { return PyComplex_Type.tp_as_number->nb_positive(it); }},
+      {&PyUnicode_Type, Form::kAtom, PyUnicode_FromObject},
+      {&PyBytes_Type, Form::kAtom,
+       [](PyObject* it) { return PyBytes_FromStringAndSize(PyBytes_AS_STRING(it), PyBytes_GET_SIZE(it)); }},
+  };
   for (PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
-    for (const Content& content : known) {
+    for (const Content& content : contents) {
       if (type == content.type) return &content;
     }
   }
@@ -57,7 +67,7 @@ Form form_of(PyObject* value) {
   }
   if (type == &PyFunction_Type) return Form::kCallable;
   if (type == &PyType_Type) return Form::kIdentity;
-  const Content* const content = content_type(value);
+  const Content* const content = content_in(value);
   PyTypeObject* const base = content == nullptr ? nullptr : content->type;
   if (type == base) return content->form;
   if (type == &PyODict_Type || hooks().default_dict.is(type)) return Form::kDict;
@@ -110,26 +120,9 @@ Ref items_of_set(PyObject* set) {
 }
 
 Ref content_of(PyObject* value) {
-  const Content* const content = content_type(value);
-  PyTypeObject* const base = content == nullptr ? nullptr : content->type;
-  if (base == &PyTuple_Type) return Ref::checked(PyTuple_GetSlice(value, 0, PyTuple_GET_SIZE(value)));
-  if (base == &PyList_Type) return Ref::checked(PyList_GetSlice(value, 0, PyList_GET_SIZE(value)));
-  if (base == &PyDict_Type) return Ref::checked(PyDict_Copy(value));
-  if (base == &PySet_Type) return Ref::checked(PySet_New(Ref::checked(PyFrozenSet_New(value)).get()));
-  if (base == &PyFrozenSet_Type) return Ref::checked(PyFrozenSet_New(value));
-  if (base == &PyLong_Type) return Ref::checked(PyLong_Type.tp_as_number->nb_positive(value));
-  if (base == &PyFloat_Type) return Ref::checked(PyFloat_FromDouble(PyFloat_AS_DOUBLE(value)));
-  if (base == &PyComplex_Type) return Ref::checked(PyComplex_Type.tp_as_number->nb_positive(value));
-  if (base == &PyUnicode_Type) return Ref::checked(PyUnicode_FromObject(value));
-  if (base == &PyBytes_Type) {
-    return Ref::checked(PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)));
-  }
-  if (base == &PyByteArray_Type) return Ref::checked(PyByteArray_FromObject(value));
+  if (const Content* content = content_in(value)) return Ref::checked(content->taken_out(value));
   if (!PyObject_TypeCheck(value, taken_apart().partial.type())) return {};
-  std::vector<Ref> parts;
-  parts.reserve(3);
-  for (std::size_t i = 0; i < 3; ++i) parts.push_back(part_of_partial(value, i));
-  return tuple_of(std::move(parts));
+  return tuple_of({partial_part(value, 0), partial_part(value, 1), partial_part(value, 2)});
 }
 
 [[noreturn]] void refuse_array(PyObject* value) {
@@ -216,9 +209,12 @@ Ref fresh(PyObject* value) {
   };
   if (form == Form::kFrozenDataclass) {
     if (!TypeTable::instance().find(value).is_in_reach || content_of(value)) return Ref::borrow(value);
-    each_attribute(value, [&](PyObject* name, const Ref& item) {
-      names.push_back(Ref::borrow(name));
-      add(item);
+    bool is_name = false, is_first = true;  // no content, then names and values by turns
+    each_item(value, Form::kSubclass, [&](const Ref& item) {
+      if (is_name) names.push_back(item);
+      if (!is_name && !is_first) add(item);
+      is_first = false;
+      is_name = !is_name;
     });
   } else {
     each_item(value, form, [&](const Ref& item) { add(item, is_dict && items.size() % 2 == 0); });
@@ -262,6 +258,84 @@ bool holds_mutable(PyObject* value) {
   bool found = false;
   each_item(value, form, [&](const Ref& item) { found = found || (item && holds_mutable(item.get())); });
   return found;
+}
+
+namespace {
+
+std::size_t mix(std::size_t seed, std::size_t value) noexcept {
+  return (seed ^ value) * 0x9E3779B97F4A7C15ull + (seed >> 29);
+}
+
+std::size_t pointer_hash(const void* pointer) noexcept {
+  return mix(0x51ED270B, reinterpret_cast<std::size_t>(pointer));
+}
+
+template <typename Bits>
+std::size_t bits_hash(const Bits& bits) noexcept {
+  std::uint64_t words[(sizeof(Bits) + 7) / 8] = {};
+  std::memcpy(words, &bits, sizeof(Bits));
+  std::size_t seed = 17;
+  for (std::uint64_t word : words) seed = mix(seed, word);
+  return seed;
+}
+
+// Of what a callable holds, all may change without a new key, or be another object: only its code counts.
+std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables) {
+  if (callables == Callables::kByIdentity) return mix(seed, pointer_hash(value));
+  const CallableSort sort = callable_sort(value);
+  if (sort == CallableSort::kFunction) {
+    const Ref code_object = code_of(value);
+    const auto* code = reinterpret_cast<PyCodeObject*>(code_object.get());
+    seed = mix(seed, static_cast<std::size_t>(own_hash(code->co_qualname, Unhashable::kRefuse)));
+    return mix(seed, static_cast<std::size_t>(code->co_firstlineno));
+  }
+  Ref inner;
+  if (sort == CallableSort::kPartial) inner = partial_part(value, 0);
+  if (sort == CallableSort::kWrapper) inner = taken_apart().wrapped(value);
+  if (sort == CallableSort::kJitted) inner = maybe_attribute(value, "__wrapped__");
+  if (!inner) forgive();
+  const bool is_known = inner && form_of(inner.get()) == Form::kCallable;
+  return is_known ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;
+}
+
+}  // namespace
+
+std::size_t hash_of_part(PyObject* value, Unhashable unhashable, Callables callables) {
+  const DepthGuard guard;
+  const Form form = form_of(value);
+  const std::size_t seed = pointer_hash(Py_TYPE(value));
+  if (is_composite(form)) {
+    std::size_t combined = seed;
+    bool is_first = true;
+    each_item(value, form, [&](const Ref& item) {
+      // The object of a method is known by identity, whatever its hash is.
+      const bool is_object =
+          form == Form::kMethod && !std::exchange(is_first, false) && form_of(item.get()) == Form::kGeneric;
+      const std::size_t hash = !item       ? 0
+                               : is_object ? pointer_hash(item.get())
+                                           : hash_of_part(item.get(), unhashable, callables);
+      combined = mix(combined, hash);
+    });
+    return combined;
+  }
+  switch (form) {
+    case Form::kIdentity:
+      return mix(seed, pointer_hash(value));
+    case Form::kCallable:
+      return hash_callable(value, seed, callables);
+    case Form::kFloat:
+      return mix(seed, bits_hash(PyFloat_AS_DOUBLE(value)));
+    case Form::kComplex:
+      return mix(seed, bits_hash(PyComplex_AsCComplex(value)));
+    case Form::kArray:
+      refuse_array(value);
+    default:
+      return mix(seed, static_cast<std::size_t>(own_hash(value, unhashable)));
+  }
+}
+
+std::size_t static_hash(PyObject* value, Unhashable unhashable, Callables callables) {
+  return reading([&] { return hash_of_part(value, unhashable, callables); }, kComparing);
 }
 
 }  // namespace partax

@@ -1,4 +1,4 @@
-// How a static value is compared: its form, the items of a composite one, and what == of a plain one means.
+// How a static value is compared: its form, the items of a composite one, what == of a plain one means, and the hash.
 #pragma once
 
 #include <cstring>
@@ -18,21 +18,22 @@ enum class Form : std::uint8_t {
   kAtom,  // built-in value types with a == of their own that runs no user code
   kFloat,
   kComplex,
-  kNumpyScalar,
-  kTuple,
-  kFrozenSet,
-  kList,
-  kDict,
-  kSet,
-  kByteArray,
-  kMethod,
-  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
-  kFrozenDataclass,
-  kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
   kTreedef,
   kCallable,  // by what it holds and reads: see callable_parts.h
   kArray,     // refused
   kGeneric,
+  // The composite ones, which have items; the first four can be changed.
+  kByteArray,
+  kList,
+  kDict,
+  kSet,
+  kFrozenSet,
+  kNumpyScalar,
+  kTuple,
+  kMethod,
+  kSlice,  // a slice or a range, by what it shows: == of ranges is that of their elements
+  kFrozenDataclass,
+  kSubclass,  // of a built-in, without a == or hash of the user's: the built-in content and the attributes
 };
 Form form_of(PyObject* value);
 
@@ -53,28 +54,8 @@ inline bool is_plain(PyObject* value) noexcept {
          type == &PyFloat_Type || type == &PyComplex_Type || type == &PyBytes_Type || type == &PyEllipsis_Type;
 }
 
-inline bool is_composite(Form form) noexcept {
-  switch (form) {
-    case Form::kTuple:
-    case Form::kFrozenSet:
-    case Form::kList:
-    case Form::kDict:
-    case Form::kSet:
-    case Form::kNumpyScalar:
-    case Form::kByteArray:
-    case Form::kMethod:
-    case Form::kSlice:
-    case Form::kFrozenDataclass:
-    case Form::kSubclass:
-      return true;
-    default:
-      return false;
-  }
-}
-
-inline bool is_mutable_form(Form form) noexcept {
-  return form == Form::kList || form == Form::kDict || form == Form::kSet || form == Form::kByteArray;
-}
+inline bool is_composite(Form form) noexcept { return form >= Form::kByteArray; }
+inline bool is_mutable_form(Form form) noexcept { return form >= Form::kByteArray && form <= Form::kSet; }
 
 // The attribute of a frozen dataclass, or empty where the instance lacks it.
 Ref field(PyObject* value, PyObject* name);
@@ -84,33 +65,12 @@ Ref items_of_dict(PyObject* dict);
 Ref items_of_set(PyObject* set);
 // The built-in content of an instance of a subclass: an object of the built-in type itself; empty if there is none.
 Ref content_of(PyObject* value);
-// The state of an instance beside such content: visit(name, value), the dictionary first and then the slots; an empty
-// slot has no value.
-template <typename Visit>
-void each_attribute(PyObject* value, Visit&& visit) {
-  if (const Ref dict = dict_of(value)) {
-    const Ref items = items_of_dict(dict.get());
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-      PyObject* pair = PyList_GET_ITEM(items.get(), i);
-      visit(PyTuple_GET_ITEM(pair, 0), Ref::borrow(PyTuple_GET_ITEM(pair, 1)));
-    }
-  }
-  const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
-  for (const Slot& slot : info->slots) visit(slot.name.get(), slot.owned_of(value));
-}
 
 // Visits the items of a composite value; an absent field is an empty reference. Errors get the item's place. `visit`
 // may run code that changes the value: each step looks at its size again.
 template <typename Visit>
 void each_item(PyObject* value, Form form, Visit&& visit) {
-  const auto located = [&](const Ref& item, auto&& segment) {
-    try {
-      visit(item);
-    } catch (WalkError& error) {
-      error.prepend(segment());
-      throw;
-    }
-  };
+  const auto located = [&](const Ref& item, auto&& segment) { below(segment, [&] { visit(item); }); };
   switch (form) {
     case Form::kTuple:
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
@@ -143,18 +103,13 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
         break;
       }
       const Ref items = items_of_dict(value);
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-        PyObject* both = PyList_GET_ITEM(items.get(), i);
-        pair(Ref::borrow(PyTuple_GET_ITEM(both, 0)), Ref::borrow(PyTuple_GET_ITEM(both, 1)));
-      }
+      for (PyObject* both : Items(items.get())) pair(item_of(both, 0), item_of(both, 1));
       break;
     }
     case Form::kSet:
     case Form::kFrozenSet: {
       const Ref items = items_of_set(value);
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
-        located(Ref::borrow(PyList_GET_ITEM(items.get(), i)), [] { return std::string("{...}"); });
-      }
+      for (PyObject* item : Items(items.get())) located(Ref::borrow(item), [] { return std::string("{...}"); });
       break;
     }
     case Form::kNumpyScalar:
@@ -180,13 +135,21 @@ void each_item(PyObject* value, Form form, Visit&& visit) {
       }
       break;
     }
-    case Form::kSubclass:
+    case Form::kSubclass: {  // the content; and the attributes by name, the dictionary first, an empty slot without
+                             // value
       visit(content_of(value));
-      each_attribute(value, [&](PyObject* name, const Ref& item) {
-        visit(Ref::borrow(name));
-        located(item, [&] { return attribute_segment(name); });
-      });
+      const auto attribute = [&](const Ref& name, const Ref& item) {
+        visit(name);
+        located(item, [&] { return attribute_segment(name.get()); });
+      };
+      if (const Ref dict = dict_of(value)) {
+        const Ref items = items_of_dict(dict.get());
+        for (PyObject* both : Items(items.get())) attribute(item_of(both, 0), item_of(both, 1));
+      }
+      const TypeInfoPtr info = TypeTable::instance().shared(TypeTable::instance().find(value));
+      for (const Slot& slot : info->slots) attribute(slot.name, slot.owned_of(value));
       break;
+    }
     default:
       break;
   }

@@ -55,7 +55,6 @@ class StaticValue {
   Ref value() const;
   // The object that a pointer comparison may take for this value, or null.
   PyObject* identity() const noexcept { return mode_ == Mode::kHeld && !mutable_ ? held_.get() : nullptr; }
-  // Whether `value` gives a new copy each time.
   bool absent() const noexcept { return mode_ == Mode::kAbsent; }
 
   // Whether it keeps an object alive that may hold others.

@@ -1,5 +1,9 @@
 #include "tree/dictionary_reader.h"
 
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
 namespace partax {
 
 bool DictionaryReader::is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const {
@@ -19,7 +23,30 @@ void DictionaryReader::expect_order_of(PyObject* dict, std::size_t keys, std::si
     if (identity_[i] == nullptr) return;
     ordered.push_back(Ref::borrow(identity_[i]));
   }
-  spec_.key_order.expect(dict, tuple_of(std::move(ordered)).get(), keys, spec_.statics.size());
+  expect_order_of(dict, tuple_of(std::move(ordered)).get(), keys);
+}
+
+void DictionaryReader::expect_order_of(PyObject* dict, PyObject* ordered, std::size_t keys) const {
+  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(ordered));
+  std::unordered_map<PyObject*, std::uint32_t> places;
+  for (std::size_t i = 0; i < count; ++i) {
+    places.emplace(PyTuple_GET_ITEM(ordered, static_cast<Py_ssize_t>(i)), static_cast<std::uint32_t>(keys + i));
+  }
+  std::vector<std::uint32_t> order;
+  order.reserve(count);
+  std::vector<std::uint32_t>& all = spec_.key_order;
+  if (all.empty()) {
+    all.resize(spec_.statics.size());
+    std::iota(all.begin(), all.end(), 0);
+  }
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (order.size() < count && PyDict_Next(dict, &position, &key, &value) != 0) {
+    const auto found = places.find(key);
+    if (found == places.end()) return;
+    order.push_back(found->second);
+  }
+  if (order.size() == count) std::copy(order.begin(), order.end(), all.data() + keys);
 }
 
 }  // namespace partax

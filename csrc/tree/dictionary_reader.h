@@ -21,7 +21,7 @@ class DictionaryReader {
     PyObject *key, *value;
     Py_ssize_t position = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t expected = spec_.key_order.expected(keys, i);
+      const std::size_t expected = expected_at(keys, i);
       if (PyDict_Next(dict, &position, &key, &value) == 0 || key != identity_[expected]) return false;
       if (!visit(expected - keys, value)) return false;
     }
@@ -35,7 +35,7 @@ class DictionaryReader {
     PyObject *key, *value;
     Py_ssize_t position = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t expected = spec_.key_order.expected(keys, i);
+      const std::size_t expected = expected_at(keys, i);
       if (PyDict_Next(dict, &position, &key, &value) == 0 || !is_key(expected, key) || !visit(expected - keys, value)) {
         leaves_.drop_own_statics(before);
         return false;
@@ -57,10 +57,16 @@ class DictionaryReader {
 
   // Whether an OrderedDict has its keys in the order of the spec: its own order, which its dictionary may not have.
   bool is_in_order(PyObject* dict, std::size_t keys, std::size_t count) const;
-  // From now on the identical keys are expected in the order that this dictionary has them in.
+  // From now on the keys are expected in the order that this dictionary has them in, within a Reading of it: the
+  // identical ones, or those of `ordered`, a tuple in the order of the spec. Does nothing where it has others.
   void expect_order_of(PyObject* dict, std::size_t keys, std::size_t count) const;
+  void expect_order_of(PyObject* dict, PyObject* ordered, std::size_t keys) const;
 
  private:
+  // The static value that is expected as the key at `place` of a dictionary whose first key is the static value `keys`.
+  std::size_t expected_at(std::size_t keys, std::size_t place) const noexcept {
+    return spec_.key_order.empty() ? keys + place : spec_.key_order[keys + place];
+  }
   // Whether a key is identical, or an equal string.
   bool is_key(std::size_t index, PyObject* key) const {
     PyObject* known = identity_[index];

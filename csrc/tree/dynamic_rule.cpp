@@ -1,6 +1,7 @@
 #include "tree/dynamic_rule.h"
 
 #include "base/error_path.h"
+#include "base/python_hooks.h"
 
 namespace partax {
 
@@ -15,6 +16,14 @@ DynamicRule::DynamicRule(PyObject* option) {
   kind_ = native < 0 ? Kind::kPython : Kind::kNative;
   if (native >= 0) native_ = static_cast<Predicate>(native);
   predicate_ = Ref::borrow(option);
+}
+
+std::vector<bool> DynamicRule::values(std::size_t count, const Ref& shape) const {
+  if (!names_) return std::vector<bool>(count, true);
+  std::vector<bool> applies;
+  const Ref meant = python::values_meant(names_, shape);
+  for (PyObject* it : Items(meant.get())) applies.push_back(it == Py_True);
+  return applies;
 }
 
 bool DynamicRule::holds(PyObject* leaf) const {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/python_api.h"
-#include "base/python_hooks.h"
 #include "classes/predicates.h"
 #include "classes/type_table.h"
 
@@ -15,17 +14,8 @@ class DynamicRule {
   explicit DynamicRule(PyObject* option);
 
   bool any() const noexcept { return kind_ != Kind::kArrays; }
-  // For each of `count` values of a call, whether the rule applies to it; `shape()` gives their `shape_data`.
-  template <typename Shape>
-  std::vector<bool> values(std::size_t count, Shape&& shape) const {
-    std::vector<bool> applies(count, true);
-    if (!names_) return applies;
-    const Ref meant = python::values_meant(names_, shape());
-    for (std::size_t i = 0; i < count; ++i) {
-      applies[i] = PyTuple_GetItem(meant.get(), static_cast<Py_ssize_t>(i)) == Py_True;
-    }
-    return applies;
-  }
+  // For each of `count` values of a call, whether the rule applies to it; `shape` is their `shape_data`.
+  std::vector<bool> values(std::size_t count, const Ref& shape) const;
   // Whether a leaf is traced that is no array. Raises a WalkError.
   bool holds(PyObject* leaf) const;
   int traverse(visitproc visit, void* arg) const {

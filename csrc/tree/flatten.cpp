@@ -5,7 +5,6 @@
 
 #include "base/error_path.h"
 #include "base/held_values.h"
-#include "classes/equinox.h"
 #include "classes/instance_fields.h"
 #include "classes/registered_functions.h"
 
@@ -55,13 +54,8 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
   TypeTable::instance().epoch();
   const std::size_t index = open(Kind::kCall, count, nullptr);
   for (std::size_t i = 0; i < count; ++i) {
-    try {
-      traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
-      reading([&] { walk(values[i], nullptr); });
-    } catch (WalkError& error) {
-      error.set_origin(i);
-      throw;
-    }
+    traces_more_ = i < options_.rule_values.size() && options_.rule_values[i];
+    of_value(i, [&] { reading([&] { walk(values[i], nullptr); }); });
   }
   spec_.nodes[index].extent = static_cast<std::uint32_t>(spec_.nodes.size() - index);
 }
@@ -69,7 +63,7 @@ void Flattener::call(PyObject* const* values, std::size_t count) {
 std::size_t Flattener::open(Kind kind, std::size_t arity, const TypeInfo* info) {
   if (info != nullptr) remember(*info);
   mix(spec_.hash, (static_cast<std::size_t>(kind) << 56) ^ (arity << 20) ^ reinterpret_cast<std::size_t>(info));
-  spec_.nodes.push_back(Node{kind, false, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
+  spec_.nodes.push_back(Node{kind, false, false, false, false, 0, static_cast<std::uint32_t>(arity), 1,
                              static_cast<std::uint32_t>(spec_.statics.size()), info});
   return spec_.nodes.size() - 1;
 }
@@ -116,7 +110,7 @@ void Flattener::add_leaf(PyObject* object, bool dynamic) {
     throw;
   }
   mix(spec_.hash, static_cast<std::size_t>(Kind::kStaticLeaf));
-  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, false, 0, 0, 1,
+  spec_.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1,
                              static_cast<std::uint32_t>(spec_.statics.size() - 1), nullptr});
 }
 
@@ -182,18 +176,15 @@ void Flattener::find_cycle(PyObject* object) {
 template <typename Get>
 void Flattener::child(const Step& step, Get&& get) {
   const auto segment = [&] {
-    switch (step.kind) {
-      case Kind::kDeclared:
-      case Kind::kRegistered:
-      case Kind::kEntries:
-        return registered_segment(step.parent, static_cast<Py_ssize_t>(step.index));
-      case Kind::kDict:
-      case Kind::kOrderedDict:
-      case Kind::kDefaultDict:
+    switch (step.by()) {
+      case Step::By::kFunctions:
+        return registered_segments(step.parent, step.index + 1).back();
+      case Step::By::kKey:
         return key_segment(step.key);
+      case Step::By::kName:
+        return attribute_segment(step.name());
       default:
-        return step.index < step.info->child_names.size() ? attribute_segment(step.info->child_names[step.index].get())
-                                                          : index_segment(static_cast<Py_ssize_t>(step.index));
+        return index_segment(static_cast<Py_ssize_t>(step.index));
     }
   };
   below(segment, [&] {
@@ -282,12 +273,7 @@ void Flattener::dict_children(PyObject* dict, PyObject* keys, std::size_t index)
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* key = PyList_GET_ITEM(keys, i);
     child(Step{kind, info, dict, static_cast<std::size_t>(i), key}, [&] {
-      Ref value;
-      try {
-        value = dict_item(dict, key);
-      } catch (const PythonError&) {
-        throw WalkError::from_user_code("looking up a key of");
-      }
+      Ref value = reading([&] { return dict_item(dict, key); }, "looking up a key of");
       if (!value) changed_while_walking();
       return value;
     });
@@ -314,11 +300,7 @@ void Flattener::fields(PyObject* object, const TypeInfo& info, std::size_t index
   // Equinox keeps the wrapper attributes only where the instance has other than its plain fields.
   if (info.kind == Kind::kModule && PyDict_GET_SIZE(reader.dict()) != static_cast<Py_ssize_t>(children + statics)) {
     spec_.nodes[index].has_wrapper_fields = true;
-    PyObject* names = equinox().wrapper_names.get();
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-      PyObject* name = PyTuple_GET_ITEM(names, i);
-      add_field(name, dict_item(reader.dict(), name));
-    }
+    for (PyObject* name : Items(equinox().wrapper_names.get())) add_field(name, dict_item(reader.dict(), name));
   }
   for (std::size_t i = 0; i < children; ++i) {
     child(Step{info.kind, &info, object, i, nullptr}, [&] {

@@ -5,7 +5,6 @@
 
 #include "base/python_api.h"
 #include "base/stack_room.h"
-#include "classes/entries.h"
 #include "tree/dynamic_rule.h"
 #include "tree/leaf_buffer.h"
 #include "tree/tree_spec.h"

@@ -27,9 +27,7 @@ class LeafBuffer {
   // Where the next leaves go; `take` keeps so many that have been written there, within what was reserved.
   PyObject** end() noexcept { return data_ + size_ + 1; }
   void take(std::size_t count) noexcept {
-    PyObject** const leaves = end();
-    for (std::size_t i = 0; i < count; ++i) Py_INCREF(leaves[i]);
-    size_ += count;
+    for (std::size_t i = 0; i < count; ++i) Py_INCREF(data_[++size_]);
   }
   void clear() noexcept {
     // In the order in which they were made, most often: what lies in a row is freed in a row.
@@ -40,26 +38,16 @@ class LeafBuffer {
   }
 
   // A static value of the call that is another object than the equal one of its key: by static index.
-  void add_own_static(std::size_t index, PyObject* value) {
-    if (index >= is_own_.size()) is_own_.resize(std::max(index + 1, 2 * is_own_.size()));
-    own_statics_.emplace_back(index, Ref::borrow(value));
-    is_own_[index] = true;
-  }
+  void add_own_static(std::size_t index, PyObject* value) { own_statics_.emplace_back(index, Ref::borrow(value)); }
   std::size_t num_own_statics() const noexcept { return own_statics_.size(); }
   void drop_own_statics(std::size_t from) noexcept {
-    for (; own_statics_.size() > from; own_statics_.pop_back()) is_own_[own_statics_.back().first] = false;
+    while (own_statics_.size() > from) own_statics_.pop_back();
   }
   // To be called when all are there.
   void sort_own_statics() {
-    const auto before = [](const std::pair<std::size_t, Ref>& a, const std::pair<std::size_t, Ref>& b) {
-      return a.first < b.first;
-    };
-    std::sort(own_statics_.begin(), own_statics_.end(), before);
+    std::sort(own_statics_.begin(), own_statics_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   }
-  void take_own_statics_of(const LeafBuffer& other) {
-    own_statics_ = other.own_statics_;
-    is_own_ = other.is_own_;
-  }
+  void take_own_statics_of(const LeafBuffer& other) { own_statics_ = other.own_statics_; }
   // Some leaves of another one, for which there is room.
   void append(const LeafBuffer& other, std::size_t first, std::size_t count) noexcept {
     std::copy_n(other.data_ + 1 + first, count, end());
@@ -76,15 +64,10 @@ class LeafBuffer {
     }
   }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
-  bool has_own_static(std::size_t index) const noexcept { return index < is_own_.size() && is_own_[index]; }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {
-    if (!has_own_static(index)) return nullptr;
-    const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) {
-      return known.first < wanted;
-    };
-    const auto found = std::lower_bound(own_statics_.begin(), own_statics_.end(), index, before);
-    return found->second.get();
+    const auto found = place_of(own_statics_, index);
+    return found != own_statics_.end() && found->first == index ? found->second.get() : nullptr;
   }
 
   // A node of the call that comes back as it came: by its index in the key, in order.
@@ -92,15 +75,9 @@ class LeafBuffer {
   void keep_node(std::size_t index, PyObject* node) { nodes_.emplace_back(index, Ref::borrow(node)); }
   void take_nodes_of(LeafBuffer& other) noexcept { std::swap(nodes_, other.nodes_); }
   std::size_t num_nodes() const noexcept { return nodes_.size(); }
-  // Null where it has not been kept. `hint` is the place where it may be; then where the next one may be.
+  // Null where it has not been kept. `hint` is a place where it may be, or soon after; then where the next one may be.
   PyObject* node(std::size_t index, std::size_t& hint) const noexcept {
-    if (hint >= nodes_.size() || nodes_[hint].first != index) {
-      const auto before = [](const std::pair<std::size_t, Ref>& known, std::size_t wanted) {
-        return known.first < wanted;
-      };
-      const auto found = std::lower_bound(nodes_.begin(), nodes_.end(), index, before);
-      hint = static_cast<std::size_t>(found - nodes_.begin());
-    }
+    if (hint >= nodes_.size() || nodes_[hint].first != index) hint = place_of_node(index, hint);
     return hint < nodes_.size() && nodes_[hint].first == index ? nodes_[hint++].second.get() : nullptr;
   }
 
@@ -109,6 +86,7 @@ class LeafBuffer {
   // The leaves as vectorcall arguments; PY_VECTORCALL_ARGUMENTS_OFFSET is allowed.
   PyObject** arguments() noexcept { return data_ + 1; }
   Ref tuple() const { return tuple_of(data_ + 1, size_); }
+  Ref list() const { return list_of(data_ + 1, size_); }
   void replace(std::size_t i, PyObject* leaf) { Ref::steal(std::exchange(data_[i + 1], Py_NewRef(leaf))); }
   int traverse(visitproc visit, void* arg) const {
     for (std::size_t i = 1; i <= size_; ++i) Py_VISIT(data_[i]);
@@ -119,6 +97,20 @@ class LeafBuffer {
 
  private:
   static constexpr std::size_t kInline = 48;
+  using Numbered = std::vector<std::pair<std::size_t, Ref>>;
+
+  static Numbered::const_iterator place_of(const Numbered& sorted, std::size_t index) noexcept {
+    const auto before = [](const auto& known, std::size_t wanted) { return known.first < wanted; };
+    return std::lower_bound(sorted.begin(), sorted.end(), index, before);
+  }
+
+  std::size_t place_of_node(std::size_t index, std::size_t first) const noexcept {
+    const std::size_t end = std::min(first + 4, nodes_.size());
+    for (std::size_t i = first; i < end; ++i) {
+      if (nodes_[i].first == index) return i;
+    }
+    return static_cast<std::size_t>(place_of(nodes_, index) - nodes_.begin());
+  }
 
   void grow(std::size_t capacity) {
     std::unique_ptr<PyObject*[]> bigger(new PyObject*[capacity + 1]);
@@ -133,9 +125,7 @@ class LeafBuffer {
   PyObject** data_ = inline_;
   std::size_t size_ = 0;
   std::size_t capacity_ = kInline;
-  std::vector<std::pair<std::size_t, Ref>> own_statics_;
-  std::vector<bool> is_own_;  // by static index, as far as there are any
-  std::vector<std::pair<std::size_t, Ref>> nodes_;
+  Numbered own_statics_, nodes_;
 };
 
 }  // namespace partax

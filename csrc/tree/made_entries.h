@@ -1,12 +1,66 @@
-// Makes instances of classes with a Layout as their registered functions do: an empty one, in which the children are
-// set before the rest.
+// Makes objects without running code of their class, and without a garbage collection; and of these the instances of
+// classes with a Layout.
 #pragma once
 
-#include "tree/given_statics.h"
-#include "tree/new_instance.h"
+#include "base/collection_pause.h"
+#include "tree/rebuild.h"
 
 namespace partax {
 
+// A result of `make()`, a new reference. A rebuilt model counts for hundreds of allocations, and most often replaces
+// one of the same size next, which takes them all back.
+template <typename Make>
+Ref allocated(Make&& make) {
+  const CollectionPause pause;
+  return Ref::checked(make());
+}
+
+// Makes instances of which nothing is set.
+class EmptyInstances {
+ public:
+  Ref make(const TypeInfo& info) const {
+    const auto make_now = [&] { return PyBaseObject_Type.tp_new(info.type, no_arguments_.get(), nullptr); };
+    // An abstract class raises, and runs Python to say why.
+    const bool is_abstract = (info.type->tp_flags & Py_TPFLAGS_IS_ABSTRACT) != 0;
+    return is_abstract ? Ref::checked(make_now()) : allocated(make_now);
+  }
+
+ private:
+  const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
+};
+
+// Sets an attribute of a new instance as `object.__setattr__` does, which keeps it out of a dictionary where it can.
+inline void set_attribute(const Ref& object, PyObject* name, PyObject* value) {
+  checked_int(PyObject_GenericSetAttr(object.get(), name, value));
+}
+
+// The static values of an object that is being made from a spec.
+class GivenStatics {
+ public:
+  GivenStatics(const TreeSpec& spec, const LeafSource& source)
+      : spec_(spec), source_(source.has_own_statics() ? &source : nullptr) {}
+
+  bool has(std::size_t index) const { return own(index) != nullptr || !spec_.statics[index].absent(); }
+
+  Ref at(std::size_t index) const {
+    PyObject* known = own(index);
+    if (known == nullptr && !spec_.identity.empty()) known = spec_.identity[index];
+    return known != nullptr ? Ref::borrow(known) : stored(index);
+  }
+
+ private:
+  Ref stored(std::size_t index) const {
+    Ref value = spec_.statics[index].value();
+    if (value) return value;
+    raise_error(PyExc_ReferenceError, "partax: a static value of a result was dropped during the call");
+  }
+  PyObject* own(std::size_t index) const { return source_ == nullptr ? nullptr : source_->own_static(index); }
+
+  const TreeSpec& spec_;
+  const LeafSource* source_;  // null where it has none
+};
+
+// As their registered functions make them: an empty one, in which the children are set before the rest.
 class MadeEntries {
  public:
   MadeEntries(const GivenStatics& statics, const EmptyInstances& instances)
@@ -20,7 +74,10 @@ class MadeEntries {
     const Ref object = instances_.make(*node.info);
     for (const Slot& slot : layout.items) set(slot, object, child());
     for (const Slot& slot : layout.children) set(slot, object, child());
-    set_others(layout, node, object);
+    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+      set(layout.statics[i], object, statics_.at(node.first_static + i));
+    }
+    for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
     // The entries, those of children first.
     const auto each_entry = [&](auto&& visit) {
       for (std::size_t i = 0; i < at.children; ++i) visit(statics_.at(at.keys + i).get(), child().get());
@@ -43,36 +100,7 @@ class MadeEntries {
     return object;
   }
 
-  // Of a node that is `in_slots`.
-  template <typename Child>
-  Ref make_in_slots(const Node& node, Child&& child) {
-    const Layout& layout = *node.info->layout;
-    Ref dict;
-    if (layout.dictionary != Layout::Dictionary::kNone) dict = static_entries(node, layout);
-    const Ref object = instances_.make(*node.info);
-    for (const Slot& slot : layout.children) set(slot, object, child());
-    set_others(layout, node, object);
-    if (dict) set(layout.dictionary_slot[0], object, std::move(dict));
-    return object;
-  }
-
  private:
-  void set_others(const Layout& layout, const Node& node, const Ref& object) {
-    for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-      set(layout.statics[i], object, statics_.at(node.first_static + i));
-    }
-    for (std::size_t i = 0; i < layout.made.size(); ++i) set(layout.made[i], object, made(layout.makers[i].get()));
-  }
-
-  Ref static_entries(const Node& node, const Layout& layout) const {
-    const std::size_t count = node.entries, first = node.first_static + layout.statics.size();
-    Ref dict = allocated([] { return PyDict_New(); });
-    for (std::size_t i = 0; i < count; ++i) {
-      checked_int(PyDict_SetItem(dict.get(), statics_.at(first + count + i).get(), statics_.at(first + i).get()));
-    }
-    return dict;
-  }
-
   // Nobody has the object yet, and its slot is empty.
   static void set(const Slot& slot, const Ref& object, Ref value) { slot.place(object.get()) = value.release(); }
 

@@ -2,7 +2,6 @@
 
 #include "base/held_values.h"
 #include "base/stack_room.h"
-#include "classes/equinox.h"
 #include "classes/instance_fields.h"
 #include "classes/registered_functions.h"
 #include "tree/dictionary_reader.h"
@@ -18,8 +17,7 @@ class Matcher {
  public:
   Matcher(const TreeSpec& spec, LeafBuffer& leaves, bool abstract, const DynamicRule* rule,
           const KeptValues* kept = nullptr)
-      : spec_(spec),
-        nodes_(spec.nodes.data()),
+      : nodes_(spec.nodes.data()),
         statics_(spec.statics.data()),
         leaves_(leaves),
         reader_(spec, leaves),
@@ -202,7 +200,7 @@ class Matcher {
     }
     const Reading reading(object);
     if (PyDict_GET_SIZE(object) != static_cast<Py_ssize_t>(node.arity)) return false;
-    spec_.key_order.expect(object, ordered.get(), keys, spec_.statics.size());
+    reader_.expect_order_of(object, ordered.get(), keys);
     return true;
   }
 
@@ -217,10 +215,9 @@ class Matcher {
       if (!optional_static(node.first_static + i, fields[children + i])) return false;
     }
     if (node.has_wrapper_fields) {
-      PyObject* names = equinox().wrapper_names.get();
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-        const Ref value = dict_item(reader.dict(), PyTuple_GET_ITEM(names, i));
-        if (!optional_static(node.first_static + statics + static_cast<std::size_t>(i), value.get())) return false;
+      std::size_t index = node.first_static + statics;
+      for (PyObject* name : Items(equinox().wrapper_names.get())) {
+        if (!optional_static(index++, dict_item(reader.dict(), name).get())) return false;
       }
     }
     for (std::size_t i = 0; i < children; ++i) {
@@ -232,42 +229,19 @@ class Matcher {
 
   bool entries(const Node& node, PyObject* object) {
     if (!node.info->layout->items.empty()) return row(node, object);
-    const Layout& layout = *node.info->layout;
-    const EntryPlaces at(node);
-    const std::size_t in_slots = layout.children.size(), num_statics = at.keys - node.first_static;
+    const std::size_t num_statics = EntryPlaces(node).keys - node.first_static;
     // The children, then the static values, in the order of the spec: null where they are identical.
     HeldValues values(node.arity + num_statics);
     PyObject** const children = values.to_own();
     PyObject** const statics = children + node.arity;
-    const auto own = [](PyObject*& place, PyObject* value) { Ref::steal(std::exchange(place, Py_NewRef(value))); };
-    {
-      const Reading reading(object);
-      for (std::size_t i = 0; i < in_slots; ++i) {
-        children[i] = Py_XNewRef(layout.children[i].of(object));
-        if (children[i] == nullptr) return false;
-      }
-      for (std::size_t i = 0; i < layout.statics.size(); ++i) {
-        PyObject* value = layout.statics[i].of(object);
-        if (value == nullptr) return false;
-        if (!unchanged_.is_same_static(node.first_static + i, value)) own(statics[i], value);
-      }
-    }
-    if (layout.dictionary != Layout::Dictionary::kNone) {
-      const std::size_t first = node.first_static;
-      const auto put = [&](std::size_t place, PyObject* value) {
-        if (place < at.children) {
-          own(children[in_slots + place], value);
-        } else if (const std::size_t index = at.statics + place - at.children;
-                   !unchanged_.is_same_static(index, value)) {
-          own(statics[index - first], value);
-        }
-        return true;
-      };
-      const Ref dict = layout.entries_of(object);
-      if (!dict) return false;
-      const Reading reading(dict.get());
-      if (!reader_.visit(dict.get(), at.keys, node.entries, put)) return false;
-    }
+    const auto own = [&](std::size_t i, PyObject* value) {
+      Ref::steal(std::exchange(children[i], Py_NewRef(value)));
+      return true;
+    };
+    const auto differs = [&](std::size_t index, PyObject* value) {
+      return own(node.arity + index - node.first_static, value);
+    };
+    if (!unchanged_.visit_entries(node, object, true, own, differs, [](std::size_t) {})) return false;
     for (std::size_t i = 0; i < num_statics; ++i) {
       if (statics[i] != nullptr && !static_value(node.first_static + i, statics[i])) return false;
     }
@@ -302,7 +276,6 @@ class Matcher {
     return sequence(reinterpret_cast<PyTupleObject*>(level.children.get())->ob_item, node.arity);
   }
 
-  const TreeSpec& spec_;
   const Node* nodes_;
   const StaticValue* statics_;
   LeafBuffer& leaves_;

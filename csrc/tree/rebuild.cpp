@@ -4,12 +4,8 @@
 #include "base/held_values.h"
 #include "base/python_hooks.h"
 #include "base/stack_room.h"
-#include "classes/equinox.h"
-#include "classes/plain_classes.h"
 #include "classes/registered_functions.h"
-#include "tree/given_statics.h"
 #include "tree/made_entries.h"
-#include "tree/new_instance.h"
 
 namespace partax {
 namespace {
@@ -48,10 +44,8 @@ class Rebuilder {
         return whole;
       }
     }
-    if (!stack_.is_free()) {
-      PyErr_SetString(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
-      throw PythonError{};
-    }
+    if (!stack_.is_free())
+      raise_error(PyExc_RecursionError, "a result is nested more deeply than this thread's stack has room for");
     switch (node.kind) {
       case Kind::kTuple:
         return tuple(node);
@@ -81,8 +75,7 @@ class Rebuilder {
       default:
         break;
     }
-    PyErr_SetString(PyExc_SystemError, "partax: a spec with a misplaced node");
-    throw PythonError{};
+    raise_error(PyExc_SystemError, "partax: a spec with a misplaced node");
   }
 
  private:
@@ -124,7 +117,6 @@ class Rebuilder {
   // `build`, and sooner for what most children are.
   Ref child() {
     const Node& next = spec_.nodes[at_];
-    if (next.in_slots && !next.is_passthrough) return in_slots(next);
     if (next.kind != Kind::kDynamicLeaf) return build();
     ++at_;
     return leaves_.leaf(next_leaf_++);
@@ -179,11 +171,10 @@ class Rebuilder {
     }
     const std::size_t statics = info.static_names.size();
     if (node.has_wrapper_fields) {
-      PyObject* names = equinox().wrapper_names.get();
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-        const std::size_t index = node.first_static + statics + static_cast<std::size_t>(i);
-        set(PyTuple_GET_ITEM(names, i),
-            statics_.has(index) ? static_value(index) : Ref::borrow(equinox().missing.get()));
+      std::size_t index = node.first_static + statics;
+      for (PyObject* name : Items(equinox().wrapper_names.get())) {
+        set(name, statics_.has(index) ? static_value(index) : Ref::borrow(equinox().missing.get()));
+        ++index;
       }
     }
     for (std::size_t i = 0; i < statics; ++i) {
@@ -208,16 +199,7 @@ class Rebuilder {
     return Ref::checked(PyObject_Call(type(node), no_arguments.get(), keywords.get()));
   }
 
-  Ref in_slots(const Node& node) {
-    at_ += node.extent;
-    return entries_.make_in_slots(node, [&] { return leaves_.leaf(next_leaf_++); });
-  }
-
   Ref entries(const Node& node) {
-    if (node.in_slots) {
-      --at_;
-      return in_slots(node);
-    }
     if (!node.info->layout->items.empty()) return entries_.make(node, [&] { return tuple(node); });
     std::size_t taken = 0;
     return entries_.make(node, [&] { return child_or_of_run(taken); });

@@ -12,19 +12,13 @@ class LeafSource {
   virtual ~LeafSource() = default;
   // The leaf at `index` of the dynamic leaves, as a new reference.
   virtual Ref leaf(std::size_t index) = 0;
-  // The static value at `index`.
-  virtual Ref static_value(const TreeSpec& spec, std::size_t index) { return spec.statics[index].value(); }
-  // Whether there is one though the spec holds none: a field may be absent.
-  virtual bool gives_static(std::size_t index) const {
+  // The object that stands for a static value of the spec, borrowed; null where that is the spec's own, as it is for
+  // all unless `has_own_statics`.
+  virtual PyObject* own_static(std::size_t index) const {
     (void)index;
-    return false;
+    return nullptr;
   }
-  // Whether that is what the spec holds, where it is known by identity; and whether it is of all of them.
-  virtual bool is_stored(std::size_t index) const {
-    (void)index;
-    return true;
-  }
-  virtual bool all_stored() const { return true; }
+  virtual bool has_own_statics() const { return false; }
   // Where a node `is_passthrough`: the whole of it, if it is there, and `next_leaf` is moved past its leaves.
   virtual Ref whole(std::size_t& next_leaf) {
     (void)next_leaf;
@@ -36,14 +30,26 @@ class LeafSource {
   }
 };
 
-// Leaves in a row.
+// Leaves in a row, which somebody keeps.
 class ListedLeaves final : public LeafSource {
  public:
-  explicit ListedLeaves(const std::vector<Ref>& leaves) : leaves_(leaves) {}
-  Ref leaf(std::size_t index) override { return leaves_.at(index); }
+  ListedLeaves(PyObject* const* leaves, std::size_t count) : leaves_(leaves), count_(count) {}
+  explicit ListedLeaves(const Ref& tuple)
+      : ListedLeaves(reinterpret_cast<PyTupleObject*>(tuple.get())->ob_item,
+                     static_cast<std::size_t>(PyTuple_GET_SIZE(tuple.get()))) {}
+  Ref leaf(std::size_t index) override { return Ref::borrow(at(index)); }
+  void fill(PyObject** items, std::size_t index, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) items[i] = Py_NewRef(at(index + i));
+  }
 
  private:
-  const std::vector<Ref>& leaves_;
+  PyObject* at(std::size_t index) const {
+    if (index < count_) return leaves_[index];
+    raise_error(PyExc_RuntimeError, "partax: a tree got fewer leaves than it has");
+  }
+
+  PyObject* const* leaves_;
+  std::size_t count_;
 };
 
 // Exactly what jax.tree.unflatten would give. The spec must hold its values (loose or handed out).

@@ -1,8 +1,7 @@
-#include "tree/register_tree.h"
-
+// tree/ takes trees apart and makes them again.
+// In: a tree. Out: its dynamic leaves and its static part, which matches other trees and rebuilds this one.
 #include "base/binding.h"
 #include "base/python_hooks.h"
-#include "classes/equinox.h"
 #include "tree/flatten.h"
 #include "tree/match.h"
 #include "tree/rebuild.h"
@@ -26,15 +25,10 @@ struct Spec {
   }
 };
 
-void configure_tree(const py::object& missing, const py::tuple& wrapper_names) {
-  equinox().missing.set(missing.ptr());
-  equinox().wrapper_names.set(wrapper_names.ptr());
-}
-
-py::list as_list(const LeafBuffer& leaves) {
-  py::list list;
-  for (std::size_t i = 0; i < leaves.size(); ++i) list.append(py::handle(leaves[i]));
-  return list;
+// What Equinox puts into its modules beside their fields.
+void configure_tree(PyObject* missing, PyObject* wrapper_names) {
+  equinox().missing.set(missing);
+  equinox().wrapper_names.set(wrapper_names);
 }
 
 TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leaves) {
@@ -45,34 +39,50 @@ TreeSpec flatten_tree(PyObject* tree, const std::string& root, LeafBuffer& leave
   return spec;
 }
 
-py::tuple flatten(const py::object& tree, const py::str& root) {
+// The dynamic leaves of a tree, and its static part.
+py::tuple flatten(PyObject* tree, PyObject* root) {
   LeafBuffer leaves;
   auto spec = std::make_unique<Spec>();
-  spec->root = exact_text(root.ptr());
-  spec->loose = flatten_tree(tree.ptr(), spec->root, leaves);
+  spec->root = exact_text(root);
+  spec->loose = flatten_tree(tree, spec->root, leaves);
   spec->sealed = spec->loose.sealed(nullptr);
   if (spec->sealed.holds_callables()) spec->sealed.guard(spec->loose);
-  return py::make_tuple(as_list(leaves), give(box(std::move(spec))));
+  return py::make_tuple(leaves.list(), box(std::move(spec)));
 }
 
-py::object match(const Spec& spec, const py::object& tree) {
+Ref match(const Spec& spec, PyObject* tree) {
   LeafBuffer leaves, others;
   const MadeAnew made_anew;
-  if (!match_tree(spec.sealed, tree.ptr(), leaves)) return py::none();
-  const bool is_same = !made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree.ptr(), spec.root, others));
-  if (!is_same) return py::none();
-  return as_list(leaves);
+  const bool is_same = match_tree(spec.sealed, tree, leaves) &&
+                       (!made_anew.any() || spec.sealed.equals_as_proven(flatten_tree(tree, spec.root, others)));
+  return is_same ? leaves.list() : Ref::borrow(Py_None);
 }
 
-py::object rebuild_tree(const Spec& spec, const py::object& leaves) {
-  std::vector<Ref> list;
-  for (const py::handle leaf : leaves) list.push_back(Ref::borrow(leaf.ptr()));
-  if (list.size() != spec.loose.num_dynamic) {
-    throw py::value_error("found " + std::to_string(list.size()) + " leaves, expected " +
+Ref rebuild_tree(const Spec& spec, const py::object& leaves) {
+  LeafBuffer row;
+  for (const py::handle leaf : leaves) row.push(leaf.ptr());
+  if (row.size() != spec.loose.num_dynamic) {
+    throw py::value_error("found " + std::to_string(row.size()) + " leaves, expected " +
                           std::to_string(spec.loose.num_dynamic));
   }
-  ListedLeaves source(list);
-  return give(rebuild(spec.loose, source));
+  ListedLeaves source(row.arguments(), row.size());
+  return rebuild(spec.loose, source);
+}
+
+bool are_equal_specs(const Spec& spec, const Spec& other) {
+  try {
+    return spec.sealed.equals_as_proven(other.loose);
+  } catch (const WalkError& error) {
+    raise_at_static(error, other.loose, root_of(other.root));
+  }
+}
+
+// (parts, array leaves) of a tree.
+py::tuple describe_tree(PyObject* tree, PyObject* root) {
+  LeafBuffer leaves;
+  const std::string name = exact_text(root);
+  const TreeSpec spec = flatten_tree(tree, name, leaves);
+  return py::make_tuple(spec_data(spec, root_of(name)), leaves.list());
 }
 
 }  // namespace
@@ -84,39 +94,16 @@ void register_tree(py::module_& module) {
   BoxedClass<Spec>(module, "partax._core.TreeSpec", "The static part of a tree.", nullptr)
       .def_property("num_dynamic", [](const Spec& spec) { return number(spec.loose.num_dynamic); })
       .def("dynamic_paths",
-           [](const Spec& spec) { return give(python::leaf_paths(spec_data(spec.loose, root_of(spec.root)))); })
-      .def("match", &match, py::arg("tree"))
-      .def("rebuild", &rebuild_tree, py::arg("leaves"))
+           [](const Spec& spec) { return python::leaf_paths(spec_data(spec.loose, root_of(spec.root))); })
+      .def("match", &match)
+      .def("rebuild", &rebuild_tree)
       .def("__hash__", [](const Spec& spec) { return number(spec.loose.hash); })
-      .def(
-          "__eq__",
-          [](const Spec& spec, const Spec& other) {
-            try {
-              return spec.sealed.equals_as_proven(other.loose);
-            } catch (const WalkError& error) {
-              raise_at_static(error, other.loose, root_of(other.root));
-            }
-          },
-          py::is_operator());
-  define(module, "configure_tree", &configure_tree, "Sets what Equinox puts into its modules beside their fields.",
-         py::kw_only(), py::arg("missing"), py::arg("wrapper_names"));
-  define(module, "flatten", &flatten, "The dynamic leaves of a tree, and its static part.", py::arg("tree"),
-         py::arg("root") = "tree");
-  define(
-      module, "describe_tree",
-      [](const py::object& tree, const py::str& root) {
-        LeafBuffer leaves;
-        const std::string name = exact_text(root.ptr());
-        const TreeSpec spec = flatten_tree(tree.ptr(), name, leaves);
-        return py::make_tuple(give(spec_data(spec, root_of(name))), as_list(leaves));
-      },
-      "(parts, array leaves) of a tree.", py::arg("tree"), py::arg("root"));
-  const py::object static_nodes = give(register_static_node_types());
-  module.attr("FlatSpec") = static_nodes[py::int_(0)];
-  module.attr("Static") = static_nodes[py::int_(1)];
-  define(
-      module, "roots_of", [](const py::object& node) { return give(roots_of(node.ptr())); },
-      "All that is static in a Static or FlatSpec.", py::arg("node"));
+      .def("__eq__", &are_equal_specs, py::is_operator());
+  define(module, "configure_tree", &configure_tree, py::kw_only(), py::arg("missing"), py::arg("wrapper_names"));
+  define(module, "flatten", &flatten, py::arg("tree"), py::arg("root") = "tree");
+  define(module, "describe_tree", &describe_tree);
+  register_static_node_types(module.ptr());
+  define(module, "roots_of", &roots_of);
 }
 
 }  // namespace partax

@@ -1,11 +1,6 @@
 #include "tree/spec_data.h"
 
-#include <deque>
-#include <map>
-#include <tuple>
-
 #include "base/python_hooks.h"
-#include "classes/equinox.h"
 
 namespace partax {
 namespace {
@@ -28,26 +23,8 @@ std::vector<Ref> field_names(const TreeSpec& spec, const Node& node) {
   if (node.info == nullptr || node.kind == Kind::kNamedTuple) return names;
   names = node.info->static_names;
   if (!node.has_wrapper_fields) return names;
-  PyObject* more = equinox().wrapper_names.get();
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(more); ++i) names.push_back(Ref::borrow(PyTuple_GET_ITEM(more, i)));
+  for (PyObject* name : Items(equinox().wrapper_names.get())) names.push_back(Ref::borrow(name));
   return names;
-}
-
-// What nodes of one kind and type have in common, so that a model of thousands of modules makes it once.
-struct Family {
-  Ref kind, type_name;
-  Ref children, fields;
-  Ref segments;  // of the paths of its children, as far as they have names
-  Ref latest;    // the data of the latest node, for all that have its arity and its first static value
-  std::uint32_t arity = 0, first_static = 0;
-};
-
-Ref node_data(const Node& node, const Family& family, const Ref& kind) {
-  PyObject* type = node.info == nullptr ? Py_None : reinterpret_cast<PyObject*>(node.info->type);
-  const Ref arity = Ref::checked(PyLong_FromSize_t(node.arity));
-  const Ref first = Ref::checked(PyLong_FromSize_t(node.first_static));
-  return Ref::checked(PyTuple_Pack(7, kind.get(), type, family.type_name.get(), arity.get(), first.get(),
-                                   family.children.get(), family.fields.get()));
 }
 
 // () where the field is absent, None where the value is gone.
@@ -92,55 +69,41 @@ class Describer {
   // A node whose children are being described.
   struct Level {
     const Node* node;
-    const Family* family;
     Ref path;
-    Ref segments;
+    Ref segments;    // of the paths of its children, as far as they have names
+    Ref end;         // what stands after them, if it has static fields
     std::size_t at;  // the child that is next
   };
 
   void add(const Node& node) {
     const bool is_run = node.kind == Kind::kStaticRun || node.kind == Kind::kDynamicRun;
     const bool is_leaf = is_run || node.kind == Kind::kStaticLeaf || node.kind == Kind::kDynamicLeaf;
-    Family& family = family_of(node);
-    const bool same_statics = family.first_static == node.first_static || node.kind == Kind::kDynamicLeaf;
-    if (!family.latest || family.arity != node.arity || !same_statics) {
-      family.latest = node_data(node, family, family.kind);
-      family.arity = node.arity;
-      family.first_static = node.first_static;
-    }
-    nodes_.push_back(family.latest);
+    const std::vector<Ref> names = node.info == nullptr ? std::vector<Ref>() : node.info->child_names;
+    const Ref children = tuple_of(names), fields = tuple_of(field_names(spec_, node));
+    const auto data = [&](const char* kind) {
+      const char* type_name = node.info == nullptr ? "None" : node.info->type->tp_name;
+      PyObject* type = node.info == nullptr ? Py_None : reinterpret_cast<PyObject*>(node.info->type);
+      return Ref::checked(Py_BuildValue("(sOsIIOO)", kind, type, type_name, node.arity, node.first_static,
+                                        children.get(), fields.get()));
+    };
+    nodes_.push_back(data(kind_name(node.kind)));
     paths_.push_back(is_run ? run_place() : node.kind == Kind::kCall ? unicode("") : next_path());
     if (!levels_.empty()) levels_.back().at += is_run ? node.arity : 1;
     if (is_leaf) return;
-    const Ref segments = is_named_by_functions(node.kind) ? registered_names(node.arity) : family.segments;
-    levels_.push_back(Level{&node, &family, paths_.back(), segments, 0});
+    std::vector<Ref> segments;
+    segments.reserve(names.size());
+    for (const Ref& name : names) segments.push_back(Ref::checked(PyUnicode_FromFormat(".%U", name.get())));
+    levels_.push_back(Level{&node, paths_.back(),
+                            is_named_by_functions(node.kind) ? registered_names(node.arity) : tuple_of(segments),
+                            PyTuple_GET_SIZE(fields.get()) == 0 ? Ref() : data("end"), 0});
   }
 
   void close() {
     const Level level = std::move(levels_.back());
     levels_.pop_back();
-    if (PyTuple_GET_SIZE(level.family->fields.get()) == 0) return;
-    nodes_.push_back(node_data(*level.node, *level.family, end_));
+    if (!level.end) return;
+    nodes_.push_back(level.end);
     paths_.push_back(level.path);
-  }
-
-  Family& family_of(const Node& node) {
-    if (node.kind == Kind::kEntries) return named_family(entries_.emplace_back(), node);
-    Family& family = families_[{node.kind, node.info, node.has_wrapper_fields}];
-    return family.segments ? family : named_family(family, node);
-  }
-
-  Family& named_family(Family& family, const Node& node) {
-    const std::vector<Ref> names = node.info == nullptr ? std::vector<Ref>() : node.info->child_names;
-    std::vector<Ref> segments;
-    segments.reserve(names.size());
-    for (const Ref& name : names) segments.push_back(Ref::checked(PyUnicode_FromFormat(".%U", name.get())));
-    family.kind = unicode(kind_name(node.kind));
-    family.type_name = unicode(node.info == nullptr ? "None" : node.info->type->tp_name);
-    family.children = tuple_of(names);
-    family.fields = tuple_of(field_names(spec_, node));
-    family.segments = tuple_of(std::move(segments));
-    return family;
   }
 
   Ref registered_names(std::size_t count) {
@@ -160,19 +123,14 @@ class Describer {
     if (levels_.empty()) return root_path(0);
     const Level& level = levels_.back();
     const std::size_t i = level.at;
-    switch (level.node->kind) {
-      case Kind::kCall:
-        return root_path(i);
-      case Kind::kDict:
-      case Kind::kOrderedDict:
-      case Kind::kDefaultDict:
-        return joined(level.path, key_step(spec_.statics[first_key(*level.node) + i]).get());
-      default:
-        if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(level.segments.get()))) {
-          return Ref::checked(PyUnicode_FromFormat("%U[%zu]", level.path.get(), i));
-        }
-        return joined(level.path, PyTuple_GET_ITEM(level.segments.get(), static_cast<Py_ssize_t>(i)));
+    if (level.node->kind == Kind::kCall) return root_path(i);
+    if (is_dict(level.node->kind)) {
+      return joined(level.path, key_step(spec_.statics[first_key(*level.node) + i]).get());
     }
+    if (i >= static_cast<std::size_t>(PyTuple_GET_SIZE(level.segments.get()))) {
+      return Ref::checked(PyUnicode_FromFormat("%U[%zu]", level.path.get(), i));
+    }
+    return joined(level.path, PyTuple_GET_ITEM(level.segments.get(), static_cast<Py_ssize_t>(i)));
   }
 
   Ref root_path(std::size_t i) {
@@ -191,11 +149,8 @@ class Describer {
 
   const TreeSpec& spec_;
   const Ref& roots_;
-  const Ref end_ = unicode("end");  // the kind of what stands after a node's children
   std::vector<Ref> nodes_, paths_;
   std::vector<Level> levels_;
-  std::map<std::tuple<Kind, const TypeInfo*, bool>, Family> families_;
-  std::deque<Family> entries_;  // each of these nodes has names of its own
   std::size_t registered_ = 0;  // how many of these nodes there were
 };
 

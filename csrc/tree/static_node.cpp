@@ -6,9 +6,9 @@
 #include <memory>
 #include <unordered_set>
 
+#include "base/boxed.h"
 #include "base/error_path.h"
 #include "base/python_hooks.h"
-#include "base/trashcan.h"
 #include "statics/static_value.h"
 #include "tree/spec_data.h"
 #include "tree/tree_spec.h"
@@ -27,55 +27,22 @@ struct StaticPart {
   std::unique_ptr<const TreeSpec> sealed;  // what comparisons take, once made
   std::size_t hash = 0;
   std::atomic<bool> is_hashed{false};
-};
 
-struct StaticNode {
-  PyObject_HEAD
-  PyObject* weakrefs;  // first, as of NestableHead
-  StaticPart* part;    // null once the garbage collector has cleared it
-};
-
-StaticNode* as_node(PyObject* object) noexcept { return reinterpret_cast<StaticNode*>(object); }
-
-StaticPart& part_of(PyObject* object) {
-  StaticPart* part = as_node(object)->part;
-  if (part == nullptr) {
-    PyErr_SetString(PyExc_ReferenceError, "partax: the object has been cleared by the garbage collector");
-    throw PythonError{};
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(keys.get());
+    Py_VISIT(separator.get());
+    if (const int status = tree.traverse(visit, arg)) return status;
+    return sealed ? sealed->traverse(visit, arg) : 0;
   }
-  return *part;
-}
+};
+
+using StaticNode = Boxed<StaticPart>;
+
+StaticPart& part_of(PyObject* object) { return StaticNode::in(object); }
 
 const char* root_name(PyObject* object) noexcept { return Py_TYPE(object) == static_type ? "value" : "pytree"; }
 
-Ref make_node(PyTypeObject* type, std::unique_ptr<StaticPart> part) {
-  Ref object = Ref::checked(type->tp_alloc(type, 0));
-  as_node(object.get())->part = part.release();
-  return object;
-}
-
 // ---- Slots of both types.
-
-int node_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-  Py_VISIT(Py_TYPE(self));
-  const StaticPart* part = as_node(self)->part;
-  if (part == nullptr) return 0;
-  Py_VISIT(part->keys.get());
-  Py_VISIT(part->separator.get());
-  if (const int status = part->tree.traverse(visit, arg)) return status;
-  return part->sealed ? part->sealed->traverse(visit, arg) : 0;
-}
-
-int node_clear(PyObject* self) noexcept {
-  const Turn turn;
-  const std::unique_ptr<StaticPart> dropped(std::exchange(as_node(self)->part, nullptr));
-  return 0;
-}
-
-void node_dealloc(PyObject* self) noexcept {
-  static_assert(offsetof(StaticNode, weakrefs) == offsetof(NestableHead, weakrefs));
-  dealloc_nested(self, [](PyObject* dying) noexcept { node_clear(dying); });
-}
 
 [[noreturn]] void raise_at(const WalkError& error, PyObject* self, std::size_t index) {
   error.raise(static_path(part_of(self).tree, root_of(root_name(self)), index));
@@ -130,15 +97,13 @@ const TreeSpec& sealed_of(PyObject* self) {
   return *part_of(self).sealed;
 }
 
-bool are_alike(const Ref& a, const Ref& b) {
-  return a.get() == b.get() || checked_int(PyObject_RichCompareBool(a.get(), b.get(), Py_EQ)) == 1;
-}
-
 bool equal_nodes(PyObject* a, PyObject* b) {
   if (hash_of(a) != hash_of(b)) return false;
-  if (!are_alike(part_of(a).separator, part_of(b).separator) || !are_alike(part_of(a).keys, part_of(b).keys)) {
-    return false;
-  }
+  const auto are_alike = [&](Ref StaticPart::* part) {
+    const Ref one = part_of(a).*part, other = part_of(b).*part;
+    return are_equal(one.get(), other.get());
+  };
+  if (!are_alike(&StaticPart::separator) || !are_alike(&StaticPart::keys)) return false;
   const TreeSpec& sealed = sealed_of(a);
   try {
     return sealed.equals_as_proven(part_of(b).tree);
@@ -161,7 +126,7 @@ Py_hash_t node_hash(PyObject* self) noexcept {
   const auto valid = [](std::size_t hash) {
     return static_cast<Py_hash_t>(hash) == -1 ? -2 : static_cast<Py_hash_t>(hash);
   };
-  const StaticPart* part = as_node(self)->part;
+  const StaticPart* part = reinterpret_cast<StaticNode*>(self)->value;
   if (part != nullptr && part->is_hashed.load(std::memory_order_acquire)) return valid(part->hash);
   return guarded<Py_hash_t>(-1, [&] { return valid(hash_of(self)); });
 }
@@ -195,10 +160,10 @@ PyObject* static_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) noexc
     static char* names[] = {name, nullptr};
     if (PyArg_ParseTupleAndKeywords(args, kwargs, "O:Static", names, &value) == 0) throw PythonError{};
     auto part = std::make_unique<StaticPart>();
-    part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, false, 0, 0, 1, 0, nullptr});
+    part->tree.nodes.push_back(Node{Kind::kStaticLeaf, false, false, false, false, 0, 0, 1, 0, nullptr});
     part->tree.statics.push_back(StaticValue::loose(Ref::borrow(value)));
     with_path("value", [&] { part->tree.statics[0].own(); });
-    Ref node = make_node(type, std::move(part));
+    Ref node = box(std::move(part), type);
     hash_of(node.get());  // refuses what cannot be static
     return node.release();
   });
@@ -243,34 +208,24 @@ constexpr char kStaticDoc[] =
     "Raises:\n  TypeError: the value is or holds an array, or cannot be hashed; the message has the path.\n\n"
     "Two are equal exactly if no traced program could tell their values apart: `Static(1)` is not `Static(True)`.";
 
-Ref make_type(const char* name, const char* doc, PyMethodDef* methods, PyGetSetDef* getset, newfunc construct) {
-  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(doc)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
-                         {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
-                         {Py_tp_hash, reinterpret_cast<void*>(node_hash)},
-                         {Py_tp_richcompare, reinterpret_cast<void*>(node_compare)},
-                         {Py_tp_methods, methods},
-                         {Py_tp_getset, getset},
-                         {Py_tp_members, node_members},
-                         {construct == nullptr ? 0 : Py_tp_new, reinterpret_cast<void*>(construct)},
-                         {0, nullptr}};
-  unsigned int flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE;
-  if (construct == nullptr) flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION;
-  PyType_Spec spec = {name, sizeof(StaticNode), 0, flags, slots};
-  return Ref::checked(PyType_FromSpec(&spec));
+PyTypeObject* add_node_type(PyObject* module, const char* name, const char* doc, PyMethodDef* methods,
+                            PyGetSetDef* getset, newfunc construct) {
+  std::vector<PyType_Slot> slots = {{Py_tp_repr, reinterpret_cast<void*>(node_repr)},
+                                    {Py_tp_hash, reinterpret_cast<void*>(node_hash)},
+                                    {Py_tp_richcompare, reinterpret_cast<void*>(node_compare)},
+                                    {Py_tp_methods, methods},
+                                    {Py_tp_getset, getset},
+                                    {Py_tp_members, node_members}};
+  if (construct != nullptr) slots.push_back({Py_tp_new, reinterpret_cast<void*>(construct)});
+  const unsigned int instances = construct == nullptr ? Py_TPFLAGS_DISALLOW_INSTANTIATION : 0;
+  return add_boxed_type<StaticPart>(module, name, doc, std::move(slots), Py_TPFLAGS_IMMUTABLETYPE | instances);
 }
 
 }  // namespace
 
-Ref register_static_node_types() {
-  Ref flat_spec = make_type("partax.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
-  Ref wrapper = make_type("partax.Static", kStaticDoc, static_methods, static_getset, static_new);
-  Ref types = Ref::checked(PyTuple_Pack(2, flat_spec.get(), wrapper.get()));
-  flat_spec_type = reinterpret_cast<PyTypeObject*>(flat_spec.release());  // kept for the life of the process
-  static_type = reinterpret_cast<PyTypeObject*>(wrapper.release());
-  return types;
+void register_static_node_types(PyObject* module) {
+  flat_spec_type = add_node_type(module, "partax.FlatSpec", kSpecDoc, spec_methods, spec_getset, nullptr);
+  static_type = add_node_type(module, "partax.Static", kStaticDoc, static_methods, static_getset, static_new);
 }
 
 Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
@@ -278,7 +233,7 @@ Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
   part->tree = std::move(tree);
   part->keys = std::move(keys);
   part->separator = std::move(separator);
-  return make_node(flat_spec_type, std::move(part));
+  return box(std::move(part), flat_spec_type);
 }
 
 bool is_flat_spec(PyObject* object) noexcept { return Py_TYPE(object) == flat_spec_type; }

@@ -7,8 +7,8 @@
 
 namespace partax {
 
-// Creates the two types and returns (FlatSpec, Static).
-Ref register_static_node_types();
+// Adds the two types to the module.
+void register_static_node_types(PyObject* module);
 
 // A FlatSpec of a tree, which holds its values; `keys` are the paths of its leaves (a tuple), `separator` may be None.
 Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator);

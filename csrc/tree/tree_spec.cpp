@@ -7,32 +7,21 @@ namespace partax {
 
 namespace {
 
-bool is_dynamic_leaf(const Node& node) noexcept { return node.kind == Kind::kDynamicLeaf; }
-
-bool is_in_slots(const Node& node) noexcept {
-  if (node.kind != Kind::kEntries) return false;
-  const Layout& layout = *node.info->layout;
+bool is_in_slots(const Node* node) noexcept {
+  if (node->kind != Kind::kEntries) return false;
+  const Layout& layout = *node->info->layout;
   const bool is_slot =
       layout.dictionary == Layout::Dictionary::kNone || layout.dictionary == Layout::Dictionary::kInSlot;
-  return is_slot && layout.items.empty() && node.arity == layout.children.size();
+  return is_slot && layout.items.empty() && node->arity == layout.children.size() && node->extent == node->arity + 1 &&
+         std::all_of(node + 1, node + node->extent, [](const Node& it) { return it.kind == Kind::kDynamicLeaf; });
 }
 
 }  // namespace
 
-void TreeSpec::note_leaf_nodes() {
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const auto first = nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-    Node& node = nodes[i];
-    node.only_leaves = node.info != nullptr && node.extent == node.arity + 1 &&
-                       std::all_of(first, first + node.arity, is_dynamic_leaf);
-    node.in_slots = node.only_leaves && is_in_slots(node);
-  }
-}
-
 TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   TreeSpec copy;
   copy.nodes = nodes;
-  copy.note_leaf_nodes();
+  for (Node& node : copy.nodes) node.in_slots = is_in_slots(&node);
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;
   copy.callables = callables;
@@ -41,14 +30,9 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.identity.reserve(statics.size());
   std::unordered_set<PyObject*> seen;  // an activation of many layers is looked into once
   for (const StaticValue& value : statics) {
-    try {
-      copy.statics.push_back(value.sealed(on_death, callables));
-      StaticValue& last = copy.statics.back();
-      if (last.is_callable() && !seen.insert(value.identity()).second) last.set_repeated();
-    } catch (WalkError& error) {
-      error.set_origin(copy.statics.size());
-      throw;
-    }
+    copy.statics.push_back(of_value(copy.statics.size(), [&] { return value.sealed(on_death, callables); }));
+    StaticValue& last = copy.statics.back();
+    if (last.is_callable() && !seen.insert(value.identity()).second) last.set_repeated();
     copy.identity.push_back(copy.statics.back().identity());
   }
   for (const TypeInfoPtr& info : infos) {
@@ -84,11 +68,11 @@ void TreeSpec::guard(const TreeSpec& values) {
   guards = Guards::of(roots);
 }
 
-bool TreeSpec::is_proven(const std::function<Ref(std::size_t)>& value_of, std::string* difference, bool loosely) const {
+bool TreeSpec::is_proven(const ValueAt& value_at, std::string* difference, bool loosely) const {
   if (guards == nullptr) return false;
   const std::shared_ptr<const Guards> keep = guards;
   const auto root = [&](std::size_t i) {
-    if (i >= guarded_types.size()) return value_of(guarded[i - guarded_types.size()]);
+    if (i >= guarded_types.size()) return value_at(guarded[i - guarded_types.size()]);
     return Ref::borrow(reinterpret_cast<PyObject*>(infos[guarded_types[i]]->type));
   };
   return keep->match(root, difference, loosely);
@@ -108,8 +92,7 @@ void TreeSpec::observe(const TreeSpec& values) const {
   }
   if (guards == nullptr || !guards->proven()) return;
   std::string difference = "what it changes while it is traced";
-  const auto value_of = [&](std::size_t i) { return values.statics[i].value(); };
-  if (changes || !is_proven(value_of, &difference, true)) guards->disprove(difference);
+  if (changes || !is_proven(values.values(), &difference, true)) guards->disprove(difference);
 }
 
 void TreeSpec::stop_sharing(const std::string& reason) const {
@@ -131,22 +114,13 @@ bool TreeSpec::equals(const SpecPart& part, const TreeSpec& other, const SpecPar
   if (num_nodes != others.end_node - others.first_node || num_statics != others.end_static - others.first_static) {
     return false;
   }
-  for (std::size_t i = 0; i < num_nodes; ++i) {
-    const Node &a = nodes[part.first_node + i], &b = other.nodes[others.first_node + i];
-    if (a.kind != b.kind || a.arity != b.arity || a.info != b.info || a.has_wrapper_fields != b.has_wrapper_fields ||
-        a.entries != b.entries) {
-      return false;
-    }
-  }
+  const Node* const first = nodes.data() + part.first_node;
+  if (!std::equal(first, first + num_nodes, other.nodes.data() + others.first_node, is_same_node)) return false;
   // User code may have this spec replaced, by one of another size; its values stay where they are.
   const StaticValue* const mine = statics.data() + part.first_static;
   for (std::size_t i = 0; i < num_statics; ++i) {
-    try {
-      if (!mine[i].equals(other.statics[others.first_static + i])) return false;
-    } catch (WalkError& error) {
-      error.set_origin(part.first_static + i);
-      throw;
-    }
+    const StaticValue& its = other.statics[others.first_static + i];
+    if (!of_value(part.first_static + i, [&] { return mine[i].equals(its); })) return false;
   }
   return true;
 }
@@ -154,7 +128,7 @@ bool TreeSpec::equals(const SpecPart& part, const TreeSpec& other, const SpecPar
 bool TreeSpec::equals_as_proven(const TreeSpec& other) const {
   const MadeAnew made_anew;
   if (!equals(other)) return false;
-  return !made_anew.any() || (is_open() && is_proven([&](std::size_t i) { return other.statics[i].value(); }));
+  return !made_anew.any() || (is_open() && is_proven(other.values()));
 }
 
 int TreeSpec::traverse(visitproc visit, void* arg) const {

@@ -7,16 +7,17 @@
 #include "base/python_api.h"
 #include "classes/type_table.h"
 #include "statics/static_value.h"
-#include "tree/key_order.h"
 
 namespace partax {
+
+// The static values of a call, by their index in its key.
+using ValueAt = std::function<Ref(std::size_t)>;
 
 struct Node {
   Kind kind;
   bool has_wrapper_fields : 1;  // kModule: the values of equinox().wrapper_names follow the static fields
   bool may_be_number : 1;       // kDynamicLeaf: where `trace` may also take what is no array
-  bool only_leaves : 1;         // if sealed or a result's: all its children are dynamic leaves
-  bool in_slots : 1;            // and it is a kEntries node with nothing but static values in its dictionary, if any
+  bool in_slots : 1;        // if sealed: a kEntries node with arrays in slots, and static values alone in a dictionary
   bool is_passthrough : 1;  // of a key: a call keeps this node, for a result may be it; of a result: it is such a node
   std::uint16_t entries;    // kEntries: those of the dictionary
   std::uint32_t arity;      // children; for runs the number of leaves
@@ -30,6 +31,12 @@ struct SpecPart {
   std::size_t first_node = 0, end_node = 0, first_static = 0, end_static = 0;
 };
 
+// But for the static values of the two.
+inline bool is_same_node(const Node& a, const Node& b) noexcept {
+  return a.kind == b.kind && a.info == b.info && a.arity == b.arity && a.has_wrapper_fields == b.has_wrapper_fields &&
+         a.entries == b.entries;
+}
+
 // Every family's own static values, in `statics` from `first_static` on:
 //   kStaticLeaf the value; kStaticRun the values; kDict, kOrderedDict the keys; kDefaultDict the factory and the keys;
 //   kModule, kDataclass, kDeclared the static fields; kRegistered the aux data; kStatic the node itself;
@@ -38,7 +45,9 @@ struct TreeSpec {
   std::vector<Node> nodes;
   std::vector<StaticValue> statics;
   std::vector<PyObject*> identity;  // if sealed or a result's, per static: what is surely this value, or null
-  mutable KeyOrder key_order;       // if sealed: of its dictionaries
+  // If sealed: in which order its dictionaries had their keys last, a guess that makes reading one a single pass. Empty
+  // while none had another order than its static values.
+  mutable std::vector<std::uint32_t> key_order;
   // If a key's: what else its traces read, all of `guarded_types` and then of `guarded`, by index. Null where callables
   // are known by identity.
   std::shared_ptr<Guards> guards;
@@ -52,15 +61,17 @@ struct TreeSpec {
   std::vector<std::vector<std::string>>
       segments;  // if made keyed: of each node that is named by functions, the paths of its children
 
-  // Finds the nodes that are `only_leaves` and `in_slots`.
-  void note_leaf_nodes();
+  // Has calls of this key keep a node.
+  void mark_passthrough(std::size_t node) noexcept {
+    num_passthroughs += nodes[node].is_passthrough ? 0 : 1;
+    nodes[node].is_passthrough = true;
+  }
   // A copy for a key: snapshots, weak references with `on_death` as callback. Errors as of `equals`.
   TreeSpec sealed(PyObject* on_death) const;
   // Writes down the guards of a sealed one; `values` is what it was sealed from.
   void guard(const TreeSpec& values);
-  // Whether the guards hold for a spec that is equal, if `value_of` gives its static values by index.
-  bool is_proven(const std::function<Ref(std::size_t)>& value_of, std::string* difference = nullptr,
-                 bool loosely = false) const;
+  // Whether the guards hold for a spec that is equal, if `value_at` gives its static values.
+  bool is_proven(const ValueAt& value_at, std::string* difference = nullptr, bool loosely = false) const;
   // For a result: its types are held weakly where `other` (a sealed spec) knows them already.
   void weaken_types(const TreeSpec& other);
   // True if both are the same static part. May run user code; the origin of a WalkError is the static value's index.
@@ -80,6 +91,10 @@ struct TreeSpec {
   // Whether a trace may wait for callables made anew when all of them are gone.
   bool survives_owner() const noexcept;
 
+  // The static values, of which none is dropped.
+  ValueAt values() const {
+    return [this](std::size_t i) { return statics[i].value(); };
+  }
   int traverse(visitproc visit, void* arg) const;
 
   template <typename Visit>

@@ -41,16 +41,57 @@ class UnchangedReader {
     return value == identity_[index] || statics_[index].is_repeated(value);
   }
 
+  // Of a kEntries node without a row: `child(i, value)` for each child, and `other(index, value)` for a static value
+  // that is not surely the spec's; `are_read(count)` after so many children, within the Reading of them. False where
+  // `other` gives that, or the object is another. The entries may be in any order, or only in that of the spec.
+  template <typename Child, typename Other, typename AreRead>
+  bool visit_entries(const Node& node, PyObject* object, bool in_any_order, Child&& child, Other&& other,
+                     AreRead&& are_read) {
+    const Layout& layout = *node.info->layout;
+    const EntryPlaces at(node);
+    const std::size_t in_slots = layout.children.size();
+    {
+      const Reading reading(object);
+      for (std::size_t i = 0; i < in_slots; ++i) {
+        PyObject* value = layout.children[i].of(object);
+        if (value == nullptr) return false;
+        child(i, value);
+      }
+      for (std::size_t i = 0; i < layout.statics.size(); ++i) {
+        PyObject* value = layout.statics[i].of(object);
+        const std::size_t index = node.first_static + i;
+        if (value == nullptr || !(is_same_static(index, value) || other(index, value))) return false;
+      }
+      are_read(in_slots);
+    }
+    if (layout.dictionary == Layout::Dictionary::kNone) return true;
+    const Ref dict = layout.entries_of(object);
+    if (!dict) return false;
+    const auto put = [&](std::size_t place, PyObject* value) {
+      if (place < at.children) {
+        child(in_slots + place, value);
+        return true;
+      }
+      const std::size_t index = at.statics + place - at.children;
+      return is_same_static(index, value) || other(index, value);
+    };
+    const Reading reading(dict.get());
+    const bool is_read = in_any_order ? reader_.visit(dict.get(), at.keys, node.entries, put)
+                                      : reader_.visit_identical(dict.get(), at.keys, node.entries, put);
+    if (is_read) are_read(node.arity);
+    return is_read;
+  }
+
  private:
   bool take_all(PyObject* const* objects, std::size_t count, std::size_t& at) {
     for (std::size_t i = 0; i < count;) {
       const Node& next = nodes_[at];
-      if (next.in_slots) {
-        if (!take_slots(next, objects[i++], at)) return false;
-      } else if (next.kind == Kind::kDynamicLeaf) {
+      if (next.kind == Kind::kDynamicLeaf) {
         if (Py_TYPE(objects[i]) != array_type_) return false;
         leaves_.push(objects[i++]);
         ++at;
+      } else if (next.in_slots) {
+        if (!take_slots(next, objects[i++], at)) return false;
       } else if (next.kind == Kind::kStaticRun) {
         if (abstract_ || !are_identical(objects + i, next)) return false;
         i += next.arity;
@@ -62,12 +103,17 @@ class UnchangedReader {
     return true;
   }
 
+  // As `take_node` does, sooner for what there may be thousands of.
   bool take_slots(const Node& node, PyObject* object, std::size_t& at) {
     if (Py_TYPE(object) != node.info->type) return false;
     const Layout& layout = *node.info->layout;
     if (layout.dictionary != Layout::Dictionary::kNone) {
+      const EntryPlaces places(node);
+      const auto is_same = [&](std::size_t i, PyObject* value) { return is_same_static(places.statics + i, value); };
       const Ref dict = layout.dictionary_slot[0].owned_of(object);
-      if (!dict || !PyDict_CheckExact(dict.get()) || !read_entries(node, dict.get(), nullptr)) return false;
+      if (!dict || !PyDict_CheckExact(dict.get())) return false;
+      const Reading reading(dict.get());
+      if (!reader_.visit_identical(dict.get(), places.keys, node.entries, is_same)) return false;
     }
     const Reading reading(object);
     PyObject** to = leaves_.end();
@@ -76,14 +122,10 @@ class UnchangedReader {
       if (value == nullptr || Py_TYPE(value) != array_type_) return false;
       *to++ = value;
     }
-    PyObject* const* statics = identity_ + node.first_static;
-    for (const Slot& slot : layout.statics) {
-      PyObject* value = slot.of(object);
-      if (value == nullptr || value != *statics++) return false;
-    }
+    if (!slots_are_same(layout, node.first_static, object)) return false;
     if (node.is_passthrough) leaves_.keep_node(at, object);
     leaves_.take(node.arity);
-    at += 1 + node.arity;
+    at += node.extent;
     return true;
   }
 
@@ -104,16 +146,7 @@ class UnchangedReader {
   bool take_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at) {
     if (node.is_passthrough) leaves_.keep_node(at, object);
     ++at;
-    return node.only_leaves ? take_arrays(children, node.arity, at) : take_all(children, node.arity, at);
-  }
-
-  bool take_arrays(PyObject* const* objects, std::size_t count, std::size_t& at) {
-    PyObject** const to = leaves_.end();
-    std::size_t taken = 0;
-    for (; taken < count && Py_TYPE(objects[taken]) == array_type_; ++taken) to[taken] = objects[taken];
-    leaves_.take(taken);
-    at += taken;
-    return taken == count;
+    return take_all(children, node.arity, at);
   }
 
   // Of an object that keeps its children in a row, which nobody moves meanwhile; null of others, and where they may be
@@ -153,7 +186,7 @@ class UnchangedReader {
   }
 
   // The children of any other object, in the order of the spec; false where it may be another.
-  bool read_children(const Node& node, PyObject* object, HeldValues& values) const {
+  bool read_children(const Node& node, PyObject* object, HeldValues& values) {
     PyObject** const children = values.to_fill();
     switch (node.kind) {
       case Kind::kList:
@@ -170,7 +203,9 @@ class UnchangedReader {
       case Kind::kDeclared: {
         if (node.has_wrapper_fields) return false;
         const auto put = [&](std::size_t field, PyObject* value) {
-          return place_or_compare(field, value, children, node.arity, node.first_static);
+          if (field >= node.arity) return is_same_static(node.first_static + field - node.arity, value);
+          children[field] = value;
+          return true;
         };
         const FieldReader fields(object, *node.info);
         const Reading reading(fields.place(*node.info));
@@ -178,9 +213,12 @@ class UnchangedReader {
         values.hold_if_free(node.arity);
         return true;
       }
-      case Kind::kEntries:
-        return node.info->layout->items.empty() ? read_slots_and_entries(node, object, values)
-                                                : read_row(node, object, values);
+      case Kind::kEntries: {
+        if (!node.info->layout->items.empty()) return read_row(node, object, values);
+        const auto put = [children](std::size_t i, PyObject* value) { children[i] = value; };
+        const auto differs = [](std::size_t, PyObject*) { return false; };
+        return visit_entries(node, object, false, put, differs, [&](std::size_t count) { values.hold_if_free(count); });
+      }
       default:
         return false;
     }
@@ -195,49 +233,11 @@ class UnchangedReader {
     return slots_are_same(layout, node.first_static, object);
   }
 
-  bool read_slots_and_entries(const Node& node, PyObject* object, HeldValues& values) const {
-    const Layout& layout = *node.info->layout;
-    {
-      const Reading reading(object);
-      PyObject** child = values.to_fill();
-      for (const Slot& slot : layout.children) {
-        *child = slot.of(object);
-        if (*child++ == nullptr) return false;
-      }
-      if (!slots_are_same(layout, node.first_static, object)) return false;
-      values.hold_if_free(layout.children.size());
-    }
-    if (layout.dictionary == Layout::Dictionary::kNone) return true;
-    const Ref dict = layout.entries_of(object);
-    return dict && read_entries(node, dict.get(), &values);
-  }
-
-  // `values`, null where none of the entries is a child, has those in slots already.
-  bool read_entries(const Node& node, PyObject* dict, HeldValues* values) const {
-    const EntryPlaces places(node);
-    PyObject** const children = values == nullptr ? nullptr : values->to_fill() + node.info->layout->children.size();
-    const auto put = [&](std::size_t place, PyObject* value) {
-      return place_or_compare(place, value, children, places.children, places.statics);
-    };
-    const Reading reading(dict);
-    if (!reader_.visit_identical(dict, places.keys, node.entries, put)) return false;
-    if (values != nullptr) values->hold_if_free(node.arity);
-    return true;
-  }
-
-  // A value of a dictionary: the child at its place, or else a static value, of which the first is `first`.
-  bool place_or_compare(std::size_t place, PyObject* value, PyObject** children, std::size_t num_children,
-                        std::size_t first) const {
-    if (place >= num_children) return is_same_static(first + place - num_children, value);
-    children[place] = value;
-    return true;
-  }
-
   const Node* nodes_;
   PyObject* const* identity_;
   const StaticValue* statics_;
   LeafBuffer& leaves_;
-  const DictionaryReader reader_;
+  DictionaryReader reader_;
   PyTypeObject* array_type_;
   const StackReserve stack_ = stack_reserve();
   bool abstract_;

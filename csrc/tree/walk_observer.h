@@ -15,6 +15,15 @@ struct Step {
   PyObject* parent = nullptr;
   std::size_t index = 0;
   PyObject* key = nullptr;  // of a dict's child
+
+  // What tells the child from others of its parent, and so stands for it in paths.
+  enum class By : std::uint8_t { kIndex, kName, kKey, kFunctions };
+  By by() const noexcept {
+    if (is_dict(kind)) return By::kKey;
+    if (is_named_by_functions(kind)) return By::kFunctions;
+    return index < info->child_names.size() ? By::kName : By::kIndex;
+  }
+  PyObject* name() const noexcept { return info->child_names[index].get(); }
 };
 
 class WalkObserver {

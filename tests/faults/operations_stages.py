@@ -214,10 +214,10 @@ STATICS: dict[str, Callable[[], Any]] = {
 }
 
 
-def static_case(name: str, *, allocates: bool = True) -> Case:
+def static_case(name: str) -> Case:
     one, other = STATICS[name](), STATICS[name]()
     expected = _core.static_equal(one, other)
-    return Case(lambda: _core.static_equal(one, other), equals(expected), watched=(one, other), allocates=allocates)
+    return Case(lambda: _core.static_equal(one, other), equals(expected), watched=(one, other))
 
 
 operations(
@@ -232,7 +232,7 @@ operations(
         "functions in functions": lambda: static_case("functions in functions"),
         "method": lambda: static_case("method"),
         "jitted": lambda: static_case("jitted"),
-        "treedef": lambda: static_case("treedef", allocates=False),
+        "treedef": lambda: static_case("treedef"),
         "identity": lambda: static_case("identity"),
         "ordered": lambda: static_case("ordered"),
     },

@@ -106,7 +106,7 @@ def _text(self: JitFunction[..., Any]) -> str:
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
     """Pickles by name where there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
-    return (_core.make_jit_function, (wrapper.__wrapped__, wrapper._options)) if name is None else name
+    return (wrapper_of, (wrapper._options, wrapper.__wrapped__)) if name is None else name
 
 
 def pickled_name(wrapper: Any, caller: dict[str, Any]) -> str | None:

@@ -49,7 +49,7 @@ FIXED = Held(CONSTANT)
 def held_by(value: Any) -> Held:
     """What a static value is, and what it holds; not what that holds in turn."""
     cls: Any = type(value)
-    if issubclass(cls, type) or id(cls) in PLAIN or is_constant(value) or cls is _core.Targets:
+    if issubclass(cls, type) or id(cls) in PLAIN or is_constant(value):
         return FIXED
     if cls in _UNCHANGING or issubclass(cls, np.dtype) or (callable(value) and is_pure(value)):
         return FIXED

@@ -86,8 +86,6 @@ def _same(a: Any, b: Any, met: set[tuple[int, int]]) -> bool:
     met.add((id(a), id(b)))
     if cls in (list, tuple, dict):
         held, other = ((*it, *it.values()) if cls is dict else it for it in (a, b))
-    elif cls is _core.Targets:
-        held, other = ((it.owners, it.names) for it in (a, b))
     elif is_tree_node(cls):
         held, other = (_core.parts_of(it, STATE, None, _ABSENT) for it in (a, b))
     else:
@@ -133,8 +131,6 @@ class _Pickler(pickle.Pickler):
         if is_node and is_usual and has_plain_state:
             # As pickle does, but for `__slotnames__`, which it would write into the class.
             return copyreg.__newobj__, (cls,), obj.__dict__  # type: ignore[attr-defined]
-        if isinstance(obj, _core.Targets):
-            return cls, (obj.owners, obj.names)
         if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process

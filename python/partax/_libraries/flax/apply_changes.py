@@ -1,5 +1,7 @@
 """Does to the caller's objects what a function has done to those that it was traced with."""
 
+import json
+from array import array
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain
@@ -7,7 +9,6 @@ from typing import Any, NamedTuple
 
 from flax.nnx import graphlib, tracers
 
-from partax import _core
 from partax._libraries.flax.build_graph import GraphBuilder
 from partax._libraries.flax.errors import refuse_change
 from partax._libraries.flax.graph import REGISTERED, STATE, Variable
@@ -21,8 +22,9 @@ class Outcome(NamedTuple):
     Attributes:
       result: of the function.
       values: what attributes are set to.
-      targets: which attributes: the numbers of the objects, and the names.
-      is_plain: whether this is all, and there are no objects in it.
+      owners: the numbers of the objects that these are of, as an array of unsigned ints has them in memory.
+      is_plain: whether this is all, there are no objects in it, and all of it are values of Variables.
+      names: of the attributes, a list as JSON; like the owners one constant, which no call makes anew.
       deleted: owners and names of attributes to delete.
       refilled: nodes of which nnx knows only how to fill them, and with what.
       has_objects: whether there is an object in any of these.
@@ -31,8 +33,9 @@ class Outcome(NamedTuple):
 
     result: Any
     values: tuple[Any, ...] = ()
-    targets: _core.Targets = _core.Targets((), ())
+    owners: bytes = b""
     is_plain: bool = True
+    names: str = "[]"
     deleted: tuple[tuple[int, str], ...] = ()
     refilled: tuple[tuple[int, Any], ...] = ()
     has_objects: bool = False
@@ -50,15 +53,16 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
 
     Either all changes are made or, where it raises, none.
     """
-    result, values, targets, _, deleted, refilled, has_objects, _ = outcome
+    result, values, owners, _, names, deleted, refilled, has_objects, _ = outcome
+    changed = array("I", owners)
     if has_objects:
         builder = GraphBuilder(objects)
         values, refilled, result = builder.build(values), builder.build(refilled), builder.build(result)
-    if not (targets.owners or deleted or refilled):
+    if not (changed or deleted or refilled):
         return result
-    _check_trace(objects, chain(targets.owners, (i for i, _ in deleted), (i for i, _ in refilled)))
+    _check_trace(objects, chain(changed, (i for i, _ in deleted), (i for i, _ in refilled)))
     # One call of C, so that neither an interrupt nor another thread comes between two changes.
-    sets = map(object.__setattr__, [objects[i] for i in targets.owners], targets.names, values)
+    sets = map(object.__setattr__, [objects[i] for i in changed], json.loads(names), values)
     deletes = map(object.__delattr__, [objects[i] for i, _ in deleted], [name for _, name in deleted])
     deque[None](chain(sets, deletes), 0)
     for index, contents in refilled:

@@ -1,5 +1,7 @@
 """What a call of a function that changes nnx objects in its arguments has Python do. Called by the native wrapper."""
 
+import json
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -94,8 +96,9 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     return Outcome(
         result,
         values,
-        _core.Targets(tuple([it.place for it in sets]), tuple([it.name for it in sets])),
-        not (reader.has_met_any or deleted or refilled),
+        array("I", [it.place for it in sets]).tobytes(),
+        not (reader.has_met_any or deleted or refilled) and {it.name for it in sets} <= {VARIABLE_SLOTS[0].__name__},
+        json.dumps([it.name for it in sets]),
         deleted,
         refilled,
         reader.has_met_any,

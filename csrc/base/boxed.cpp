@@ -1,4 +1,4 @@
-#include "base/trashcan.h"
+#include "base/boxed.h"
 
 namespace partax {
 namespace {

@@ -1,55 +1,31 @@
-#include "call/cache_object.h"
+#include "call/call_cache.h"
 
+#include "base/boxed.h"
 #include "base/python_hooks.h"
 #include "call/shared_caches.h"
+#include "tree/spec_data.h"
 
 namespace partax {
 namespace {
 
-struct CallCacheObject {
-  PyObject_HEAD
-  CallCache* cache;
-};
-
-PyTypeObject* cache_type = nullptr;
-
-int cache_traverse(PyObject* self, visitproc visit, void* arg) noexcept {
-  const CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
-  Py_VISIT(Py_TYPE(self));
-  if (cache == nullptr) return 0;
-  Py_VISIT(cache->options.get());
-  Py_VISIT(cache->history.get());
-  Py_VISIT(cache->graph.get());
-  Py_VISIT(cache->parameters.description.get());
-  if (const int status = cache->rule.traverse(visit, arg)) return status;
-  return cache->table.traverse(visit, arg);
-}
-
+// Whoever has the object uses the cache: it stays.
 int cache_clear(PyObject* self) noexcept {
   const Turn turn;
-  CallCache* cache = reinterpret_cast<CallCacheObject*>(self)->cache;
+  CallCache* cache = reinterpret_cast<Boxed<CallCache>*>(self)->value;
   if (cache == nullptr) return 0;
   cache->table.clear();
   cache->history.reset();
   return 0;
 }
 
-void cache_dealloc(PyObject* self) noexcept {
-  PyObject_GC_UnTrack(self);
-  const Turn turn;
-  delete std::exchange(reinterpret_cast<CallCacheObject*>(self)->cache, nullptr);
-  free_heap_object(self);
-}
-
 PyObject* get_history(PyObject* self, void*) noexcept {
   const Turn turn;
-  const CallCache& cache = *reinterpret_cast<CallCacheObject*>(self)->cache;
-  return Py_NewRef(cache.history ? cache.history.get() : Py_None);
+  return Py_NewRef(cache_in(self).history ? cache_in(self).history.get() : Py_None);
 }
 
 PyObject* cache_options(PyObject* self, void*) noexcept {
   const Turn turn;
-  return Py_NewRef(reinterpret_cast<CallCacheObject*>(self)->cache->options.get());
+  return Py_NewRef(cache_in(self).options.get());
 }
 
 PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
@@ -60,10 +36,8 @@ PyObject* cache_entries(PyObject* self, PyObject*) noexcept {
     for (const EntryPtr& entry : entries) {
       const Ref log = Ref::checked(PyList_New(0));
       for (const EntryTrace& trace : entry->log) {
-        const Ref item = trace.calls
-                             ? Ref::checked(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(trace.number),
-                                                          static_cast<Py_ssize_t>(*trace.calls)))
-                             : Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), Py_None));
+        const Ref calls = trace.calls ? Ref::checked(PyLong_FromSize_t(*trace.calls)) : Ref::borrow(Py_None);
+        const Ref item = Ref::checked(Py_BuildValue("(nO)", static_cast<Py_ssize_t>(trace.number), calls.get()));
         checked_int(PyList_Append(log.get(), item.get()));
       }
       const Ref item = Ref::checked(Py_BuildValue("(nOO)", static_cast<Py_ssize_t>(entry->calls),
@@ -106,19 +80,13 @@ PyGetSetDef cache_getset[] = {{"history", get_history, nullptr, "The records of 
 PyType_Slot cache_slots[] = {{Py_tp_methods, reinterpret_cast<void*>(cache_methods)},
                              {Py_tp_getset, reinterpret_cast<void*>(cache_getset)},
                              {Py_tp_doc, const_cast<char*>("What all wrappers of equal callables share.")},
-                             {Py_tp_traverse, reinterpret_cast<void*>(cache_traverse)},
+                             {Py_tp_traverse, reinterpret_cast<void*>(Boxed<CallCache>::traverse)},
                              {Py_tp_clear, reinterpret_cast<void*>(cache_clear)},
-                             {Py_tp_dealloc, reinterpret_cast<void*>(cache_dealloc)},
+                             {Py_tp_dealloc, reinterpret_cast<void*>(Boxed<CallCache>::dealloc)},
                              {0, nullptr}};
 
-PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(CallCacheObject), 0,
+PyType_Spec cache_spec = {"partax._core.CallCache", sizeof(Boxed<CallCache>), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, cache_slots};
-
-Ref interned(PyObject* name) {
-  Py_INCREF(name);
-  PyUnicode_InternInPlace(&name);
-  return Ref::steal(name);
-}
 
 // From partax._jit.parameters.CallParameters.
 Parameters read_parameters(Ref description) {
@@ -127,30 +95,24 @@ Parameters read_parameters(Ref description) {
   PyObject *names = nullptr, *optional = nullptr, *shown_named = nullptr, *for_names = nullptr;
   Py_ssize_t positional_only = 0, positional = 0;
   int var_positional = 0, var_keyword = 0;
-  if (!PyArg_ParseTuple(description.get(), "sO!O!nnppO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
-                        &positional_only, &positional, &var_positional, &var_keyword, &PyTuple_Type, &shown_named,
-                        &for_names, &for_names)) {
-    throw PythonError{};
-  }
+  parse_tuple(description.get(), "sO!O!nnppO!OO", &function, &PyTuple_Type, &names, &PyTuple_Type, &optional,
+              &positional_only, &positional, &var_positional, &var_keyword, &PyTuple_Type, &shown_named, &for_names,
+              &for_names);
   parameters.function = function;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-    parameters.names.push_back(interned(PyTuple_GET_ITEM(names, i)));
-    parameters.optional.push_back(PyTuple_GET_ITEM(optional, i) == Py_True);
-  }
+  for (PyObject* name : Items(names)) parameters.names.push_back(interned(name));
+  for (PyObject* it : Items(optional)) parameters.optional.push_back(it == Py_True);
   parameters.num_positional_only = static_cast<std::size_t>(positional_only);
   parameters.num_positional = static_cast<std::size_t>(positional);
   parameters.var_positional = var_positional != 0;
   parameters.var_keyword = var_keyword != 0;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shown_named); ++i) {
-    parameters.shown_named.push_back(interned(PyTuple_GET_ITEM(shown_named, i)));
-  }
+  for (PyObject* name : Items(shown_named)) parameters.shown_named.push_back(interned(name));
   parameters.description = std::move(description);
   return parameters;
 }
 
 }  // namespace
 
-CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<CallCacheObject*>(object)->cache; }
+CallCache& cache_in(PyObject* object) noexcept { return *reinterpret_cast<Boxed<CallCache>*>(object)->value; }
 
 Callables callables_of(PyObject* options) {
   const Ref name = attribute(options, "callables");
@@ -170,11 +132,8 @@ Ref make_cache(PyObject* function, PyObject* options) {
   const Stored stored = store.get() == Py_None    ? Stored::kAsTold
                         : store.get() == Py_False ? Stored::kNever
                                                   : Stored::kAlways;
-  auto cache = std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
-                                           DynamicRule(rule.get()), std::move(graph), stored);
-  Ref object = Ref::checked(cache_type->tp_alloc(cache_type, 0));
-  reinterpret_cast<CallCacheObject*>(object.get())->cache = cache.release();
-  return object;
+  return box(std::make_unique<CallCache>(std::move(parameters), Ref::borrow(options), max_size, callables_of(options),
+                                         DynamicRule(rule.get()), std::move(graph), stored));
 }
 
 Ref living_caches(PyObject* callable) {
@@ -187,10 +146,28 @@ Ref living_caches(PyObject* callable) {
   return list;
 }
 
-Ref register_cache_type() {
-  Ref type = Ref::checked(PyType_FromSpec(&cache_spec));
-  cache_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.get()));  // kept for the life of the process
-  return type;
+void register_cache_type(PyObject* module) { Boxed<CallCache>::type = add_type(module, cache_spec); }
+
+FlattenOptions flatten_options(const CallCache& cache, const BoundCall& call, bool abstract) {
+  FlattenOptions options;
+  options.abstract = abstract;
+  options.callables = cache.callables;
+  if (cache.rule.any()) {
+    options.rule = &cache.rule;
+    options.rule_values =
+        cache.rule.values(call.size(), shape_data(cache.parameters, call.shape(), call.has_callable()));
+  }
+  return options;
+}
+
+Ref call_data(const CallCache& cache, const BoundCall& call, bool abstract, LeafBuffer& leaves) {
+  TreeSpec spec;
+  FlattenOptions options = flatten_options(cache, call, abstract);
+  options.hashed = false;
+  options.keyed = true;
+  const Ref names = value_names(cache.parameters, call.shape(), call.has_callable());
+  flatten_call(spec, leaves, options, call.values(), call.size(), [&] { return Ref::borrow(names.get()); });
+  return spec_data(spec, names);
 }
 
 }  // namespace partax

@@ -1,0 +1,94 @@
+// Python objects around C++ values. The collector knows what they hold, and a chain of any length that hold one another
+// takes only so much of the C stack when it is let go of. CPython's own trashcan lets ten thousand nest on 3.13, for
+// which the stack of a small thread has no room.
+#pragma once
+
+#include <memory>
+
+#include "base/python_api.h"
+
+namespace partax {
+
+// What an object begins with that may hold others of its type.
+struct NestableHead {
+  PyObject_HEAD
+  PyObject* weakrefs;  // null for ever in a type without
+};
+
+// The whole `tp_dealloc` of such an object: `let_go(self)` drops all that it holds. Inside of too many others it waits
+// until they are done.
+void dealloc_nested(PyObject* self, void (*let_go)(PyObject*) noexcept) noexcept;
+
+// What such an object is, or begins with. The value tells the garbage collector what it holds, by a
+// `traverse(visit, arg)`.
+template <typename Value>
+struct Boxed {
+  PyObject_HEAD
+  PyObject* weakrefs;                          // as of NestableHead
+  Value* value;                                // null while it is made, and once the garbage collector has cleared it
+  static inline PyTypeObject* type = nullptr;  // kept for the life of the process
+
+  // The value of such an object. Raises where there is none.
+  static Value& in(PyObject* self) {
+    Value* value = reinterpret_cast<Boxed*>(self)->value;
+    if (value != nullptr) return *value;
+    raise_error(PyExc_ReferenceError, "partax: the object has been cleared by the garbage collector");
+  }
+
+  static int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+    Py_VISIT(Py_TYPE(self));
+    const Value* value = reinterpret_cast<Boxed*>(self)->value;
+    return value == nullptr ? 0 : value->traverse(visit, arg);
+  }
+
+  static int clear(PyObject* self) noexcept {
+    const Turn turn;
+    const std::unique_ptr<Value> dropped(std::exchange(reinterpret_cast<Boxed*>(self)->value, nullptr));
+    return 0;
+  }
+
+  static void dealloc(PyObject* self) noexcept {
+    static_assert(offsetof(Boxed, weakrefs) == offsetof(NestableHead, weakrefs));
+    dealloc_nested(self, [](PyObject* dying) noexcept { clear(dying); });
+  }
+};
+
+// Makes a class, which lives as long as the process, and adds it to the module by the last part of its name.
+inline PyTypeObject* add_type(PyObject* module, PyType_Spec& spec, PyTypeObject* base = nullptr) {
+  Ref type = Ref::checked(PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(base)));
+  checked_int(PyModule_AddType(module, reinterpret_cast<PyTypeObject*>(type.get())));
+  return reinterpret_cast<PyTypeObject*>(type.release());
+}
+
+inline void add_function(PyObject* module, const char* name, PyMethodDef& method) {
+  checked_int(PyModule_AddObjectRef(module, name, Ref::checked(PyCFunction_New(&method, nullptr)).get()));
+}
+
+// The same of a class of such objects, or of what begins with one; `slots` are its own.
+template <typename Value>
+PyTypeObject* add_boxed_type(PyObject* module, const char* name, const char* doc, std::vector<PyType_Slot> slots,
+                             unsigned int flags, std::size_t size = sizeof(Boxed<Value>)) {
+  slots.push_back({Py_tp_doc, const_cast<char*>(doc)});
+  slots.push_back({Py_tp_dealloc, reinterpret_cast<void*>(Boxed<Value>::dealloc)});
+  slots.push_back({Py_tp_traverse, reinterpret_cast<void*>(Boxed<Value>::traverse)});
+  slots.push_back({Py_tp_clear, reinterpret_cast<void*>(Boxed<Value>::clear)});
+  slots.push_back({0, nullptr});
+  flags |= Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  PyType_Spec spec = {name, static_cast<int>(size), 0, flags, slots.data()};
+  return add_type(module, spec);
+}
+
+// Around what `make()` gives. The object is there first: if it cannot be had, nothing has been done.
+template <typename Value, typename Make>
+Ref box_made(Make&& make, PyTypeObject* type = Boxed<Value>::type) {
+  Ref object = Ref::checked(type->tp_alloc(type, 0));
+  reinterpret_cast<Boxed<Value>*>(object.get())->value = make().release();
+  return object;
+}
+
+template <typename Value>
+Ref box(std::unique_ptr<Value> value, PyTypeObject* type = Boxed<Value>::type) {
+  return box_made<Value>([&] { return std::move(value); }, type);
+}
+
+}  // namespace partax
