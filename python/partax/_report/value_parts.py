@@ -188,7 +188,7 @@ class ValueParts:
 
     def _other(self, value: Any, kind: type) -> Part:
         # What a function holds need not be a static value.
-        is_held = any(isinstance(it, types.FunctionType) for it in self._open)
+        is_held = any(type(it) is types.FunctionType for it in self._open)
         identity = kind.__eq__ is object.__eq__ or (is_held and not self._by_structure)
         hashed = id(value)
         if not identity:
