@@ -110,7 +110,7 @@ _recursive_repr _replace FrozenInstanceError InitVar KW_ONLY MISSING dataclass f
     # NumPy
     "numpy": _ARRAYS + "asanyarray ascontiguousarray common_type intc intp longdouble min_scalar_type",
     # jax
-    "jax": "Array P ShapeDtypeStruct jit",
+    "jax": "P ShapeDtypeStruct jit",
     "jax.numpy": _ARRAYS + "empty empty_like",
     "jaxlib._jax.pytree": "DictKey FlattenedIndexKey GetAttrKey PyTreeDef SequenceKey",
     "jax._src.sharding_impls": "NamedSharding PartitionSpec SingleDeviceSharding UnspecifiedValue AUTO",

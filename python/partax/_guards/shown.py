@@ -2,6 +2,7 @@
 
 import functools
 import operator
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +62,7 @@ def _annotation_parts(annotation: Any) -> tuple[Any, ...]:
 _KNOWN: dict[Any, tuple[_Ask, tuple[str, ...]]] = {
     range: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
     slice: (operator.attrgetter("start", "stop", "step"), (".start", ".stop", ".step")),
+    re.Pattern: (operator.attrgetter("pattern", "flags"), (".pattern", ".flags")),
     types.UnionType: (operator.attrgetter("__args__"), ()),
     types.GenericAlias: (operator.attrgetter("__origin__", "__args__"), (".__origin__", ".__args__")),
     property: (operator.attrgetter("fget", "fset", "fdel"), (".fget", ".fset", ".fdel")),
