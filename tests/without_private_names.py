@@ -50,7 +50,6 @@ TESTS = {
     "jit/test_runtime_errors.py": ["each_shape_of_a_key"],
     "jit/test_shardings.py": ["a_single_sharding_holds_for_every_array", "a_prefix_of_the_result"],
     "jit/test_trace_errors.py": ["a_concretization_error_names_the_leaf", "a_leaked_tracer_as_argument_is_named"],
-    "io/test_files.py": ["the_keys_are_those_of_flat_partition"],
     "libraries/test_accelerate.py": ["functions_of_trees_are_ours_in_each_module", "calls_by_name_give_the_same"],
     "pytree/test_flat_partition.py": ["keys_as_users_read_them"],
     "pytree/test_partition.py": ["one_filter_is_the_slow_model_s_and_equinox_s"],
@@ -127,6 +126,10 @@ def take_away(names: list[str]) -> set[str]:
         setattr(jax.monitoring, register, lambda listener, real=real: real(renamed(listener)))
 
     return asked
+
+
+if importlib.util.find_spec("safetensors") is not None:
+    TESTS["io/test_files.py"] = ["the_keys_are_those_of_flat_partition"]
 
 
 class _Failures:
