@@ -72,6 +72,8 @@ def healthy():
         losses.append(loss)
         if i % 50 == 0:
             print(float(mean), float(jnp.linalg.norm(w)), np.mean(losses))
+    mesh, spec = jax.sharding.Mesh(jax.devices()[:1], "d"), jax.sharding.PartitionSpec("d")
+    print(jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=spec, out_specs=spec)(w))  # without a jit around it
 
 
 forgotten(); few(); written(); grown(); made_anew(); healthy()

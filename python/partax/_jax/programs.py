@@ -93,9 +93,10 @@ def watch_operations(seen: Callable[[str], None]) -> None:
         return
 
     def watched(params: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
-        if under_trace() or not str(_attribute(fun, "__module__")).startswith("jax."):
+        name = _attribute(fun, "__name__")  # which what `shard_map` makes has not
+        if under_trace() or name is None or not str(_attribute(fun, "__module__")).startswith("jax."):
             return run(params, flat, fun, args, kwargs)
-        seen(fun.__name__)
+        seen(name)
         result = run(params, flat, fun, args, kwargs)
         return tuple(None if type(it) is _executable else it for it in result)  # with one, jax would call it natively
 
