@@ -33,4 +33,9 @@ def is_installed(module: Any) -> bool:
     if not isinstance(file, str):
         spec = getattr(found, "__spec__", None)
         return getattr(spec, "origin", None) in ("built-in", "frozen")
-    return os.path.realpath(file).startswith(_installed_folders())
+    folder, name = os.path.split(file)
+    where = os.path.realpath(file) if os.path.islink(file) else os.path.join(_real_folder(folder), name)
+    return where.startswith(_installed_folders())
+
+
+_real_folder = functools.cache(os.path.realpath)
