@@ -99,6 +99,14 @@ inline Ref tuple_of(PyObject* const* items, std::size_t count) {
 }
 
 // Not by way of a tuple, which CPython 3.11 leaks where there is no memory for the list's items.
+inline Ref list_of(std::vector<Ref> items) {
+  Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(items.size())));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), items[i].release());
+  }
+  return list;
+}
+
 inline Ref list_of(PyObject* const* items, std::size_t count) {
   Ref list = Ref::checked(PyList_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; i < count; ++i) {

@@ -235,13 +235,10 @@ Ref fresh(PyObject* value) {
     return made;
   }
   if (is_set) return Ref::checked(PySet_New(tuple_of(std::move(items)).get()));
-  Ref copy = Ref::checked(is_dict ? PyDict_New() : PyList_New(is_dict ? 0 : static_cast<Py_ssize_t>(items.size())));
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (!is_dict) {  // not from a tuple, which CPython 3.11 leaks where there is no memory for the items
-      PyList_SET_ITEM(copy.get(), static_cast<Py_ssize_t>(i), items[i].release());
-    } else if (i % 2 == 1) {
-      checked_int(PyDict_SetItem(copy.get(), items[i - 1].get(), items[i].get()));
-    }
+  if (!is_dict) return list_of(std::move(items));
+  Ref copy = Ref::checked(PyDict_New());
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    checked_int(PyDict_SetItem(copy.get(), items[i].get(), items[i + 1].get()));
   }
   return copy;
 }

@@ -22,8 +22,10 @@ def is_constant(it: Any) -> bool:
     """Whether it makes no difference whether two of a value, or of each in a tuple, are one object."""
     if type(it) is tuple:
         return all(map(is_constant, it))
+    if id(type(it)) in PLAIN or isinstance(it, jax.tree_util.PyTreeDef):
+        return True
     known = facts(type(it))
-    return id(type(it)) in PLAIN or isinstance(it, jax.tree_util.PyTreeDef) or known.constant or known.enum
+    return known.constant or known.enum
 
 
 def is_plain_scalar(cls: type) -> bool:

@@ -6,6 +6,8 @@ import sys
 import sysconfig
 from typing import Any
 
+real_path = functools.cache(os.path.realpath)
+
 
 @functools.cache
 def _installed_folders() -> tuple[str, ...]:
@@ -34,8 +36,5 @@ def is_installed(module: Any) -> bool:
         spec = getattr(found, "__spec__", None)
         return getattr(spec, "origin", None) in ("built-in", "frozen")
     folder, name = os.path.split(file)
-    where = os.path.realpath(file) if os.path.islink(file) else os.path.join(_real_folder(folder), name)
+    where = os.path.realpath(file) if os.path.islink(file) else os.path.join(real_path(folder), name)
     return where.startswith(_installed_folders())
-
-
-_real_folder = functools.cache(os.path.realpath)

@@ -4,12 +4,11 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import re
 import sys
 from typing import NamedTuple
 
-from partax._guards.installed import is_installed
+from partax._guards.installed import is_installed, real_path
 from partax._store import UnstoredError
 
 _NAME = re.compile(r"[\w.-]+")
@@ -105,9 +104,6 @@ def _check_modules(modules: dict[str, str]) -> None:
         if module is None:
             continue
         where = getattr(module, "__file__", None)
-        is_own = isinstance(where, str) and _real_path(where) == _real_path(file)
+        is_own = isinstance(where, str) and real_path(where) == real_path(file)
         if not (is_own if file else is_installed(name)):
             raise UnstoredError(f"something of `{name}`, of which another is imported than the one that is installed")
-
-
-_real_path = functools.cache(os.path.realpath)
