@@ -4,11 +4,12 @@ A program is found by a digest of all that it depends on, so a stored one is nev
 """
 
 import contextlib
+import gc
 import pickle
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 import jax
@@ -86,6 +87,18 @@ def stored_programs(options: Options, leaves: tuple[Any, ...], traced: TracedFun
         programs.tell(f"not stored: {error}")
         return None
     return programs
+
+
+@contextlib.contextmanager
+def _uncollected() -> Generator[None, None, None]:
+    """Without garbage collection: a full one takes as long as all that is done in here, and would find nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Programs:
@@ -166,6 +179,7 @@ class Programs:
         is_such = first is not None and has_begun and first.thread == threading.get_ident()
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
 
+    @_uncollected()
     def _search(self, signature: Signature) -> _Search:
         begun = time.perf_counter()
         _, has_traced = _core.call_progress()
@@ -196,16 +210,9 @@ class Programs:
         record = search.loading and search.loading.record.result()
         if search.loading is None or record is None or record["donated"] != (self.donated or bytes(len(leaves))):
             return None
-        count = record["outputs"]
-        # Each an object of its own, as tracers are.
-        stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + count))
-        inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
         try:
-            result = rebuilt(record["result"], inputs, outputs)
-            node = _core.restore_output(result, tuple(inputs))
-            given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
-            trees = jax.tree.structure((given, {})), jax.tree.structure(node)
-            if trees[1].num_leaves != count:
+            trees = self._trees(record, leaves)
+            if trees[1].num_leaves != record["outputs"]:
                 return None
             program = with_trees(search.loading.program.result(), *trees)
         except MemoryError:
@@ -222,6 +229,16 @@ class Programs:
         _core.note_load().loads.append((search.begun, load))
         self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
         return program
+
+    @_uncollected()
+    def _trees(self, record: Record, leaves: tuple[Any, ...]) -> tuple[Any, Any]:
+        """What the program takes and what it returns, as the native wrapper has it."""
+        # Each an object of its own, as tracers are.
+        stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
+        inputs, outputs = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
+        node = _core.restore_output(rebuilt(record["result"], inputs, outputs), tuple(inputs))
+        given = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
+        return jax.tree.structure((given, {})), jax.tree.structure(node)
 
     def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
