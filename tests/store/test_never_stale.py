@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 import pytest
-from user_modules import alike, imported, process, run
+from changes_of_libraries import OF_LIBRARIES
+from changes_of_python import OF_PYTHON
+from user_modules import alike, assert_changes_are_seen, imported, in_three_processes, run
 
 import partax
 from random_trees import EXAMPLES
@@ -21,195 +23,139 @@ from test_stale import PROGRAMS
 
 pytestmark = pytest.mark.compiled_anew
 
-UNRELATED = "\nUNRELATED = 3\ndef unrelated(): return 1\n"
 TOP = "import dataclasses, enum, functools\nimport jax, jax.numpy as jnp, equinox as eqx, numpy as np\n"
 
-# A module, and what is replaced in it by what before the next process: the value must be the new one. What is called is
-# its `f`, where it has no `make`.
-CHANGES: dict[str, tuple[str, str, str]] = {
-    "operator in the body": ("def f(x): return x * 2", "x * 2", "x + 2"),
-    "constant in the body": ("def f(x): return x * 2", "* 2", "* 3"),
-    "type of a constant": ("def f(x): return x.astype(int) * 2", "* 2", "* 2.0"),
-    "sign of a zero": ("def f(x): return 1 / (x * 0 + 0.0)", "+ 0.0", "* -0.0"),
-    "constant in a tuple": ("def f(x): return x * (1, 2)[1]", "(1, 2)", "(1, 3)"),
-    "constant in a set": ("def f(x): return x * (2 if len('ab') in {2, 5} else 3)", "{2, 5}", "{4, 5}"),
-    "default": ("def f(x, k=2): return x * k", "k=2", "k=3"),
-    "keyword-only default": ("def f(x, *, k=2): return x * k", "k=2", "k=3"),
-    "closure": ("def outer(k):\n  def f(x): return x * k\n  return f\nmake = lambda: outer(2)", "outer(2)", "outer(3)"),
+# Modules that are stored, in which `«this→that»` is replaced before the next process.
+CHANGES: dict[str, str] = {
+    "operator in the body": "def f(x): return x «*→+» 2",
+    "constant in the body": "def f(x): return x * «2→3»",
+    "type of a constant": "def f(x): return x.astype(int) * «2→2.0»",
+    "sign of a zero": "def f(x): return 1 / (x * 0 «+ →* -»0.0)",
+    "constant in a tuple": "def f(x): return x * (1, «2→3»)[1]",
+    "constant in a set": "def f(x): return x * (2 if len('ab') in {«2→4», 5} else 3)",
+    "default": "def f(x, k=«2→3»): return x * k",
+    "keyword-only default": "def f(x, *, k=«2→3»): return x * k",
+    "closure": "def outer(k):\n  def f(x): return x * k\n  return f\nmake = lambda: outer(«2→3»)",
     "closure in a closure": (
-        "def outer(k):\n  g = lambda x: x * k\n  return lambda x: g(x)\nmake = lambda: outer(2)",
-        "outer(2)",
-        "outer(3)",
+        "def outer(k):\n  g = lambda x: x * k\n  return lambda x: g(x)\nmake = lambda: outer(«2→3»)"
     ),
-    "global number": ("K = 2\ndef f(x): return x * K", "K = 2", "K = 3"),
-    "global list": ("K = [1, 2]\ndef f(x): return x * K[1]", "[1, 2]", "[1, 3]"),
-    "global dictionary": ("K = {'a': 2}\ndef f(x): return x * K['a']", "'a': 2", "'a': 3"),
-    "order of a dictionary": (
-        "K = {'a': 2, 'b': 3}\ndef f(x): return x * [*K.values()][0]",
-        "'a': 2, 'b': 3",
-        "'b': 3, 'a': 2",
-    ),
-    "global text": ("K = 'ab'\ndef f(x): return x * len(K)", "'ab'", "'abc'"),
-    "helper": ("def g(x): return x * 2\ndef f(x): return g(x)", "x * 2", "x * 3"),
-    "helper of a helper": ("def h(x): return x * 2\ndef g(x): return h(x)\ndef f(x): return g(x)", "x * 2", "x * 3"),
-    "helper that is another": (
-        "def g(x): return x * 2\ndef h(x): return x * 3\ndef f(x): return g(x)",
-        "return g",
-        "return h",
-    ),
-    "default of a helper": ("def g(x, k=2): return x * k\ndef f(x): return g(x)", "k=2", "k=3"),
-    "decorator": (
-        "def twice(g): return functools.wraps(g)(lambda x: g(x) * 2)\n@twice\ndef f(x): return x",
-        "* 2",
-        "* 3",
-    ),
-    "decorator that is gone": ("def twice(g): return lambda x: g(x) * 2\n@twice\ndef f(x): return x", "@twice\n", ""),
-    "partial": ("def g(k, x): return x * k\nmake = lambda: functools.partial(g, 2)", "(g, 2)", "(g, 3)"),
-    "keyword of a partial": ("def g(x, k): return x * k\nmake = lambda: functools.partial(g, k=2)", "k=2", "k=3"),
-    "function in a list": ("G = [lambda x: x * 2]\ndef f(x):\n  for g in G: x = g(x)\n  return x", "x * 2", "x * 3"),
-    "function of a library": ("def f(x): return jnp.sin(x)", "jnp.sin", "jnp.cos"),
-    "import redirected": ("from jax.numpy import sin as g\ndef f(x): return g(x)", "import sin", "import cos"),
-    "attribute of a class": ("class C: k = 2\ndef f(x): return x * C.k", "k = 2", "k = 3"),
-    "static method": ("class C:\n  @staticmethod\n  def g(x): return x * 2\ndef f(x): return C.g(x)", "x * 2", "x * 3"),
-    "class method": (
-        "class C:\n  k = 2\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)",
-        "k = 2",
-        "k = 3",
-    ),
-    "base class": ("class A: k = 2\nclass B: k = 3\nclass C(A): pass\ndef f(x): return x * C.k", "C(A)", "C(B)"),
+    "global number": "K = «2→3»\ndef f(x): return x * K",
+    "global list": "K = [1, «2→3»]\ndef f(x): return x * K[1]",
+    "global dictionary": "K = {'a': «2→3»}\ndef f(x): return x * K['a']",
+    "order of a dictionary": "K = {'«a': 2, 'b': 3→b': 3, 'a': 2»}\ndef f(x): return x * [*K.values()][0]",
+    "global text": "K = '«ab→abc»'\ndef f(x): return x * len(K)",
+    "helper": "def g(x): return x * «2→3»\ndef f(x): return g(x)",
+    "helper of a helper": "def h(x): return x * «2→3»\ndef g(x): return h(x)\ndef f(x): return g(x)",
+    "helper that is another": "def g(x): return x * 2\ndef h(x): return x * 3\ndef f(x): return «g→h»(x)",
+    "default of a helper": "def g(x, k=«2→3»): return x * k\ndef f(x): return g(x)",
+    "decorator": "def twice(g): return functools.wraps(g)(lambda x: g(x) * «2→3»)\n@twice\ndef f(x): return x",
+    "decorator that is gone": "def twice(g): return lambda x: g(x) * 2\n«@twice\n→»def f(x): return x",
+    "partial": "def g(k, x): return x * k\nmake = lambda: functools.partial(g, «2→3»)",
+    "keyword of a partial": "def g(x, k): return x * k\nmake = lambda: functools.partial(g, k=«2→3»)",
+    "function in a list": "G = [lambda x: x * «2→3»]\ndef f(x):\n  for g in G: x = g(x)\n  return x",
+    "function of a library": "def f(x): return «jnp.sin→jnp.cos»(x)",
+    "import redirected": "from jax.numpy import «sin→cos» as g\ndef f(x): return g(x)",
+    "attribute of a class": "class C: k = «2→3»\ndef f(x): return x * C.k",
+    "static method": "class C:\n  @staticmethod\n  def g(x): return x * «2→3»\ndef f(x): return C.g(x)",
+    "class method": "class C:\n  k = «2→3»\n  @classmethod\n  def g(cls, x): return x * cls.k\ndef f(x): return C.g(x)",
+    "base class": "class A: k = 2\nclass B: k = 3\nclass C(«A→B»): pass\ndef f(x): return x * C.k",
     "inherited method": (
-        "class A:\n  @staticmethod\n  def g(x): return x * 2\nclass C(A): pass\ndef f(x): return C.g(x)",
-        "x * 2",
-        "x * 3",
+        "class A:\n  @staticmethod\n  def g(x): return x * «2→3»\nclass C(A): pass\ndef f(x): return C.g(x)"
     ),
-    "member of an enumeration": ("class E(enum.Enum): A = 2; B = 3\ndef f(x): return x * E.A.value", "A = 2", "A = 5"),
-    "another member": ("class E(enum.Enum): A = 2; B = 3\nM = E.A\ndef f(x): return x * M.value", "M = E.A", "M = E.B"),
+    "member of an enumeration": "class E(enum.Enum): A = «2→5»; B = 3\ndef f(x): return x * E.A.value",
+    "another member": "class E(enum.Enum): A = 2; B = 3\nM = «E.A→E.B»\ndef f(x): return x * M.value",
     "field of a frozen dataclass": (
-        "@dataclasses.dataclass(frozen=True)\nclass C: k: int = 2\nc = C()\ndef f(x): return x * c.k",
-        "int = 2",
-        "int = 3",
+        "@dataclasses.dataclass(frozen=True)\nclass C: k: int = «2→3»\nc = C()\ndef f(x): return x * c.k"
     ),
     "method of a frozen dataclass": (
-        "@dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x * self.k\n"
-        "c = C()\ndef f(x): return c.g(x)",
-        "x * self",
-        "x + self",
+        "@dataclasses.dataclass(frozen=True)\nclass C:\n  k: int = 2\n  def g(self, x): return x «*→+» self.k\n"
+        "c = C()\ndef f(x): return c.g(x)"
     ),
-    "captured array": ("A = jnp.array([1., 2., 3.])\ndef f(x): return x * A", "2., 3.", "2., 4."),
-    "dtype of a captured array": (
-        "A = jnp.array([1, 2, 3])\ndef f(x): return x.astype(int) / A",
-        "[1, 2, 3]",
-        "[1., 2., 3.5]",
-    ),
-    "shape of a captured array": ("A = jnp.ones(3)\ndef f(x): return x * A", "ones(3)", "ones((2, 3))"),
-    "captured key": ("K = jax.random.key(1)\ndef f(x): return x * jax.random.uniform(K, (3,))", "key(1)", "key(2)"),
+    "captured array": "A = jnp.array([1., 2., «3.→4.»])\ndef f(x): return x * A",
+    "dtype of a captured array": "A = jnp.array([«1, 2, 3→1., 2., 3.5»])\ndef f(x): return x.astype(int) / A",
+    "shape of a captured array": "A = jnp.ones(«3→(2, 3)»)\ndef f(x): return x * A",
+    "captured key": "K = jax.random.key(«1→2»)\ndef f(x): return x * jax.random.uniform(K, (3,))",
     "activation in a module": (
-        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return self.act(x)\n"
-        "ARGUMENTS = (M(jnp.sin), jnp.ones(3))\ndef f(m, x): return m(x)",
-        "M(jnp.sin)",
-        "M(jnp.cos)",
+        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n"
+        "  def __call__(self, x): return self.act(x)\nARGUMENTS = (M(«jnp.sin→jnp.cos»), jnp.ones(3))\n"
+        "def f(m, x): return m(x)"
     ),
     "lambda in a module": (
-        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n  def __call__(self, x): return self.act(x)\n"
-        "ARGUMENTS = (M(lambda x: x * 2), jnp.ones(3))\ndef f(m, x): return m(x)",
-        "x * 2",
-        "x * 3",
+        "class M(eqx.Module):\n  act: object = eqx.field(static=True)\n"
+        "  def __call__(self, x): return self.act(x)\nARGUMENTS = (M(lambda x: x * «2→3»), jnp.ones(3))\n"
+        "def f(m, x): return m(x)"
     ),
     "static field": (
-        "class M(eqx.Module):\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(2), jnp.ones(3))\n"
-        "def f(m, x): return x * m.k",
-        "M(2)",
-        "M(3)",
+        "class M(eqx.Module):\n  k: int = eqx.field(static=True)\nARGUMENTS = (M(«2→3»), jnp.ones(3))\n"
+        "def f(m, x): return x * m.k"
     ),
     "method of a module": (
-        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w * x\n"
-        "ARGUMENTS = (M(jnp.full(3, 2.)), jnp.ones(3))\ndef f(m, x): return m(x)",
-        "self.w * x",
-        "self.w + x",
+        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w «*→+» x\n"
+        "ARGUMENTS = (M(jnp.full(3, 2.)), jnp.ones(3))\ndef f(m, x): return m(x)"
     ),
     "module that is called": (
-        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w * x\n"
-        "make = lambda: M(jnp.full(3, 2.))",
-        "self.w * x",
-        "self.w + x",
+        "class M(eqx.Module):\n  w: jax.Array\n  def __call__(self, x): return self.w «*→+» x\n"
+        "make = lambda: M(jnp.full(3, 2.))"
     ),
-    "parameter that a value is of": ("KEYWORDS = {'a': 5}\ndef f(x, a=1, b=2): return x * a + b", "'a': 5", "'b': 5"),
-    "name of a keyword": (
-        "KEYWORDS = {'a': 5}\ndef f(x, **more): return x * (2 if 'a' in more else 3)",
-        "'a': 5",
-        "'b': 5",
-    ),
-    "static argument": ("ARGUMENTS = (jnp.ones(3), 2)\ndef f(x, k): return x * k", "(3), 2", "(3), 3"),
-    "type of a static argument": ("ARGUMENTS = (jnp.ones(3, int), 2)\ndef f(x, k): return x * k", ", 2)", ", 2.0)"),
+    "parameter that a value is of": "KEYWORDS = {'«a→b»': 5}\ndef f(x, a=1, b=2): return x * a + b",
+    "name of a keyword": "KEYWORDS = {'«a→b»': 5}\ndef f(x, **more): return x * (2 if 'a' in more else 3)",
+    "static argument": "ARGUMENTS = (jnp.ones(3), «2→3»)\ndef f(x, k): return x * k",
+    "type of a static argument": "ARGUMENTS = (jnp.ones(3, int), «2→2.0»)\ndef f(x, k): return x * k",
     "keys of an argument": (
-        "ARGUMENTS = ({'a': jnp.ones(3), 'b': jnp.zeros(3)},)\ndef f(t): return t['b'] + max(map(len, t))",
-        "'a': ",
-        "'ccc': ",
+        "ARGUMENTS = ({'«a→ccc»': jnp.ones(3), 'b': jnp.zeros(3)},)\ndef f(t): return t['b'] + max(map(len, t))"
     ),
-    "order of a list": (
-        "ARGUMENTS = ([jnp.ones(3), 'a', 'b'],)\ndef f(t): return t[0] * ord(t[1])",
-        "'a', 'b'",
-        "'b', 'a'",
-    ),
-    "shape of an argument": ("ARGUMENTS = (jnp.ones(3),)\ndef f(x): return x.sum()", "ones(3)", "ones(4)"),
-    "dtype of an argument": ("ARGUMENTS = (jnp.ones(3),)\ndef f(x): return x * 2", "ones(3)", "ones(3, jnp.int32)"),
-    "weak type of an argument": (
-        "ARGUMENTS = (jnp.asarray(2.0),)\ndef f(x): return x + jnp.bfloat16(1)",
-        "2.0)",
-        "2.0, jnp.float32)",
-    ),
-    "array that is NumPy's": (
-        "ARGUMENTS = (jnp.ones(3),)\ndef f(x): return x * 2",
-        "jnp.ones(3)",
-        "np.full(3, 2., np.float32)",
-    ),
-    "what is returned": ("def f(x): return x, 'a'", "'a'", "'b'"),
-    "structure of the result": ("def f(x): return (x, x)", "(x, x)", "[x, x]"),
-    "what comes back": ("def f(x): return x, x * 2", "x, x * 2", "x * 2, x"),
-    "gradient": ("def g(x): return (x ** 2).sum()\nmake = lambda: jax.grad(g)", "** 2", "** 3"),
-    "function under vmap": ("def g(x): return x * 2\nmake = lambda: jax.vmap(g)", "* 2", "* 3"),
-    "function in a jit": ("@jax.jit\ndef g(x): return x * 2\ndef f(x): return g(x)", "* 2", "* 3"),
-    "body of a scan": ("def f(x): return jax.lax.scan(lambda c, y: (c + y * 2, y), 0.0, x)[0]", "y * 2", "y * 3"),
-    "length of a loop": ("N = 2\ndef f(x):\n  for _ in range(N): x = x * 2\n  return x", "N = 2", "N = 3"),
+    "order of a list": "ARGUMENTS = ([jnp.ones(3), '«a', 'b→b', 'a»'],)\ndef f(t): return t[0] * ord(t[1])",
+    "shape of an argument": "ARGUMENTS = (jnp.ones(«3→4»),)\ndef f(x): return x.sum()",
+    "dtype of an argument": "ARGUMENTS = (jnp.ones(3«→, jnp.int32»),)\ndef f(x): return x * 2",
+    "weak type of an argument": "ARGUMENTS = (jnp.asarray(2.0«→, jnp.float32»),)\ndef f(x): return x + jnp.bfloat16(1)",
+    "array that is NumPy's": "ARGUMENTS = («jnp.ones(3→np.full(3, 2., np.float32»),)\ndef f(x): return x * 2",
+    "what is returned": "def f(x): return x, '«a→b»'",
+    "structure of the result": "def f(x): return «(x, x)→[x, x]»",
+    "what comes back": "def f(x): return x«, x * 2→ * 2, x»",
+    "gradient": "def g(x): return (x ** «2→3»).sum()\nmake = lambda: jax.grad(g)",
+    "function under vmap": "def g(x): return x * «2→3»\nmake = lambda: jax.vmap(g)",
+    "function in a jit": "@jax.jit\ndef g(x): return x * «2→3»\ndef f(x): return g(x)",
+    "body of a scan": "def f(x): return jax.lax.scan(lambda c, y: (c + y * «2→3», y), 0.0, x)[0]",
+    "length of a loop": "N = «2→3»\ndef f(x):\n  for _ in range(N): x = x * 2\n  return x",
     "function with a custom rule": (
-        "@jax.custom_jvp\ndef g(x): return x\n@g.defjvp\ndef _(p, t): return g(*p), t[0] * 2\n"
-        "make = lambda: jax.grad(lambda x: g(x).sum())",
-        "t[0] * 2",
-        "t[0] * 3",
+        "@jax.custom_jvp\ndef g(x): return x\n@g.defjvp\ndef _(p, t): return g(*p), t[0] * «2→3»\n"
+        "make = lambda: jax.grad(lambda x: g(x).sum())"
     ),
     "registered node": (
         "class N:\n  def __init__(self, w): self.w = w\n"
         "jax.tree_util.register_pytree_node(N, lambda n: ((n.w,), 2), lambda k, c: N(c[0]))\n"
-        "ARGUMENTS = (N(jnp.ones(3)),)\ndef f(n): return jax.tree_util.tree_flatten(n)[0][0] * 2",
-        "[0][0] * 2",
-        "[0][0] * 3",
+        "ARGUMENTS = (N(jnp.ones(3)),)\ndef f(n): return jax.tree_util.tree_flatten(n)[0][0] * «2→3»"
     ),
     "property": (
-        "class M(eqx.Module):\n  w: jax.Array\n  @property\n  def twice(self): return self.w * 2\n"
-        "ARGUMENTS = (M(jnp.ones(3)),)\ndef f(m): return m.twice",
-        "self.w * 2",
-        "self.w * 3",
+        "class M(eqx.Module):\n  w: jax.Array\n  @property\n  def twice(self): return self.w * «2→3»\n"
+        "ARGUMENTS = (M(jnp.ones(3)),)\ndef f(m): return m.twice"
     ),
-    "name in another module": ("import math as m\ndef f(x): return x * m.floor(2.5)", "m.floor", "m.ceil"),
+    "name in another module": "import math as m\ndef f(x): return x * «m.floor→m.ceil»(2.5)",
 }
 
 
+def module(source: str) -> str:
+    return (
+        TOP
+        + source
+        + ("\n" if "make=" in source or "make = " in source or "def make" in source else "\nmake = lambda: f\n")
+    )
+
+
 def test_a_process_whose_modules_have_changed_gets_their_results(tmp_path: Path) -> None:
-    """Three processes: the modules as they are, once more with what changes nothing, and each with its change."""
-    assert all(source.count(old) >= 1 for source, old, _ in CHANGES.values())
-    sources = {name: TOP + CHANGES[name][0] for name in [*CHANGES][:: 1 if EXAMPLES > 100 else 2]}
-    sources = {name: it if "\nmake = " in it else it + "\nmake = lambda: f" for name, it in sources.items()}
-    first = process(sources, tmp_path)
-    again = process({name: "# Of lines.\n" + it + UNRELATED for name, it in sources.items()}, tmp_path)
-    changed = {name: it.replace(*CHANGES[name][1:], 1) for name, it in sources.items()}
-    found = process(changed, tmp_path)
-    assert [name for name, it in first.items() if it.traces != 1] == []
-    assert [name for name, it in again.items() if it.traces != 0] == [], "what has not changed is loaded"
-    assert {name: it.value for name, it in again.items()} == {name: it.value for name, it in first.items()}
-    wrong = {name: it for name, it in (first | again | found).items() if not it.is_right}
-    assert wrong == {}
-    unchanged = [name for name, it in found.items() if it.value == first[name].value]
-    assert unchanged == [], "else the change would change nothing"
+    names = [*CHANGES][:: 1 if EXAMPLES > 100 else 2]
+    assert_changes_are_seen({name: module(CHANGES[name]) for name in names}, tmp_path)
+
+
+def test_a_process_gets_the_results_of_whatever_has_changed(tmp_path: Path) -> None:
+    changes = OF_PYTHON | OF_LIBRARIES
+    names = [*changes][:: 1 if EXAMPLES > 100 else 5]
+    first, again, found = in_three_processes({f"of {name}": module(changes[name]) for name in names}, tmp_path)
+    # What the order of a set or a hash decides is chance in each process, where two values may be the same.
+    chance = ("in enumerate(", "hash('", "__hash__()")
+    same = [name for name in names if found[f"of {name}"].value == first[f"of {name}"].value]
+    assert [name for name in same if not any(it in changes[name] for it in chance)] == [], "else nothing has changed"
+    assert sum(it.traces == 0 for it in again.values()) > len(names) * 0.6, "else the test would say nothing"
 
 
 def assert_alike(found: Any, right: Any) -> None:

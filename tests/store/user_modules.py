@@ -9,6 +9,7 @@ import gc
 import itertools
 import os
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -26,6 +27,7 @@ from stored import written
 
 PACKAGE = Path(partax.__file__).parents[1]
 NAME = "module_of_the_user"
+MARK = "«(.*?)→(.*?)»"
 
 
 # A module whose function is called with three numbers, and gives them twice as large, as they are, and a text.
@@ -136,6 +138,26 @@ def process(sources: dict[str, str], folder: Path, **environment: str) -> dict[s
     assert done.returncode == 0, done.stderr
     told = pickle.loads((folder / "told").read_bytes())
     return {name: Told(*told[name.replace(" ", "_").replace("-", "_")]) for name in sources}
+
+
+def in_three_processes(sources: dict[str, str], folder: Path, **environment: str) -> list[dict[str, Told]]:
+    """What two processes tell of modules, and a third one, before which `«this→that»` is replaced."""
+    versions = [
+        {name: re.sub(MARK, text, it, flags=re.DOTALL) for name, it in sources.items()} for text in (r"\1", r"\2")
+    ]
+    assert all(versions[0][name] != versions[1][name] for name in sources)
+    told = [process(it, folder, **environment) for it in (versions[0], versions[0], versions[1])]
+    assert [{name: it for name, it in each.items() if not it.is_right} for each in told] == [{}, {}, {}]
+    return told
+
+
+def assert_changes_are_seen(sources: dict[str, str], folder: Path, **environment: str) -> None:
+    """Modules whose functions are stored give another value once they are changed."""
+    first, again, found = in_three_processes(sources, folder, **environment)
+    assert [name for name, it in first.items() if it.traces != 1] == []
+    assert [name for name, it in again.items() if it.traces != 0] == [], "what has not changed is loaded"
+    assert {name: it.value for name, it in again.items()} == {name: it.value for name, it in first.items()}
+    assert [name for name, it in found.items() if it.value == first[name].value] == [], "else nothing has changed"
 
 
 def tell(folder: Path) -> None:
