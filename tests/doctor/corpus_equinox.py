@@ -171,25 +171,6 @@ def large_transformer_at_inference() -> Call:
     return partax.filter_jit(apply), (stacked_blocks(24, 1024), floats(512, 1024))
 
 
-class Normalised(eqx.Module):
-    layers: Any
-
-    def __init__(self, key: Any) -> None:
-        a, b = jax.random.split(key)
-        self.layers = eqx.nn.Sequential([
-            eqx.nn.WeightNorm(eqx.nn.Linear(8, 16, key=a)), eqx.nn.LayerNorm(16), eqx.nn.Lambda(jax.nn.elu),
-            eqx.nn.GroupNorm(4, 16), eqx.nn.RMSNorm(16), eqx.nn.Linear(16, 1, key=b),
-        ])  # fmt: skip
-
-    def __call__(self, x: Any) -> Any:
-        return self.layers(x)
-
-
-@healthy
-def normalisations() -> Call:
-    return training(built(Normalised), optax.lion(1e-4), squares, floats(8, 8), floats(8, 1))
-
-
 class Batched(eqx.Module):
     conv: Any
     norm: Any
@@ -224,17 +205,6 @@ def batch_normalisation() -> Call:
     return eqx.filter_jit(step), (model, state, memory, floats(8, 3, 16, 16), ints(8))
 
 
-@healthy
-def dropout() -> Call:
-    model = built(eqx.nn.MLP, 8, 8, 32, 1)
-
-    def loss(model: Any, key: Any, x: Any, y: Any) -> Any:
-        hidden = jax.vmap(eqx.nn.Dropout(0.1))(jax.vmap(model)(x), key=jax.random.split(key, 8))
-        return jnp.mean((hidden - y) ** 2)
-
-    return training(model, optax.adam(1e-3), loss, random_key(), floats(8, 8), floats(8, 8))
-
-
 class Language(eqx.Module):
     embedding: Any
     block: Any
@@ -266,34 +236,6 @@ def shared_embedding() -> Call:
         return optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:]).mean()
 
     return training(built(Language), optax.adamw(1e-3), loss, ints(4, 16))
-
-
-class Decoder(eqx.Module):
-    down: Any
-    up: Any
-
-    def __init__(self, key: Any) -> None:
-        self.down = eqx.nn.Conv2d(3, 16, 4, stride=2, padding=1, key=key)
-        self.up = eqx.nn.ConvTranspose2d(16, 3, 4, stride=2, padding=1, key=key)
-
-    def __call__(self, x: Any) -> Any:
-        return self.up(jax.nn.silu(self.down(x)))
-
-
-@healthy
-def transposed_convolution_of_stride_two() -> Call:
-    return training(built(Decoder), optax.adam(1e-3), squares, floats(4, 3, 32, 32), floats(4, 3, 32, 32))
-
-
-@healthy
-def ensemble() -> Call:
-    keys = jax.eval_shape(lambda key: jax.random.split(key, 8), random_key())
-    models = eqx.filter_eval_shape(eqx.filter_vmap(lambda key: eqx.nn.MLP(4, 1, 16, 2, key=key)), keys)
-
-    def loss(models: Any, x: Any, y: Any) -> Any:
-        return jnp.sum(eqx.filter_vmap(squares, in_axes=(eqx.if_array(0), None, None))(models, x, y))
-
-    return training(models, optax.adam(1e-3), loss, floats(8, 4), floats(8, 1))
 
 
 @healthy

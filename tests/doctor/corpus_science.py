@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examining import Call, floats, ints
+from examining import Call, floats
 from healthy_program import healthy, random_key
 from jax import lax
 
@@ -25,20 +25,6 @@ def logistic_regression() -> Call:
 
 
 @healthy
-def k_means() -> Call:
-    def cluster(points: Any, centres: Any) -> Any:
-        def turn(_: Any, centres: Any) -> Any:
-            nearest = jnp.argmin(jnp.sum((points[:, None] - centres) ** 2, -1), 1)
-            total = jax.ops.segment_sum(points, nearest, 5)
-            count = jax.ops.segment_sum(jnp.ones(len(points)), nearest, 5)
-            return total / jnp.maximum(count, 1)[:, None]
-
-        return lax.fori_loop(0, 20, turn, centres)
-
-    return jax.jit(cluster), (floats(100, 2), floats(5, 2))
-
-
-@healthy
 def gaussian_process() -> Call:
     def log_likelihood(parameters: Any, x: Any, y: Any) -> Any:
         apart = (x[:, None] - x) / jnp.exp(parameters["scale"])
@@ -50,28 +36,6 @@ def gaussian_process() -> Call:
         jax.jit(jax.value_and_grad(log_likelihood)),
         ({"scale": floats(), "noise": floats()}, floats(50), floats(50)),
     )
-
-
-@healthy
-def convolution_by_transform() -> Call:
-    def convolve(signal: Any, kernel: Any) -> Any:
-        return jnp.fft.irfft(jnp.fft.rfft(signal) * jnp.fft.rfft(kernel, len(signal)), len(signal))
-
-    return jax.jit(convolve), (floats(1024), floats(64))
-
-
-@healthy
-def transport_plan() -> Call:
-    def plan(cost: Any) -> Any:
-        def turn(potentials: Any, _: Any) -> Any:
-            f, g = potentials
-            f = -0.1 * jax.nn.logsumexp((g - cost) / 0.1, axis=1)
-            return (f, -0.1 * jax.nn.logsumexp((f[:, None] - cost) / 0.1, axis=0)), None
-
-        (f, g), _ = lax.scan(turn, (jnp.zeros(cost.shape[0]), jnp.zeros(cost.shape[1])), None, length=50)
-        return jnp.exp((f[:, None] + g - cost) / 0.1)
-
-    return jax.jit(plan), (floats(20, 30),)
 
 
 @healthy
@@ -102,24 +66,6 @@ def heat_equation() -> Call:
         return lax.scan(step, heat, None, length=100)
 
     return jax.jit(diffuse), (floats(64, 64),)
-
-
-@healthy
-def bodies() -> Call:
-    def simulate(positions: Any, speeds: Any, masses: Any) -> Any:
-        def pull(positions: Any) -> Any:
-            apart = positions[None] - positions[:, None]
-            return jnp.einsum("ijk,ij,j->ik", apart, (jnp.sum(apart**2, -1) + 0.01) ** -1.5, masses)
-
-        def step(state: Any, _: Any) -> Any:
-            positions, speeds = state
-            speeds = speeds + 0.005 * pull(positions)
-            positions = positions + 0.01 * speeds
-            return (positions, speeds + 0.005 * pull(positions)), None
-
-        return lax.scan(step, (positions, speeds), None, length=100)[0]
-
-    return jax.jit(simulate), (floats(16, 3), floats(16, 3), floats(16))
 
 
 @healthy
@@ -162,21 +108,6 @@ def kalman_filter() -> Call:
 
 
 @healthy
-def particle_filter() -> Call:
-    def filtered(key: Any, particles: Any, observed: Any) -> Any:
-        def step(particles: Any, now: Any) -> Any:
-            key, seen = now
-            a, b = jax.random.split(key)
-            particles = particles + 0.1 * jax.random.normal(a, particles.shape)
-            chosen = jax.random.categorical(b, -((particles - seen) ** 2), shape=particles.shape)
-            return particles[chosen], particles.mean()
-
-        return lax.scan(step, particles, (jax.random.split(key, 50), observed))[1]
-
-    return jax.jit(filtered), (random_key(), floats(100), floats(50))
-
-
-@healthy
 def augmented_images() -> Call:
     def augment(key: Any, image: Any) -> Any:
         a, b, c = jax.random.split(key, 3)
@@ -216,62 +147,3 @@ def differential_equation() -> Call:
         return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0, 10, 0.1, start, args=rates, **options).ys
 
     return eqx.filter_jit(solve), (floats(2), floats(2))
-
-
-@healthy
-def game_of_life() -> Call:
-    def live(board: Any) -> Any:
-        def turn(board: Any, _: Any) -> Any:
-            kernel = jnp.ones((1, 1, 3, 3)).at[0, 0, 1, 1].set(0)
-            around = lax.conv(board[None, None], kernel, (1, 1), "SAME")[0, 0]
-            return jnp.where((around == 3) | ((around == 2) & (board > 0)), 1.0, 0.0), None
-
-        return lax.scan(turn, board, None, length=30)[0]
-
-    return jax.jit(live), (floats(64, 64),)
-
-
-@healthy
-def discounted_sums() -> Call:
-    def discounted(rewards: Any) -> Any:
-        pairs = jnp.full_like(rewards, 0.99), rewards
-        return lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), pairs, reverse=True)[1]
-
-    return jax.jit(discounted), (floats(256),)
-
-
-@healthy
-def best_of_all() -> Call:
-    def best(scores: Any, ids: Any) -> Any:
-        values, at = lax.top_k(scores, 5)
-        return values, jnp.take_along_axis(ids, at, 1), jnp.sort(scores, 1)[:, ::-1][:, :5]
-
-    return jax.jit(best), (floats(8, 100), ints(8, 100))
-
-
-@healthy
-def option_price() -> Call:
-    def price(spot: Any, volatility: Any, key: Any) -> Any:
-        noise = jax.random.normal(key, (2000,))
-        end = spot * jnp.exp(-0.5 * volatility**2 + volatility * noise)
-        return jnp.mean(jnp.maximum(end - 1.0, 0))
-
-    return jax.jit(jax.value_and_grad(price, argnums=(0, 1))), (floats(), floats(), random_key())
-
-
-@healthy
-def edit_distance() -> Call:
-    def distance(a: Any, b: Any) -> Any:
-        def row(above: Any, letter: Any) -> Any:
-            def cell(left: Any, now: Any) -> Any:
-                corner, up, other = now
-                value = jnp.minimum(jnp.minimum(left, up) + 1, corner + (letter != other))
-                return value, value
-
-            first = above[0] + 1
-            _, rest = lax.scan(cell, first, (above[:-1], above[1:], b))
-            return jnp.concatenate([first[None], rest]), None
-
-        return lax.scan(row, jnp.arange(len(b) + 1), a)[0][-1]
-
-    return jax.jit(distance), (ints(30), ints(40))

@@ -49,10 +49,6 @@ def test_a_mebibyte_in_a_closure_cell_is_found(jit: Any, count: int, is_found: b
         assert "`data` as an argument of `scaled`" in finding.advice
 
 
-def test_the_same_array_as_an_argument_is_not_found() -> None:
-    assert found(lambda x, data: x * data, jnp.float32(2), jnp.asarray(numbers(MEBIBYTE))) == []
-
-
 def test_arrays_are_counted_together_from_a_mebibyte_on() -> None:
     # 0.6 MiB each: one is too little, two are enough, and each is a finding of its own.
     first, second = numbers(157_000), numbers(157_001)

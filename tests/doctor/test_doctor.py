@@ -162,10 +162,7 @@ def reads(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("function", "args", "error", "words"),
-    [
-        (reads, (X,), jax.errors.ConcretizationTypeError, "traced array"),
-        (apply, (X, X, X, X), TypeError, "positional"),
-    ],
+    [(reads, (X,), jax.errors.ConcretizationTypeError, "traced array"), (apply, (X, X, X, X), TypeError, "positional")],
 )
 def test_what_fails_to_trace_is_named_and_has_its_cause(function: Any, args: Any, error: Any, words: str) -> None:
     told = rf"`{function.__name__}` raised {error.__name__} when it was traced.*mend that"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from typing import Any
 
 import jax
@@ -14,83 +12,14 @@ from examining import examined, floats, marked
 from healthy_corpus import CORPUS, Healthy
 
 from partax._doctor.equations import bytes_of
-from partax._doctor.fusion import CHEAP, COSTLY, IN_PLACE, REDUCE, VIEW, treatment_of
 from partax._doctor.lines import NOWHERE
 from partax._doctor.liveness import live_bytes
-
-
-def slow_peaks(jaxpr: Any, donated: set[int]) -> list[int]:
-    """By the definition, in quadratic time: for each equation the sum of the buffers that somebody still reads."""
-    eqns, results = list(jaxpr.eqns), {v for v in jaxpr.outvars if not hasattr(v, "val")}
-
-    def readers(var: Any) -> list[int]:
-        return [i for i, eqn in enumerate(eqns) if any(v is var for v in eqn.invars)]
-
-    def is_dead(i: int) -> bool:
-        return not any(v in results or any(not is_dead(j) for j in readers(v)) for v in eqns[i].outvars)
-
-    def needs_buffer(var: Any) -> bool:
-        for i in filter(lambda i: not is_dead(i), readers(var)):
-            treatment = treatment_of(eqns[i])
-            if treatment == VIEW and eqns[i].outvars[0] not in results:
-                if needs_buffer(eqns[i].outvars[0]):
-                    return True
-            elif treatment not in (VIEW, CHEAP, COSTLY, REDUCE):
-                return True
-        return var in results
-
-    def uses(var: Any) -> int:
-        return sum(sum(v is var for v in eqns[i].invars) for i in readers(var) if not is_dead(i))
-
-    def is_fused(i: int) -> bool:
-        (out,), treatment = eqns[i].outvars, treatment_of(eqns[i])
-        if treatment == VIEW and out not in results:
-            return True
-        return treatment in (VIEW, CHEAP, COSTLY) and not needs_buffer(out) and (treatment != COSTLY or uses(out) < 2)
-
-    def last_read(var: Any) -> int:
-        if var in results:
-            return len(eqns)
-        reads = [i for i in readers(var) if not is_dead(i)]
-        return max([last_read(eqns[i].outvars[0]) if is_fused(i) else i for i in reads], default=-1)
-
-    buffers = [(0, len(eqns) if at not in donated else max(last_read(v), 0), v) for at, v in enumerate(jaxpr.invars)]
-    made = [(i, v) for i, eqn in enumerate(eqns) if not is_dead(i) and not is_fused(i) for v in eqn.outvars]
-    buffers += [(i, last_read(v), v) for i, v in made if last_read(v) >= 0]
-    peaks: list[int] = []
-    for i, eqn in enumerate(eqns):
-        live = sum(bytes_of(v.aval) for begin, end, v in buffers if begin <= i <= end)
-        new = sum(bytes_of(v.aval) for begin, end, v in buffers if begin == i and v in eqn.outvars)
-        old = sum(bytes_of(v.aval) for _, end, v in buffers if end == i)
-        over = min(new, old) if treatment_of(eqn) in (VIEW, CHEAP, COSTLY, IN_PLACE) else 0
-        peaks.append(live - over)
-    return peaks
 
 
 def chain(x: Any, w: Any) -> Any:
     for _ in range(3):
         x = jax.lax.tanh(x @ w + 1.0)
     return x.sum(), x
-
-
-def branches(x: Any, w: Any) -> Any:
-    y, e = jax.lax.sin(x), jax.lax.exp(w)
-    return (y @ w) * e, (e @ e).T.reshape(-1) + 1.0, jax.lax.cumsum(y), w
-
-
-def in_place(x: Any, w: Any) -> Any:
-    x = jax.lax.dynamic_update_slice(x, w[:2], (0, 0))
-    dead = x @ w  # noqa: F841
-    return jax.lax.sort(x) - 2.0
-
-
-@pytest.mark.parametrize("function", [chain, branches, in_place], ids=lambda it: it.__name__)
-@pytest.mark.parametrize("donated", [(), (0,), (0, 1)])
-def test_the_bytes_are_those_of_the_definition(function: Any, donated: tuple[int, ...]) -> None:
-    it = examined(jax.jit(function, donate_argnums=donated), floats(8, 8), floats(8, 8))
-    found = live_bytes(it)
-    assert list(found.bytes) == slow_peaks(it.jaxpr.jaxpr, set(donated))
-    assert found.peak == max(found.bytes) == found.bytes[found.peak_step]
 
 
 def test_a_call_counts_as_what_it_calls() -> None:
@@ -207,19 +136,3 @@ def test_deep_nesting_is_no_recursion() -> None:
         function = lambda x, function=function: jax.lax.fori_loop(0, 2, lambda _, y: function(y), x)
     it = examined(jax.jit(function), floats(4, 4))
     assert live_bytes(it).peak >= 3 * 64
-
-
-def test_time_grows_linearly() -> None:
-    def seconds(length: int) -> float:
-        it = examined(
-            jax.jit(lambda x, w: [x := jnp.tanh(x @ w) for _ in range(length)][-1]), floats(4, 8), floats(8, 8)
-        )
-        times: list[float] = []
-        for _ in range(3):
-            again = dataclasses.replace(it)  # nothing is known of it yet
-            begin = time.process_time()
-            live_bytes(again)
-            times.append(time.process_time() - begin)
-        return min(times)
-
-    assert seconds(4000) < 3 * 8 * seconds(500)

@@ -202,38 +202,6 @@ def test_a_notebook_gets_a_table_of_the_same_words() -> None:
 # ---- Colours.
 
 
-def themes(text: str) -> list[dict[str, str]]:
-    """The colours of the light and of the dark scheme, by name."""
-    return [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", text, re.DOTALL)]
-
-
-def linear(colour: str) -> list[float]:
-    values = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    return [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
-
-
-def contrast(one: str, other: str) -> float:
-    """Of two colours, by the Web Content Accessibility Guidelines."""
-    lights = sorted(sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear(c), strict=True)) for c in (one, other))
-    return (lights[1] + 0.05) / (lights[0] + 0.05)
-
-
-def test_texts_can_be_read_on_all_that_they_stand_on(text: str) -> None:
-    light, dark = themes(text)
-    assert light.keys() == dark.keys()
-    kinds = ("line", "live")
-    for theme in (light, dark):
-        for fill in ("page", "card", "code", *kinds):
-            assert contrast(theme["text"], theme[fill]) >= 4.5, fill
-        for fill in ("page", "card"):
-            assert contrast(theme["quiet"], theme[fill]) >= 4.5
-        for badge in ("high", "medium", "low"):
-            assert f".{badge} .badge {{ background: var(--{badge}); }}" in text
-            assert contrast(theme["badge"], theme[badge]) >= 4.5
-        for bar in ("trace", "compile", "buffer", "limit"):
-            assert contrast(theme[bar], theme["page"]) >= 3, bar
-
-
 MARKUP = "<script>alert(1)</script>&\"'"
 
 

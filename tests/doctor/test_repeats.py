@@ -66,21 +66,6 @@ def test_the_severity_is_by_the_number_of_equations(turns: int, severity: str) -
     assert [it.severity for it in found(loop_of(turns), W, X)] == [severity]
 
 
-@pytest.mark.parametrize("layers", [8, 10, 12])
-def test_a_few_small_layers_are_of_low_severity(layers: int) -> None:
-    def loss(ws: Any, x: Any) -> Any:
-        for w, b in ws:
-            x = jax.nn.relu(x @ w + b)
-        return jnp.mean(x**2)
-
-    def step(ws: Any, x: Any) -> Any:
-        return jax.tree.map(lambda p, slope: p - 0.1 * slope, ws, jax.grad(loss)(ws, x))
-
-    ws = [(W, jnp.ones(8))] * layers
-    assert {it.severity for function in (loss, step) for it in found(function, ws, X)} <= {"low"}
-    assert layers == 8 or found(step, ws, X)
-
-
 def test_a_small_share_of_a_program_is_not_reported() -> None:
     def mostly_other(w: Any, x: Any) -> Any:
         for _ in range(16):
@@ -223,26 +208,6 @@ def test_a_scan_that_is_unrolled_is_one_loop(length: int, unroll: Any, severity:
     findings = found(scanned, W, X)
     assert [(it.severity, it.line) for it in findings] == ([(severity, marked(scanned))] if severity else [])
     assert all(it.figures["repetitions"] == min(int(unroll), 400) or unroll is True for it in findings)
-
-
-def test_what_is_scanned_folded_or_mapped_is_healthy() -> None:
-    def scanned(w: Any, x: Any) -> Any:
-        return jax.lax.scan(lambda carry, _: (jnp.tanh(carry @ w), None), x, None, length=500)[0]
-
-    assert not found(scanned, W, X)
-    assert not found(jax.grad(lambda w, x: scanned(w, x).sum()), W, X)
-    assert not found(lambda w, xs: jax.lax.map(lambda x: x @ w, xs, batch_size=4), W, jnp.ones((64, 8)))
-
-
-def test_the_optimiser_of_many_arrays_is_no_finding_by_itself() -> None:
-    parameters = {f"w{i}": jnp.ones((i + 1, 3)) for i in range(60)}
-    optimiser = optax.adam(1e-3)
-
-    def step(parameters: Any, state: Any) -> Any:
-        updates, state = optimiser.update(parameters, state)
-        return optax.apply_updates(parameters, updates), state
-
-    assert not found(step, parameters, optimiser.init(parameters))
 
 
 def test_measured_seconds_are_of_the_loop_and_of_its_scan() -> None:

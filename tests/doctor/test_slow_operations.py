@@ -10,17 +10,11 @@ import pytest
 from examining import floats, found_by, marked
 
 from partax._doctor.slow_operations import find
-from partax._doctor.slow_table import SLOW_OPERATIONS
 
 found = found_by(find)
 
 X = jnp.ones((64, 64))
 THREADS = "https://github.com/jax-ml/jax/issues/"
-
-
-def test_each_row_names_a_thread() -> None:
-    assert len({row.thread for row in SLOW_OPERATIONS}) == len(SLOW_OPERATIONS)
-    assert all(row.thread.removeprefix(THREADS).isdigit() for row in SLOW_OPERATIONS)
 
 
 @pytest.mark.parametrize(("count", "severity"), [(7, ""), (8, "medium"), (49, "medium"), (50, "high")])

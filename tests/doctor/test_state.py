@@ -82,12 +82,7 @@ FOUND: dict[str, tuple[Callable[..., Any], Any, Callable[[Any], Any], tuple[str,
         lambda it: it,
         ("state['step']", "int32[]", "7", "medium"),
     ),
-    "a dictionary of numbers alone": (
-        numbers_alone,
-        {"step": 0},
-        lambda it: it,
-        ("state['step']", "0", "1", "high"),
-    ),
+    "a dictionary of numbers alone": (numbers_alone, {"step": 0}, lambda it: it, ("state['step']", "0", "1", "high")),
     "None that becomes an array": (
         from_none,
         {"w": W, "momentum": None},

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from examining import Call, floats
-from jax import lax
 from jax.experimental import sparse
 from thread_program import thread
 
@@ -50,17 +49,6 @@ def autoregressive_sampling() -> Call:
     return jax.jit(sample), (floats(4), floats(192))
 
 
-@thread(JAX + "1832", "repeat", {"repetitions": 63}, also=("slow-op",))
-def gradient_of_index_updates() -> Call:
-    def last(x: Any) -> Any:
-        f = jnp.zeros(64).at[0].set(x[0])
-        for i in range(1, 64):
-            f = f.at[i].set(x[i] + f[i - 1])  # here
-        return f.sum()
-
-    return jax.jit(jax.grad(last)), (floats(64),)
-
-
 @thread(JAX + "22385", "repeat", {})
 def recursive_jit() -> Call:
     """Each call of a compiled function inside of another is inlined: the calls grow as the numbers do."""
@@ -72,35 +60,6 @@ def recursive_jit() -> Call:
         return fibonacci(x, t - 1) + fibonacci(x, t - 2)  # here
 
     return functools.partial(fibonacci, t=12), (floats(),)
-
-
-@thread(JAX + "1399", "repeat", {"repetitions": 40})
-def gradient_of_a_loop_over_arguments() -> Call:
-    """40 of the thread's 200 arguments, each with a sine and a cosine of 10,000 variables."""
-
-    def ratio(arguments: Any, variables: Any) -> Any:
-        above = below = jnp.zeros(())
-        for i in range(40):
-            angle = arguments[i] * variables  # here
-            wave = jnp.sin(angle) + jnp.cos(angle)  # here
-            below = below + jnp.sum(wave**2)  # here
-            above = above + jnp.sum(wave) ** 2  # here
-        return jnp.log(above / jnp.sqrt(below))
-
-    return jax.jit(jax.grad(ratio)), (floats(40), floats(10_000))
-
-
-@thread(JAX + "5395", "repeat", {"repetitions": 48})
-def gradient_of_normalising_layers() -> Call:
-    def loss(parameters: Any, x: Any) -> Any:
-        shift, log_scale = parameters
-        log_density = 0.0
-        for _ in range(48):
-            x = (x - shift) * jnp.exp(-log_scale)  # here
-            log_density = log_density - log_scale.sum()  # here
-        return jnp.mean(log_density - 0.5 * jnp.sum(x**2, axis=-1))
-
-    return jax.jit(jax.grad(loss)), ((floats(16), floats(16)), floats(32, 16))
 
 
 @thread("https://github.com/keras-team/keras/issues/16485", "repeat", {"repetitions": 240})
@@ -118,36 +77,6 @@ def unrolled_recurrent_layer() -> Call:
 
 def _cell() -> Any:
     return eqx.filter_eval_shape(eqx.nn.LSTMCell, 8, 16, key=jax.random.key(0))
-
-
-@thread("https://github.com/eelregit/pmwd/issues/9", "repeat", {"repetitions": 30})
-def time_steps_of_bodies() -> Call:
-    """Compile time grew with the number of steps, which the thread puts down to a Python loop."""
-
-    def simulate(positions: Any, speeds: Any) -> Any:
-        for _ in range(30):
-            apart = positions[:, None] - positions[None]  # here
-            pull = -apart / (jnp.sum(apart**2, -1, keepdims=True) + 0.1) ** 1.5  # here
-            speeds = speeds + 0.01 * pull.sum(1)  # here
-            positions = positions + 0.01 * speeds  # here
-        return positions, speeds
-
-    return simulate, (floats(32, 3), floats(32, 3))
-
-
-@thread("https://github.com/QuantEcon/lecture-python-programming/pull/442", "repeat", {"repetitions": 20})
-def simulated_prices() -> Call:
-    def prices(key: Any) -> Any:
-        s = jnp.full(1000, 2.0)
-        h = jnp.zeros(1000)
-        for _ in range(20):
-            key, now = jax.random.split(key)  # here
-            noise = jax.random.normal(now, (2, 1000))  # here
-            s = s + 0.0001 + jnp.exp(h) * noise[0]  # here
-            h = 0.1 * h + 0.001 * noise[1]  # here
-        return jnp.mean(jnp.maximum(jnp.exp(s) - 2.0, 0))
-
-    return jax.jit(prices), (jax.random.key(0),)
 
 
 @thread("https://docs.kidger.site/equinox/faq/", "repeat", {"repetitions": 64})
@@ -188,36 +117,6 @@ def captured_indices_of_a_sparse_matrix() -> Call:
     return jax.jit(lambda x: operator(jnp.ones(n) / x).sum()), (floats(),)
 
 
-@thread(JAX.replace("issues", "pull") + "28157", "constant", {"bytes": 4 * (512 * 1024 + 1024 * 512)}, path="weights")
-def captured_weights() -> Call:
-    weights = {"in": jnp.zeros((512, 1024)), "out": jnp.zeros((1024, 512))}
-
-    def predict(x: Any) -> Any:
-        return jax.nn.relu(x @ weights["in"]) @ weights["out"]  # here
-
-    return jax.jit(predict), (floats(8, 512),)
-
-
-@thread(JAX + "23457", "constant", {"bytes": 100_000 * 16 * 4}, path="table")
-def captured_embedding() -> Call:
-    table = jnp.zeros((100_000, 16))
-
-    def look_up(ids: Any) -> Any:
-        return table[ids]  # here
-
-    return jax.jit(look_up), (jax.ShapeDtypeStruct((2,), "int32"),)
-
-
-@thread(JAX + "5071", "constant", {"bytes": 10_000 * 100 * 4}, path="matrix")
-def captured_matrix() -> Call:
-    matrix = np.ones((10_000, 100), np.float32)
-
-    def total(x: Any) -> Any:
-        return jnp.sum(jnp.dot(matrix, x))  # here
-
-    return jax.jit(jax.grad(total)), (floats(100),)
-
-
 @thread(JAX + "21300", "constant", {"bytes": 20_000 * 10 * 10 * 4}, path="values")
 def sum_of_a_captured_array() -> Call:
     values = jnp.zeros((20_000, 10, 10))
@@ -226,23 +125,3 @@ def sum_of_a_captured_array() -> Call:
         return jax.vmap(jax.vmap(jnp.sum))(values)  # here
 
     return jax.jit(sums), ()
-
-
-@thread(JAX + "4453", "switch", {"branches": 256, "thread": JAX + "4453"})
-def wide_switch() -> Call:
-    inners = [lambda x: x**2 for _ in range(256)]
-
-    def chosen(i: Any, x: Any) -> Any:
-        return lax.switch(i, inners, x)  # here
-
-    return jax.jit(chosen), (jax.ShapeDtypeStruct((), "int32"), floats())
-
-
-@thread(JAX + "39483", "slow-op", {"times": 8, "thread": JAX + "39483"}, also=("repeat",))
-def scatters_before_a_sum() -> Call:
-    def summed(x: Any, ix: Any) -> Any:
-        for i in range(8):
-            x = x.at[ix + i].add(x[0] * (1.0 + i * 1e-4))  # here
-        return jnp.sum(x)
-
-    return jax.jit(summed), (floats(64, 64), jax.ShapeDtypeStruct((), "int32"))

@@ -8,14 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from examining import Call, floats
-from flax import nnx
 from jax import lax
 from thread_program import GIB, thread
-
-from partax import filter_jit
 
 JAX = "https://github.com/jax-ml/jax/"
 GATHER = {"largest_bytes": 2048**3 * 3 * 4, "peak_bytes": 240_526_557_204}
@@ -65,16 +61,6 @@ def weak_average_of_a_schedule() -> Call:
 
     plateau = {"avg_value": jnp.asarray(0.0), "count": jax.ShapeDtypeStruct((), "int32")}
     return jax.jit(train), (floats(8), plateau, floats(32, 8))
-
-
-@thread(JAX + "issues/3163", "retrace", {"value": 7}, path="i")
-def counter_as_argument() -> Call:
-    """The thread's loop is `for i in range(10): x = my_fn(x, i)`; a Python number is static for `filter_jit`."""
-
-    def my_fn(x: Any, i: int) -> Any:
-        return x + i
-
-    return filter_jit(my_fn), (floats(3), 7)
 
 
 @thread(JAX + "issues/30015", "memory", GATHER, memory_limit=80 * GIB)
@@ -159,68 +145,9 @@ def unused_parameter() -> Call:
     return jax.jit(func0), (floats(1024), floats(2048, 1024), floats(1024), floats(1024))
 
 
-@thread(JAX + "issues/1830", "precision", {"share": 1.0}, x64=True)
-def double_from_a_numpy_scalar() -> Call:
-    """NumPy made a float64 of the thread's `np.float32(1.0) ** 2` then."""
-    sigma = np.float64(1.0)
-
-    def energy(xs: Any) -> Any:
-        return jnp.exp(xs / sigma**2)  # here
-
-    return jax.jit(energy), (floats(1000, 1000),)
-
-
 @thread(JAX + "issues/31319", "host", {"times": 1})
 def call_of_python() -> Call:
     def f(x: Any) -> Any:
         return jax.pure_callback(lambda it: it, x, x)  # here
 
     return jax.jit(f), (floats(5),)
-
-
-@thread(JAX + "issues/40150", "scalar", {"scalars": 181, "times": 100})
-def filter_of_many_scalars() -> Call:
-    """The gradient of the thread's filter, of which a dictionary of scalars is carried, is 60 times slower than it was.
-
-    Its scan takes 60 precisions and 60 means with their tangents, and the observation.
-    """
-    names = [f"node_{i}" for i in range(60)]
-
-    def surprise(precisions: Any, observed: Any) -> Any:
-        def step(means: Any, seen: Any) -> Any:
-            means = {it: means[it] + precisions[it] * jnp.tanh(seen - means[it]) for it in names}
-            return means, means[names[-1]]
-
-        return jnp.sum(lax.scan(step, dict.fromkeys(names, jnp.zeros(())), observed)[1])  # here
-
-    return jax.jit(jax.grad(surprise)), (dict.fromkeys(names, floats()), floats(100))
-
-
-@thread("https://github.com/vllm-project/tpu-inference/issues/2607", "dispatch", {"arrays": 600})
-def state_with_many_variables() -> Call:
-    """`jax.jit` calls Flax's Python code for each variable of a state, in each step."""
-    state = nnx.State({f"weight_{i}": nnx.Param(floats(2)) for i in range(600)})
-
-    def step(state: Any, x: Any) -> Any:
-        return jnp.concatenate(jax.tree.leaves(state)) * x
-
-    return jax.jit(step), (state, floats(1200))
-
-
-@thread(JAX + "issues/17640", "waste", {"bytes": 4096 * 4, "times": 50_000})
-def gradient_of_what_a_loop_indexes() -> Call:
-    """The gradient of the thread's loop copies the whole array in each turn."""
-
-    def summed(x: Any, places: Any) -> Any:
-        return lax.scan(lambda c, i: (c + jnp.sin(x[i]), None), 0.0, places)[0]  # here
-
-    return jax.jit(jax.grad(summed)), (floats(4096), jax.ShapeDtypeStruct((50_000,), "int32"))
-
-
-@thread("https://github.com/p-doom/jasmine/pull/211", "waste", {"length": 8192, "used": 5})
-def sort_for_the_largest() -> Call:
-    def in_top_k(logits: Any, tokens: Any) -> Any:
-        top = jnp.argsort(logits, axis=-1)[..., -5:]  # here
-        return jnp.mean(jnp.any(top == tokens[..., None], axis=-1))
-
-    return jax.jit(in_top_k), (floats(4, 16, 8192), jax.ShapeDtypeStruct((4, 16), "int32"))
