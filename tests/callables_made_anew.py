@@ -1,4 +1,4 @@
-"""Functions that make a callable anew of a value, for tests of when it is the same one."""
+"""The corpus of callables that are made anew of a value; the programs in which something changes are in `guards`."""
 
 from __future__ import annotations
 
@@ -22,83 +22,99 @@ def unproven(fun: Any) -> str:
     return what or of_same_objects
 
 
-def scaled(scale: Any, shift: Any = 0) -> Any:
-    """A function anew, with a closure, a default and a keyword default."""
+def scaled(n: Any) -> Any:
+    return lambda x: x * n
+
+
+def local(n: Any, shift: Any = 0) -> Any:
+    """A function with a closure, a default and a keyword default."""
 
     def fun(x: Any, factor: Any = shift, *, power: Any = shift) -> Any:
-        return x * scale + factor + power
+        return x * n + factor + power
 
     return fun
 
 
-def nested(scale: Any) -> Any:
-    inner = scaled(scale)
-    return lambda x: inner(x) * 2
+def over(inner: Any) -> Any:
+    return lambda x: inner(x) + 1
 
 
-def recursive(scale: Any) -> Any:
-    def fun(x: Any, n: int = 2) -> Any:
-        return x * scale if n == 0 else fun(x, n - 1)
+def recursive(n: Any) -> Any:
+    def power(x: Any, left: int = 2) -> Any:
+        return x if left == 0 else power(x, left - 1) * n
 
-    return fun
+    return power
 
 
-def mutually_recursive(scale: Any) -> Any:
-    def even(x: Any, n: int = 2) -> Any:
-        return x * scale if n == 0 else odd(x, n - 1)
+def mutual(n: Any) -> Any:
+    def even(x: Any, left: int = 2) -> Any:
+        return x * n if left == 0 else odd(x, left - 1)
 
-    def odd(x: Any, n: int = 2) -> Any:
-        return x if n == 0 else even(x, n - 1)
+    def odd(x: Any, left: int = 2) -> Any:
+        return even(x, left - 1)
 
     return even
 
 
-def with_attribute(scale: Any) -> Any:
-    def fun(x: Any) -> Any:
-        return x * fun.scale  # type: ignore[attr-defined]
+def holding(held: Any) -> Any:
+    return lambda x: x + jax.tree.leaves(held)[0]
 
-    fun.scale = scale  # type: ignore[attr-defined]
-    return fun
+
+def attributed(**attributes: Any) -> Any:
+    def inner(x: Any) -> Any:
+        return x * getattr(inner, "flag", 1)
+
+    vars(inner).update(attributes)
+    return inner
+
+
+def times(x: Any, n: Any) -> Any:
+    return x * n
 
 
 @dataclasses.dataclass(frozen=True)
-class Frozen:
-    scale: Any = 2
+class Scale:
+    n: Any = 2
 
-    def method(self, x: Any) -> Any:
-        return x * self.scale
+    def apply(self, x: Any) -> Any:
+        return x * self.n
 
 
-FROZEN = Frozen()
-
-# Each makes an equal callable anew for an equal argument, and another one for another argument.
-MAKERS: dict[str, Callable[[Any], Any]] = {
-    "closure": scaled,
-    "default": lambda n: scaled(1, n),
-    "lambda": lambda n: lambda x: x * n,
-    "nested": nested,
-    "recursive": recursive,
-    "mutually recursive": mutually_recursive,
-    "attribute": with_attribute,
-    "wraps": lambda n: functools.wraps(len)(scaled(n)),
-    "containers": lambda n: scaled({"a": [n, (n, {n})]}["a"][0], shift=0) if n else scaled(n),
+FIXED = Scale()
+# Each makes an equal callable anew for an equal argument, and another one for another argument. The names of these are
+# rows of docs/guides/retraces.md.
+SHOWN: dict[str, Callable[[Any], Any]] = {
+    "a lambda": scaled,
+    "a local function": lambda n: local(n, n),
+    "a function in a closure": lambda n: over(scaled(n)),
+    "a recursive function": recursive,
+    "two functions that call each other": mutual,
+    "a function with attributes": lambda n: attributed(flag=n),
+    "a closure over a dict": lambda n: holding({"n": n}),
+    "a closure over a list in a tuple": lambda n: holding((n, [n])),
+    "a partial of a named function": lambda n: functools.partial(times, n=n),
+    "a partial of a lambda": lambda n: functools.partial(scaled(n)),
+    "a partial of a partial": lambda n: functools.partial(functools.partial(local(n), factor=n), power=n),
+    "a partial whose argument is a lambda": lambda n: functools.partial(jax.tree.map, scaled(n)),
+    "a method of an equal frozen dataclass": lambda n: Scale(n).apply,
+    "`jax.jit` of a lambda": lambda n: jax.jit(scaled(n)),
+    "`jax.vmap` of a lambda": lambda n: jax.vmap(scaled(n)),
+    "`jax.grad` of a lambda": lambda n: jax.grad(lambda x: jnp.sum(scaled(n)(x))),
+    "`jax.checkpoint` of a lambda": lambda n: jax.checkpoint(scaled(n)),
+    "`jax.jit` of `jax.vmap` of a partial": lambda n: jax.jit(jax.vmap(functools.partial(times, n=n))),
+}
+MAKERS = SHOWN | {
+    "default": lambda n: local(1, n),
+    "wraps": lambda n: functools.wraps(len)(local(n)),
     "closure over a list": lambda n: (lambda held: lambda x: x * held[0])([n, [n]]),
-    "closure over a dict": lambda n: (lambda held: lambda x: x * held["n"])({"n": n}),
-    "partial": lambda n: functools.partial(scaled(n), factor=n),
-    "partial of a named function": lambda n: functools.partial(jnp.add, n),
-    "jax.jit": lambda n: jax.jit(scaled(n)),
-    "jax.jit with options": lambda n: jax.jit(scaled(n), static_argnames="power", inline=True),
-    "jax.vmap": lambda n: jax.vmap(scaled(n)),
-    "jax.grad": lambda n: jax.grad(lambda x: jnp.sum(scaled(n)(x))),
-    "jax.checkpoint": lambda n: jax.checkpoint(scaled(n)),
-    "filter_jit": lambda n: filter_jit(scaled(n)),
-    "filter_grad": lambda n: partax.filter_grad(lambda x: jnp.sum(scaled(n)(x))),
-    "jit of vmap of partial": lambda n: jax.jit(jax.vmap(functools.partial(scaled(n)))),
-    "closure over jax.jit": lambda n: (lambda held: lambda x: held(x))(jax.jit(scaled(n))),
-    "closure over filter_jit": lambda n: (lambda held: lambda x: held(x))(filter_jit(scaled(n))),
     "closure over containers": lambda n: (lambda held: lambda x: x * held["n"][0])({"n": [n, (n, {n})]}),
     "partial of a library's": lambda n: functools.partial(operator.mul, n),
-    "method of a frozen dataclass": lambda n: Frozen(n).method,
-    "closure over its method": lambda n: (lambda held: lambda x: held(x) * 2)(Frozen(n).method),
-    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(FROZEN.method),
+    "partial of a ufunc": lambda n: functools.partial(jnp.add, n),
+    "jax.jit with options": lambda n: jax.jit(local(n), static_argnames="power", inline=True),
+    "filter_jit": lambda n: filter_jit(local(n)),
+    "filter_grad": lambda n: partax.filter_grad(lambda x: jnp.sum(local(n)(x))),
+    "closure over jax.jit": lambda n: (lambda held: lambda x: held(x))(jax.jit(local(n))),
+    "closure over filter_jit": lambda n: (lambda held: lambda x: held(x))(filter_jit(local(n))),
+    "closure over its method": lambda n: (lambda held: lambda x: held(x) * 2)(Scale(n).apply),
+    "closure over a method": lambda n: (lambda held: lambda x: held(x) * n)(FIXED.apply),
 }

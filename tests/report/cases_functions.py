@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from retrace_case import HIT, OTHERS_TRACE, OTHERS_WRONG, TRACES, Case, Library,
 
 from counting import seen
 
+ANEW = "<lambda>: trace 1, the first of function 2 of this code: <lambda> at FILE:LINE is new (same code, "
 CHANGED = "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, "
 
 
@@ -51,6 +53,26 @@ def anew(name: str, make: Callable[[Library], Any], **others: Any) -> Case:
             yield lambda: make(library)(X)
 
     return played(name, **others)(play)
+
+
+def item(x: Any, by: Any) -> Any:
+    return seen(x) * by["n"]
+
+
+def changed(
+    name: str, reason: str, make: Callable[[Any], Any], held: Any, change: Callable[[Any, Any], object]
+) -> Case:
+    """A function of what it holds, called before and after one of both is changed."""
+
+    def play(library: Library) -> Iterator[Callable[[], Any]]:
+        own = copy.deepcopy(held)
+        fun = make(own)
+        f = library.jit(fun)
+        yield lambda: f(X)
+        change(fun, own)
+        yield lambda: f(X)
+
+    return played(name, reason, **OTHERS_WRONG)(play)
 
 
 CASES: list[Case] = [
@@ -146,38 +168,23 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     yield lambda: g(X)
 
 
-@CASES.append
-@played(
-    "a list in the closure of the function is changed", f"{CHANGED}closure cell 'numbers'[0] 2 -> 3)", **OTHERS_WRONG
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    numbers = [2]
-
-    def f(x: Any) -> Any:
-        return seen(x) * numbers[0]
-
-    g = library.jit(f)
-    yield lambda: g(X)
-    numbers[0] = 3
-    yield lambda: g(X)
-
-
-@CASES.append
-@played(
-    "a dict that a partial holds is changed",
-    "g: trace 1, the first of function 2 of this code: partial of g at FILE:LINE is new (same code, argument 'by'['n'] "
-    "2 -> 3)",
-    **OTHERS_WRONG,
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    def g(x: Any, by: Any) -> Any:
-        return seen(x) * by["n"]
-
-    by = {"n": 2}
-    f = library.jit(functools.partial(g, by=by))
-    yield lambda: f(X)
-    by["n"] = 3
-    yield lambda: f(X)
+CASES += [
+    changed(
+        "a list in the closure of the function is changed",
+        f"{ANEW}closure cell 'numbers'[0] 2 -> 3)",
+        lambda numbers: lambda x: seen(x) * numbers[0],
+        [2],
+        lambda _, numbers: numbers.__setitem__(0, 3),
+    ),
+    changed(
+        "a dict that a partial holds is changed",
+        "item: trace 1, the first of function 2 of this code: partial of item at FILE:LINE is new (same code, "
+        "argument 'by'['n'] 2 -> 3)",
+        lambda by: functools.partial(item, by=by),
+        {"n": 2},
+        lambda _, by: by.update(n=3),
+    ),
+]
 
 
 @CASES.append
@@ -201,36 +208,22 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     yield lambda: g(X)
 
 
-@CASES.append
-@played(
-    "a default of the function is replaced",
-    "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, default of 'n' 2 -> 3)",
-    **OTHERS_WRONG,
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    def f(x: Any, n: Any = 2) -> Any:
-        return seen(x) * n
-
-    g = library.jit(f)
-    yield lambda: g(X)
-    f.__defaults__ = (3,)
-    yield lambda: g(X)
-
-
-@CASES.append
-@played(
-    "a keyword default of the function is replaced",
-    "f: trace 1, the first of function 2 of this code: f at FILE:LINE is new (same code, default of 'n' 2 -> 3)",
-    **OTHERS_WRONG,
-)
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    def f(x: Any, *, n: Any = 2) -> Any:
-        return seen(x) * n
-
-    g = library.jit(f)
-    yield lambda: g(X)
-    f.__kwdefaults__ = {"n": 3}
-    yield lambda: g(X)
+CASES += [
+    changed(
+        "a default of the function is replaced",
+        f"{ANEW}default of 'n' 2 -> 3)",
+        lambda n: lambda x, n=n: seen(x) * n,
+        2,
+        lambda f, _: setattr(f, "__defaults__", (3,)),
+    ),
+    changed(
+        "a keyword default of the function is replaced",
+        f"{ANEW}default of 'n' 2 -> 3)",
+        lambda n: lambda x, *, n=n: seen(x) * n,
+        2,
+        lambda f, _: setattr(f, "__kwdefaults__", {"n": 3}),
+    ),
+]
 
 
 @CASES.append
@@ -246,20 +239,16 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     yield lambda: g(X)
 
 
-@CASES.append
-@played(
-    "the code of the function is replaced",
-    "f: trace 1, the first since f.__code__ was replaced: f at FILE:LINE -> f at FILE:LINE",
-    **OTHERS_WRONG,
+CASES.append(
+    changed(
+        "the code of the function is replaced",
+        "<lambda>: trace 1, the first since <lambda>.__code__ was replaced: <lambda> at FILE:LINE -> <lambda> at "
+        "FILE:LINE",
+        lambda _: lambda x: seen(x) * 2,
+        None,
+        lambda f, _: setattr(f, "__code__", (lambda x: seen(x) * 3).__code__),
+    )
 )
-def _(library: Library) -> Iterator[Callable[[], Any]]:
-    def f(x: Any) -> Any:
-        return seen(x) * 2
-
-    g = library.jit(f)
-    yield lambda: g(X)
-    f.__code__ = (lambda x: seen(x) * 3).__code__
-    yield lambda: g(X)
 
 
 @CASES.append

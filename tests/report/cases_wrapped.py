@@ -6,9 +6,10 @@ import functools
 from typing import Any
 
 import jax
-from cases_callables import SAME_CODE, Scale, calling, mutual, recursive, scaled
+from cases_callables import SAME_CODE, calling
 from retrace_case import Case, change
 
+from callables_made_anew import Scale, mutual, recursive, scaled
 from counting import seen
 
 

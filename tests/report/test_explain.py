@@ -208,17 +208,6 @@ def test_the_difference_is_from_the_nearest_trace(lines: Callable[[], list[str]]
     assert line.count(";") == 2 and "x: " in line and "y: " in line and "n: static int" in line
 
 
-def test_of_two_traces_the_one_of_the_same_shape_or_dtype_is_nearer(lines: Callable[[], list[str]]) -> None:
-    f = filter_jit(lambda x: x)
-    f(array(3))
-    f(array(4))
-    lines()
-    f(array(3).astype(jnp.bfloat16))
-    assert lines() == ["<lambda>: trace 3, because x: float32[3] -> bfloat16[3]"]
-    f(array(5))
-    assert lines() == ["<lambda>: trace 4, because x: float32[4] -> float32[5]"]
-
-
 def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
     @filter_jit
     def f(x: Any, state: dict[str, int]) -> Any:
@@ -349,16 +338,6 @@ def test_an_evicted_key_is_known_after_many_others(lines: Callable[[], list[str]
     assert "the key of trace 1, of the same arguments, was evicted: cache_size=2" in line
 
 
-def test_a_function_that_is_made_anew(lines: Callable[[], list[str]]) -> None:
-    for value in (X, X + 1):
-        filter_jit(lambda x, value: x + value.shape[0])(X, value=value)
-        weights = scale(value)
-        filter_jit(jax.grad(lambda x, weights=weights: weights(x).sum()))(X)
-    first, inner_first, inner = lines()
-    assert first == inner_first == "<lambda>: trace 1, the first"
-    assert inner.startswith("<lambda>: trace 1, the first of function 2 of this code: <lambda> at ")
-
-
 NOISE, TABLE, HELD = np.ones(()), [np.ones(())], jnp.ones(())
 MADE_ANEW: dict[str, tuple[Callable[[], Any], str]] = {
     "a NumPy array": (lambda: lambda x: x + NOISE, r"\(reads global 'NOISE', which cannot be proven unchanged\)"),
@@ -436,41 +415,6 @@ def test_what_a_transformation_wraps_is_told_once(
     assert line.count("closure cell 'alpha' 2 -> 3") == 1 and line.count("is new") == 2
 
 
-def test_other_options_or_wrappers_are_no_new_function(lines: Callable[[], list[str]]) -> None:
-    def f(x: Any) -> Any:
-        return x.sum()
-
-    filter_jit(f)(X)
-    filter_jit(f, inline=True)(X)
-    filter_jit(jax.grad(f))(X)
-    assert lines() == ["f: trace 1, the first"] * 3
-
-
-def test_modules_and_methods(lines: Callable[[], list[str]]) -> None:
-    class Model(eqx.Module):
-        weight: jax.Array
-
-        def __call__(self, x: Any) -> Any:
-            return x * self.weight
-
-        @filter_jit
-        def apply(self, x: Any) -> Any:
-            return x * self.weight
-
-    small, large = Model(jnp.ones(1)), Model(jnp.ones(3))
-    filter_jit(small)(array(3))
-    filter_jit(small)(array(3))
-    filter_jit(large)(array(3))
-    small.apply(array(3))
-    large.apply(array(3))
-    assert lines() == [
-        "Model: trace 1, the first",
-        "Model: trace 2, because Model.weight: float32[1] -> float32[3]",
-        "apply: trace 1, the first",
-        "apply: trace 2, because self.weight: float32[1] -> float32[3]",
-    ]
-
-
 # --- without a switch, and what it costs
 
 
@@ -484,9 +428,7 @@ def test_the_environment_variable(value: str, expected: int) -> None:
     assert done.stderr.count("trace ") == expected, done.stderr
 
 
-def test_what_was_traced_while_it_was_off_is_compared_too(
-    lines: Callable[[], list[str]],
-) -> None:
+def test_what_was_traced_while_it_was_off_is_compared_too(lines: Callable[[], list[str]]) -> None:
     f = filter_jit(lambda x, fun, value: x)
     with partax.explain(False):
         f(X, double, one)

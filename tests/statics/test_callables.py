@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from callables_made_anew import scaled
+from callables_made_anew import local as scaled
 from conftest import TraceCounter
 from odd_values import Unhashable
 from partax import _core, filter_jit
@@ -186,81 +186,6 @@ def test_deep_and_entangled_closures_end() -> None:
 
 
 # --- mutation between calls
-
-
-def test_changes_of_the_wrapped_function_are_seen(traces: TraceCounter) -> None:
-    scale = 2
-
-    def fun(x: Any, n: Any = 1, *, k: Any = (1,)) -> Any:
-        traces.tick()
-        return x * scale * n * k[0] * getattr(fun, "extra", 1)
-
-    def other(x: Any, n: Any = 1, *, k: Any = (1,)) -> Any:
-        traces.tick()
-        return x - scale + 0 * len(fun.__name__)
-
-    step = filter_jit(fun)
-
-    def check(expected: int) -> None:
-        for _ in range(2):
-            plain = fun(array(2))
-            traces.count -= 1  # that of the plain call
-            assert_same(step(array(2)), plain)
-        assert traces.count == expected
-
-    check(1)
-    scale = 3
-    check(2)
-    scale = 2
-    check(2)
-    fun.__defaults__ = (4,)
-    check(3)
-    fun.__kwdefaults__ = {"k": [5]}
-    check(4)
-    fun.__kwdefaults__["k"][0] = 7
-    check(5)
-    fun.extra = 5  # type: ignore[attr-defined]
-    check(6)
-    fun.__code__ = other.__code__
-    check(7)
-
-
-def test_a_function_that_counts_its_traces_is_still_one_key(applied: Any, traces: TraceCounter) -> None:
-    log: list[int] = []
-    count = 0
-
-    def counting(x: Any) -> Any:
-        nonlocal count
-        count += 1
-        return x + 1
-
-    def logging(x: Any) -> Any:
-        log.append(1)
-        return x + 1
-
-    def inner() -> None:
-        nonlocal count
-        count += 1
-
-    def through_another(x: Any) -> Any:
-        inner()
-        return x + 1 + 0 * len(log)
-
-    for fun in (counting, logging, through_another):
-        before = traces.count
-        for size in (2, 3):
-            for _ in range(3):
-                assert_same(applied(fun, array(size)), array(size) + 1)
-                applied(scaled(1), array(2))
-        assert traces.count - before == (3 if fun is counting else 2)
-        log.clear()
-        count = 0
-        own = filter_jit(fun)
-        for _ in range(3):
-            own(array(2))
-            own(array(3))
-            filter_jit(fun)(array(2))
-        assert (count, len(log)) == ((0, 2) if fun is logging else (2, 0))
 
 
 # --- the option

@@ -499,12 +499,7 @@ def results(fun: Callable[..., Any]) -> list[Any]:
     derandomize=EXAMPLES < 1000,
 )
 def test_a_function_made_anew_gives_what_plain_python_gives(
-    constants: list[Any],
-    held: list[Any],
-    reads: list[str],
-    changes: list[tuple[str, Any]],
-    form: str,
-    keeps: bool,
+    constants: list[Any], held: list[Any], reads: list[str], changes: list[tuple[str, Any]], form: str, keeps: bool
 ) -> None:
     with settings_kept():
         program = world(constants, held, reads)

@@ -200,25 +200,6 @@ def test_objects_compare_by_type_hash_and_equality(traces: TraceCounter) -> None
     assert traces.count == 3
 
 
-def test_objects_without_equality_compare_by_identity(traces: TraceCounter) -> None:
-    f = filter_jit(lambda o: (traces.tick(), o)[1])
-    a, b = object(), object()
-    assert [f(a), f(b), f(a), f(b)] == [a, b, a, b] and traces.count == 2
-
-
-def test_methods_are_the_same_if_self_and_function_are(traces: TraceCounter) -> None:
-    @filter_jit
-    def f(fun: Any, x: jax.Array) -> jax.Array:
-        traces.tick()
-        return fun(x)
-
-    a, b = Named("a"), Named("b")
-    for _ in range(3):
-        f(a.method, array(2))  # a new method object each time
-        f(b.method, array(2))
-    assert traces.count == 2
-
-
 class OnlyEqual:
     """``==`` but no hash."""
 
