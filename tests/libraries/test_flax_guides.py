@@ -48,69 +48,6 @@ def train_step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Ar
     return loss
 
 
-def test_basics() -> None:
-    model = a_model()
-    both(train_step, model, nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param), *a_batch(), traces=1)
-
-
-def test_basics_scan_over_layers() -> None:
-    class Stack(nnx.Module):
-        def __init__(self) -> None:
-            @nnx.vmap(in_axes=0, out_axes=0)
-            def create(key: jax.Array) -> Perceptron:
-                return Perceptron(3, 4, 3, rngs=nnx.Rngs(key))
-
-            self.layers = create(jax.random.split(jax.random.key(0), 3))
-
-        def __call__(self, x: jax.Array) -> jax.Array:
-            @nnx.scan(in_axes=(0, nnx.Carry), out_axes=nnx.Carry)
-            def forward(layer: Perceptron, x: jax.Array) -> jax.Array:
-                return layer(x)
-
-            return forward(self.layers, x)
-
-    both(lambda model, x: model(x), Stack(), a_batch()[0], traces=1)
-
-
-def test_mnist_tutorial() -> None:
-    class Network(nnx.Module):
-        def __init__(self, rngs: nnx.Rngs):
-            self.conv = nnx.Conv(1, 4, kernel_size=(3, 3), rngs=rngs)
-            self.norm = nnx.BatchNorm(4, rngs=rngs)
-            self.head = nnx.Linear(16, 3, rngs=rngs)
-            self.drop = nnx.Dropout(0.1)
-
-        def __call__(self, x: jax.Array, rngs: nnx.Rngs | None) -> jax.Array:
-            x = nnx.avg_pool(nnx.relu(self.norm(self.conv(x))), window_shape=(2, 2), strides=(2, 2))
-            return self.head(self.drop(x.reshape(x.shape[0], -1), rngs=rngs))
-
-    def loss_of(model: Network, batch: Any, rngs: nnx.Rngs | None) -> Any:
-        logits = model(batch["image"], rngs)
-        return optax.softmax_cross_entropy_with_integer_labels(logits=logits, labels=batch["label"]).mean(), logits
-
-    def train(model: Network, optimizer: Any, metrics: Any, rngs: nnx.Rngs, batch: Any) -> None:
-        (loss, logits), gradients = nnx.value_and_grad(loss_of, has_aux=True)(model, batch, rngs)
-        metrics.update(loss=loss, logits=logits, labels=batch["label"])
-        optimizer.update(model, gradients)
-
-    def evaluate(model: Network, metrics: Any, batch: Any) -> None:
-        loss, logits = loss_of(model, batch, None)
-        metrics.update(loss=loss, logits=logits, labels=batch["label"])
-
-    def predict(model: Network, batch: Any) -> jax.Array:
-        return model(batch["image"], None).argmax(axis=1)
-
-    def metrics() -> Any:
-        return nnx.MultiMetric(accuracy=nnx.metrics.Accuracy(), loss=nnx.metrics.Average("loss"))
-
-    batch = {"image": jnp.linspace(0, 1, 2 * 16).reshape(2, 4, 4, 1), "label": jnp.array([0, 2])}
-    model = Network(nnx.Rngs(0))
-    both(train, model, nnx.Optimizer(model, optax.adamw(1e-2), wrt=nnx.Param), metrics(), nnx.Rngs(1), batch, traces=1)
-    seen = nnx.view(Network(nnx.Rngs(0)), deterministic=True, use_running_average=True)
-    both(evaluate, seen, metrics(), batch, traces=1)
-    both(predict, seen, batch, traces=1)
-
-
 def test_view_guide() -> None:
     model, (x, y) = a_model(), a_batch()
     optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
@@ -162,20 +99,6 @@ def test_randomness_guide_tree_mode() -> None:
     both(forward, Cell(nnx.Rngs(0, recurrent=1)), jnp.ones((2, 4, 3)), traces=1, graph=False)
 
 
-def test_transforms_guide_jax_grad_inside() -> None:
-    def step(model: Any, x: jax.Array, y: jax.Array) -> None:
-        def loss(graphdef: Any, state: Any) -> jax.Array:
-            return squared_error(nnx.merge(graphdef, state), x, y)
-
-        gradients = jax.grad(loss, 1, allow_int=True)(
-            *nnx.split(model, nnx.Param, ...)[:1], nnx.state(model, nnx.Param)
-        )
-        parameters = jax.tree.map(lambda p, g: p - 0.1 * g, nnx.state(model, nnx.Param), gradients)
-        nnx.update(model, parameters)
-
-    both(step, nnx.Linear(3, 2, rngs=nnx.Rngs(0)), *a_batch(), traces=1)
-
-
 def test_cookbook_low_rank_adaptation_and_accumulation() -> None:
     model = a_model()
     model.first = nnx.LoRALinear(3, 8, lora_rank=2, rngs=nnx.Rngs(1))
@@ -188,23 +111,6 @@ def test_cookbook_low_rank_adaptation_and_accumulation() -> None:
         return loss
 
     both(step, model, nnx.Optimizer(model, transform, wrt=nnx.LoRAParam), *a_batch(), traces=1)
-
-
-def test_extracting_intermediates_guide() -> None:
-    class Sower(nnx.Module):
-        def __init__(self, rngs: nnx.Rngs):
-            self.linear = nnx.Linear(3, 2, rngs=rngs)
-
-        def __call__(self, x: jax.Array) -> jax.Array:
-            x = self.linear(x)
-            self.sow(nnx.Intermediate, "features", x)
-            return x
-
-    def step(model: Sower, x: jax.Array) -> Any:
-        y, found = nnx.capture(model, nnx.Intermediate)(x)
-        return y, found
-
-    both(step, Sower(nnx.Rngs(0)), a_batch()[0], traces=1)
 
 
 def test_bridge_guide() -> None:
