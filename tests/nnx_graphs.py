@@ -77,10 +77,7 @@ class Both:
     def __init__(self, fun: Callable[..., Any], *args: Any, **options: Any):
         self.traces = [0, 0]
         self.args = [args, nnx.clone(args, graph=True)]
-        self.jitted = [
-            nnx.jit(self.counted(fun, 0), **options),
-            partax.nnx.jit(self.counted(fun, 1), **options),
-        ]
+        self.jitted = [nnx.jit(self.counted(fun, 0), **options), partax.nnx.jit(self.counted(fun, 1), **options)]
         assert described(*self.args[0]) == described(*self.args[1])
 
     def counted(self, fun: Callable[..., Any], i: int) -> Callable[..., Any]:

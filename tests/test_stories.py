@@ -23,11 +23,7 @@ TOLD = {
         "at full size (54203 x 8563)",
     ],
     "recreated_callables": ["closure cell 'slope' 0.1 -> 0.2", "3 traces in 3 calls", "1 traces in 3 calls"],
-    "from_python_to_jit": [
-        "sigma: weak float32 -> static float 0.1",
-        "python_walk (",
-        "selu (",
-    ],
+    "from_python_to_jit": ["sigma: weak float32 -> static float 0.1", "python_walk (", "selu ("],
 }
 
 

@@ -53,13 +53,8 @@ TESTS = {
     "libraries/test_accelerate.py": ["functions_of_trees_are_ours_in_each_module", "calls_by_name_give_the_same"],
     "pytree/test_flat_partition.py": ["keys_as_users_read_them"],
     "pytree/test_partition.py": ["one_filter_is_the_slow_model_s_and_equinox_s"],
-    "report/test_explain.py": [
-        "one_change_is_one_trace_and_one_line",
-    ],
-    "report/test_report.py": [
-        "captured_constants_have_the_names_of_their_variables",
-        "equations_count_inner_programs",
-    ],
+    "report/test_explain.py": ["one_change_is_one_trace_and_one_line"],
+    "report/test_report.py": ["captured_constants_have_the_names_of_their_variables", "equations_count_inner_programs"],
     "statics/test_static_keys.py": ["structures_are_compared_by_what_their_nodes_hold"],
     "store/test_store.py": ["under_transformations_and_without_jit", "an_exception_of_the_function_passes"],
     "test_registered_functions.py": ["a_module_that_is_registered_otherwise_is_what_jax_says"],

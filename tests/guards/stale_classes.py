@@ -61,11 +61,7 @@ _ENUM = {
     "attribute of a member by its name": (MODE, "Mode['FAST'].k", "m.k = 3.0"),
     "attribute of a member by its value": (MODE, "Mode(1).k", "m.k = 3.0"),
     "method of a member": (MODE, "m.rate()", "m.k = 3.0"),
-    "members by value": (
-        "class N(enum.Enum): A, B = 2.0, 3.0",
-        "N(2.0).value",
-        "N._value2member_map_[2.0] = N.B",
-    ),
+    "members by value": ("class N(enum.Enum): A, B = 2.0, 3.0", "N(2.0).value", "N._value2member_map_[2.0] = N.B"),
     "members by name": ("class N(enum.Enum): A, B = 2.0, 3.0", "N['A'].value", "N._member_map_['A'] = N.B"),
     "number of members": ("class N(enum.Enum): A, B = 2.0, 3.0", "len(N)", "N._member_names_.append('A')"),
     "members in a loop": (MODE, "sum(getattr(m, 'k', 0.0) for m in Mode)", "Mode.SLOW.k = 3.0"),

@@ -209,12 +209,7 @@ GET = operator.methodcaller('__getattribute__', 'environ')
 FORMAT = operator.methodcaller('format', os)
 os.environ['GUARDED'] = '2.0'"""
 _BY_TEXT = {
-    f"by {name}": (
-        _MATCHED,
-        f"float({read})",
-        "os.environ['GUARDED'] = '3.00'",
-        "os.environ.pop('GUARDED', None)",
-    )
+    f"by {name}": (_MATCHED, f"float({read})", "os.environ['GUARDED'] = '3.00'", "os.environ.pop('GUARDED', None)")
     for name, read in _READ_BY_TEXT.items()
 }
 _STATE = {
@@ -240,10 +235,5 @@ _STATE = {
 
 KINDS: dict[str, dict[str, str]] = {
     kind: {name: source_of(parts) for name, parts in programs.items()}
-    for kind, programs in {
-        "package": _PACKAGE,
-        "jax": _JAX,
-        "attribute": _BY_TEXT,
-        "state": _STATE,
-    }.items()
+    for kind, programs in {"package": _PACKAGE, "jax": _JAX, "attribute": _BY_TEXT, "state": _STATE}.items()
 }

@@ -653,10 +653,7 @@ BROKEN: dict[str, bytes] = {
     "own: key that is not there": own('{"format": 1, "keys": {"other": "threefry2x32"}}'),
     "own: key in the metadata": own('{"format": 1, "keys": {"__metadata__": "threefry2x32"}}'),
     "key data of another dtype": raw_file(
-        {
-            "__metadata__": {"partax": '{"format": 1, "keys": {"k": "threefry2x32"}}'},
-            "k": entry("U64", [2], 0, 16),
-        },
+        {"__metadata__": {"partax": '{"format": 1, "keys": {"k": "threefry2x32"}}'}, "k": entry("U64", [2], 0, 16)},
         bytes(16),
     ),
 }

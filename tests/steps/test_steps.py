@@ -113,12 +113,7 @@ STEPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[tuple[Any, ...], d
         lambda it: ((it["opt"],), {"model": it["model"]}),
         False,
     ),
-    "with a key": (
-        with_key,
-        lambda: ((*state(), jax.random.key(3)), {}),
-        lambda it: (tuple(it[:3]), {}),
-        True,
-    ),
+    "with a key": (with_key, lambda: ((*state(), jax.random.key(3)), {}), lambda it: (tuple(it[:3]), {}), True),
 }
 
 

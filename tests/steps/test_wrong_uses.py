@@ -96,11 +96,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "expected one left for the batch",
     ),
-    "an unknown argument": (
-        lambda: partax.steps(partax.filter_jit(add), 2)(W, over=B, extra=1),
-        TypeError,
-        "'extra'",
-    ),
+    "an unknown argument": (lambda: partax.steps(partax.filter_jit(add), 2)(W, over=B, extra=1), TypeError, "'extra'"),
     "values of *args": (
         lambda: partax.steps(partax.filter_jit(lambda s, *more: s), 2)(W, 1, over=B),
         TypeError,

@@ -171,9 +171,7 @@ MAKERS: dict[str, Callable[[TraceCounter], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_threads_that_miss_at_the_same_moment_trace_once(
-    make: Callable[[TraceCounter], Callable[[], Any]],
-) -> None:
+def test_threads_that_miss_at_the_same_moment_trace_once(make: Callable[[TraceCounter], Callable[[], Any]]) -> None:
     for _ in range(2):
         traces = TraceCounter()
         call = make(traces)
