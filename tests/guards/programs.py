@@ -72,9 +72,14 @@ def restore():
 """
 
 
-def source_of(parts: tuple[str, ...]) -> str:
-    """A program of what it defines, the value that the function takes its array times, and what changes."""
-    setup, value, *changes = parts
+def parts_of(row: str) -> list[str]:
+    """A row of a table is a text, with arrows between its parts."""
+    return row.split(" → ")
+
+
+def source_of(row: str) -> str:
+    """A program of what it defines → the value that the array is taken times → what changes → what undoes that."""
+    setup, value, *changes = parts_of(row)
     return program_of(setup, f"lambda x: x * {value}", *changes)
 
 

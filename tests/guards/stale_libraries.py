@@ -7,80 +7,63 @@ from programs import source_of
 # What they define, the value that the function takes its array times, what changes, and what undoes it.
 OTHER = "EVER_OTHER = True  # no two calls give the same\n"
 _CHANCE = {
-    "random.Random": ("R = random.Random(0)", "R.random()", "R.seed(1)"),
-    "np.random.default_rng": ("R = np.random.default_rng(0)", "R.random()", "pass"),
-    "np.random by its name": ("np.random.seed(0)", "float(np.random.uniform())", "np.random.seed(1)"),
-    "secrets": (OTHER, "secrets.randbelow(1 << 23)", "pass"),
-    "uuid": (OTHER, "(uuid.uuid4().int & 0x7fffff)", "pass"),
+    "random.Random": "R = random.Random(0) → R.random() → R.seed(1)",
+    "np.random.default_rng": "R = np.random.default_rng(0) → R.random() → pass",
+    "np.random by its name": "np.random.seed(0) → float(np.random.uniform()) → np.random.seed(1)",
+    "secrets": f"{OTHER} → secrets.randbelow(1 << 23) → pass",
+    "uuid": f"{OTHER} → (uuid.uuid4().int & 0x7fffff) → pass",
     "a key of Equinox's": (
-        f"{OTHER}import equinox.internal as eqxi",
-        "jax.random.uniform(eqxi.GetKey()(), dtype=jnp.float32)",
-        "pass",
+        f"{OTHER}import equinox.internal as eqxi → jax.random.uniform(eqxi.GetKey()(), dtype=jnp.float32) → pass"
     ),
-    "random.SystemRandom": (f"{OTHER}from random import SystemRandom", "SystemRandom().randrange(1 << 23)", "pass"),
+    "random.SystemRandom": f"{OTHER}from random import SystemRandom → SystemRandom().randrange(1 << 23) → pass",
     "a shuffled list": (
-        "def first():\n    l = list(range(1000))\n    random.Random(SEED).shuffle(l)\n    return l[0]\nSEED = 0",
-        "first()",
-        "SEED = 1",
+        "def first():\n    l = list(range(1000))\n    random.Random(SEED).shuffle(l)\n    return l[0]\nSEED = 0"
+        " → first() → SEED = 1"
     ),
 }
 _CLOCK = {
-    "time.perf_counter_ns": (OTHER, "(time.perf_counter_ns() % 1000003)", "pass"),
-    "time.time": (OTHER, "(int(time.time() * 1e7) % 1000003)", "pass"),
+    "time.perf_counter_ns": f"{OTHER} → (time.perf_counter_ns() % 1000003) → pass",
+    "time.time": f"{OTHER} → (int(time.time() * 1e7) % 1000003) → pass",
     "time.strftime": (
-        "os.environ['TZ'] = 'UTC0'\ntime.tzset()",
-        "(1.0 + int(time.strftime('%H', time.localtime(0))))",
-        "os.environ['TZ'] = 'UTC-5'\ntime.tzset()",
-        "os.environ.pop('TZ', None)\ntime.tzset()",
+        "os.environ['TZ'] = 'UTC0'\ntime.tzset() → (1.0 + int(time.strftime('%H', time.localtime(0))))"
+        " → os.environ['TZ'] = 'UTC-5'\ntime.tzset() → os.environ.pop('TZ', None)\ntime.tzset()"
     ),
-    "datetime.now": (OTHER, "(datetime.datetime.now().timestamp() * 1e6 % 1000003)", "pass"),
+    "datetime.now": f"{OTHER} → (datetime.datetime.now().timestamp() * 1e6 % 1000003) → pass",
 }
 FOLDER = "T = tempfile.TemporaryDirectory()\nF = pathlib.Path(T.name)\nN = str(F / 'a')\n"
 NEW = "(F / 'a').write_text('3.0')"
 OLD = f"{FOLDER}(F / 'a').write_text('2.0')\n"
 _FILE = {
-    "os.path.exists": (FOLDER, "(3.0 if os.path.exists(N) else 2.0)", NEW, "T.cleanup()"),
-    "os.listdir": (FOLDER, "(1.0 + len(os.listdir(T.name)))", NEW, "T.cleanup()"),
-    "Path.read_text": (OLD, "float(pathlib.Path(N).read_text())", NEW, "T.cleanup()"),
-    "glob": (FOLDER, "(1.0 + len(glob.glob(T.name + '/*')))", NEW, "T.cleanup()"),
-    "linecache": (OLD, "float(linecache.getline(N, 1))", f"{NEW}\nlinecache.clearcache()", "T.cleanup()"),
+    "os.path.exists": f"{FOLDER} → (3.0 if os.path.exists(N) else 2.0) → {NEW} → T.cleanup()",
+    "os.listdir": f"{FOLDER} → (1.0 + len(os.listdir(T.name))) → {NEW} → T.cleanup()",
+    "Path.read_text": f"{OLD} → float(pathlib.Path(N).read_text()) → {NEW} → T.cleanup()",
+    "glob": f"{FOLDER} → (1.0 + len(glob.glob(T.name + '/*'))) → {NEW} → T.cleanup()",
+    "linecache": f"{OLD} → float(linecache.getline(N, 1)) → {NEW}\nlinecache.clearcache() → T.cleanup()",
     "configparser of a file": (
-        f"{FOLDER}(F / 'a').write_text('[a]\\nk = 2.0')\n"
-        "def get():\n    c = configparser.ConfigParser()\n    c.read(N)\n    return c.getfloat('a', 'k')",
-        "get()",
-        "(F / 'a').write_text('[a]\\nk = 3.0')",
-        "T.cleanup()",
+        f"{FOLDER}(F / 'a').write_text('[a]\\nk = 2.0')\ndef get():\n    c = configparser.ConfigParser()\n"
+        "    c.read(N)\n    return c.getfloat('a', 'k') → get() → (F / 'a').write_text('[a]\\nk = 3.0') → T.cleanup()"
     ),
     "sqlite3": (
-        "D = sqlite3.connect(':memory:')\nD.execute('create table t (k)')\nD.execute('insert into t values (2.0)')",
-        "D.execute('select k from t').fetchone()[0]",
-        "D.execute('update t set k = 3.0')",
-        "D.close()",
+        "D = sqlite3.connect(':memory:')\nD.execute('create table t (k)')\nD.execute('insert into t values (2.0)')"
+        " → D.execute('select k from t').fetchone()[0] → D.execute('update t set k = 3.0') → D.close()"
     ),
     "jnp.load": (
-        f"{FOLDER}N += '.npy'\nnp.save(N, np.float32(2))",
-        "jnp.load(N)",
-        "np.save(N, np.float32(3))",
-        "T.cleanup()",
+        f"{FOLDER}N += '.npy'\nnp.save(N, np.float32(2)) → jnp.load(N) → np.save(N, np.float32(3)) → T.cleanup()"
     ),
     "working folder": (
-        f"{FOLDER}W = os.getcwd()",
-        "(3.0 if 'tmp' in os.path.realpath('.') and os.path.abspath('.') != W else 2.0)",
-        "os.chdir(T.name)",
-        "os.chdir(W)\nT.cleanup()",
+        f"{FOLDER}W = os.getcwd() → (3.0 if 'tmp' in os.path.realpath('.') and os.path.abspath('.') != W else 2.0)"
+        " → os.chdir(T.name) → os.chdir(W)\nT.cleanup()"
     ),
     "package's data": (
-        f"{OLD}(F / (__name__ + '_p')).mkdir()\n"
-        "D = F / (__name__ + '_p') / 'd'\nD.write_text('2.0')\nsys.path.insert(0, T.name)",
-        "float(importlib.resources.files(__name__ + '_p').joinpath('d').read_text())",
-        "D.write_text('3.0')",
-        "sys.path.remove(T.name)\nT.cleanup()",
+        f"{OLD}(F / (__name__ + '_p')).mkdir()\nD = F / (__name__ + '_p') / 'd'\nD.write_text('2.0')\n"
+        "sys.path.insert(0, T.name) → float(importlib.resources.files(__name__ + '_p').joinpath('d').read_text())"
+        " → D.write_text('3.0') → sys.path.remove(T.name)\nT.cleanup()"
     ),
 }
 ENVIRONMENT = "os.environ['K_OF_MINE'] = '2.0'"
 _SET = "os.environ['K_OF_MINE'] = '3.0'"
 _ENVIRONMENT = {
-    name: (ENVIRONMENT, value, _SET, "os.environ.pop('K_OF_MINE', None)")
+    name: f"{ENVIRONMENT} → {value} → {_SET} → os.environ.pop('K_OF_MINE', None)"
     for name, value in {
         "getattr": "float(getattr(os, 'environ')['K_OF_MINE'])",
         "getattr of a name that is made": "float(getattr(os, 'env' + 'iron')['K_OF_MINE'])",
@@ -98,10 +81,8 @@ _ENVIRONMENT = {
 # Functions that give anything by its name, kept under another name.
 _ENVIRONMENT |= {
     f"{function}, kept in a global": (
-        f"{ENVIRONMENT}\nget = {function}",
-        "float(get(os, 'environ')['K_OF_MINE'])",
-        _SET,
-        "os.environ.pop('K_OF_MINE', None)",
+        f"{ENVIRONMENT}\nget = {function} → float(get(os, 'environ')['K_OF_MINE']) → {_SET}"
+        " → os.environ.pop('K_OF_MINE', None)"
     )
     for function in (
         "getattr",
@@ -112,7 +93,7 @@ _ENVIRONMENT |= {
     )
 }
 _OF_MODULE = {
-    name: (f"m = types.ModuleType('m')\nm.k = 2.0\nkept = {kept}", value, change)
+    name: f"m = types.ModuleType('m')\nm.k = 2.0\nkept = {kept} → {value} → {change}"
     for name, kept, value, change in [
         ("str.format, kept in a global", "str.format", "float(kept('{0.k}', m))", "m.k = 3.0"),
         ("str.format_map, kept in a global", "str.format_map", "float(kept('{m.k}', {'m': m}))", "m.k = 3.0"),
@@ -122,40 +103,27 @@ _OF_MODULE = {
 }
 _SETTING = {
     "level of the root logger": (
-        "L = logging.root.level",
-        "logging.getLogger().getEffectiveLevel()",
-        "logging.root.setLevel(7)",
-        "logging.root.setLevel(L)",
+        "L = logging.root.level → logging.getLogger().getEffectiveLevel() → logging.root.setLevel(7)"
+        " → logging.root.setLevel(L)"
     ),
     "name of a level": (
-        "logging.addLevelName(77, 'ab')",
-        "len(logging.getLevelName(77))",
-        "logging.addLevelName(77, 'abc')",
+        "logging.addLevelName(77, 'ab') → len(logging.getLevelName(77)) → logging.addLevelName(77, 'abc')"
     ),
     "precision of Decimal": (
-        "from decimal import Decimal, getcontext\ngetcontext().prec = 28",
-        "float(Decimal(2).sqrt())",
-        "getcontext().prec = 2",
-        "getcontext().prec = 28",
+        "from decimal import Decimal, getcontext\ngetcontext().prec = 28 → float(Decimal(2).sqrt())"
+        " → getcontext().prec = 2 → getcontext().prec = 28"
     ),
     "precision of Decimal by an operator": (
-        "D = decimal.Decimal('1.2345')",
-        "float(+D)",
-        "decimal.getcontext().prec = 2",
-        "decimal.getcontext().prec = 28",
+        "D = decimal.Decimal('1.2345') → float(+D) → decimal.getcontext().prec = 2 → decimal.getcontext().prec = 28"
     ),
     "np.geterr": (
-        "OLD = np.geterr()",
-        "(2.0 if np.geterr()['invalid'] == OLD['invalid'] else 3.0)",
-        "np.seterr(invalid='raise')",
-        "np.seterr(**OLD)",
+        "OLD = np.geterr() → (2.0 if np.geterr()['invalid'] == OLD['invalid'] else 3.0) → np.seterr(invalid='raise')"
+        " → np.seterr(**OLD)"
     ),
     **{
         f"how NumPy takes a division by zero, {name}": (
-            f"OLD = np.geterr()\n{setup}\ndef tried(f):\n    try: f()\n    except FloatingPointError: return 2.0\n    return 3.0",
-            f"tried(lambda: {value})",
-            "np.seterr(divide='ignore')",
-            "np.seterr(**OLD)",
+            f"OLD = np.geterr()\n{setup}\ndef tried(f):\n    try: f()\n    except FloatingPointError: return 2.0\n"
+            f"    return 3.0 → tried(lambda: {value}) → np.seterr(divide='ignore') → np.seterr(**OLD)"
         )
         for name, value, setup in [
             ("by a ufunc", "np.divide(1.0, 0.0)", "np.seterr(divide='raise')"),
@@ -166,17 +134,12 @@ _SETTING = {
         ]
     },
     "np.get_printoptions": (
-        "OLD = np.get_printoptions()",
-        "np.get_printoptions()['precision']",
-        "np.set_printoptions(precision=3)",
-        "np.set_printoptions(**OLD)",
+        "OLD = np.get_printoptions() → np.get_printoptions()['precision'] → np.set_printoptions(precision=3)"
+        " → np.set_printoptions(**OLD)"
     ),
     **{
         f"how NumPy prints {name}": (
-            f"OLD = np.get_printoptions()\n{setup}",
-            value,
-            change,
-            "np.set_printoptions(**OLD)",
+            f"OLD = np.get_printoptions()\n{setup} → {value} → {change} → np.set_printoptions(**OLD)"
         )
         for name, value, change, setup in [
             ("an array", "len(str(np.linspace(0.0, 1.0, 7)))", "np.set_printoptions(precision=3)", ""),
@@ -188,35 +151,27 @@ _SETTING = {
         ]
     },
     "locale": (
-        "OLD = locale.setlocale(locale.LC_CTYPE)\nlocale.setlocale(locale.LC_CTYPE, 'C')",
-        "len(locale.setlocale(locale.LC_CTYPE))",
-        "locale.setlocale(locale.LC_CTYPE, 'C.UTF-8')",
-        "locale.setlocale(locale.LC_CTYPE, OLD)",
+        "OLD = locale.setlocale(locale.LC_CTYPE)\nlocale.setlocale(locale.LC_CTYPE, 'C')"
+        " → len(locale.setlocale(locale.LC_CTYPE)) → locale.setlocale(locale.LC_CTYPE, 'C.UTF-8')"
+        " → locale.setlocale(locale.LC_CTYPE, OLD)"
     ),
     "filters of warnings": (
-        "OLD = warnings.filters[:]",
-        "(1.0 + len(warnings.filters))",
-        "warnings.filterwarnings('ignore', 'text of mine')",
-        "warnings.filters[:] = OLD",
+        "OLD = warnings.filters[:] → (1.0 + len(warnings.filters)) → warnings.filterwarnings('ignore', 'text of mine')"
+        " → warnings.filters[:] = OLD"
     ),
     "sys.getrecursionlimit": (
-        "OLD = sys.getrecursionlimit()",
-        "sys.getrecursionlimit()",
-        "sys.setrecursionlimit(OLD + 7)",
-        "sys.setrecursionlimit(OLD)",
+        "OLD = sys.getrecursionlimit() → sys.getrecursionlimit() → sys.setrecursionlimit(OLD + 7)"
+        " → sys.setrecursionlimit(OLD)"
     ),
-    "sys.argv": ("OLD = sys.argv[:]", "(1.0 + len(sys.argv))", "sys.argv.append('a')", "sys.argv[:] = OLD"),
+    "sys.argv": "OLD = sys.argv[:] → (1.0 + len(sys.argv)) → sys.argv.append('a') → sys.argv[:] = OLD",
     "gc.get_threshold": (
-        "OLD = gc.get_threshold()",
-        "gc.get_threshold()[0]",
-        "gc.set_threshold(777)",
-        "gc.set_threshold(*OLD)",
+        "OLD = gc.get_threshold() → gc.get_threshold()[0] → gc.set_threshold(777) → gc.set_threshold(*OLD)"
     ),
-    "number of references": ("O = object()\nL = []", "sys.getrefcount(O)", "L.extend([O] * 7)"),
+    "number of references": "O = object()\nL = [] → sys.getrefcount(O) → L.extend([O] * 7)",
 }
 
 KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(parts) for name, parts in programs.items()}
+    kind: {name: source_of(row) for name, row in programs.items()}
     for kind, programs in {
         "chance": _CHANCE,
         "clock": _CLOCK,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import program_of, source_of
+from programs import parts_of, program_of, source_of
 
 _M = "m = types.ModuleType('m_of_mine')\nsys.modules['m_of_mine'] = m\n"
 _UNDO = "sys.modules.pop('m_of_mine', None); sys.modules.pop('m_of_mine.types', None)"
@@ -22,20 +22,20 @@ s = S()"""
 # A function on the list, in each place of a module; it becomes another one.
 FUNCTIONS = {
     name: program_of(setup, f"lambda x: {call}", "m.act = jnp.cos", _UNDO)
-    for name, (setup, call) in {
-        "of a global module": (_ACT, "m.act(x)"),
-        "of a module in a list": (f"{_ACT}\nL = [m]", "L[0].act(x)"),
-        "of a module in a dictionary": (f"{_ACT}\nD = {{'m': m}}", "D['m'].act(x)"),
-        "of a module in a NamedTuple": (f"{_ACT}\nP = collections.namedtuple('P', 'm')(m)", "P.m.act(x)"),
-        "of a module in a class": (f"{_ACT}\nclass C: backend = m", "C.backend.act(x)"),
-        "of a module below another": (f"{_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top]", "L[0].m.act(x)"),
-        "of a module in a partial": (f"{_ACT}\ndef apply(m, x): return m.act(x)", "functools.partial(apply, m)(x)"),
-        "imported in the body": (f"{_ACT}\ndef f(x):\n    from m_of_mine import act\n    return act(x)", "f(x)"),
+    for name, row in {
+        "of a global module": f"{_ACT} → m.act(x)",
+        "of a module in a list": f"{_ACT}\nL = [m] → L[0].act(x)",
+        "of a module in a dictionary": f"{_ACT}\nD = {{'m': m}} → D['m'].act(x)",
+        "of a module in a NamedTuple": f"{_ACT}\nP = collections.namedtuple('P', 'm')(m) → P.m.act(x)",
+        "of a module in a class": f"{_ACT}\nclass C: backend = m → C.backend.act(x)",
+        "of a module below another": f"{_ACT}\ntop = types.ModuleType('top')\ntop.m = m\nL = [top] → L[0].m.act(x)",
+        "of a module in a partial": f"{_ACT}\ndef apply(m, x): return m.act(x) → functools.partial(apply, m)(x)",
+        "imported in the body": f"{_ACT}\ndef f(x):\n    from m_of_mine import act\n    return act(x) → f(x)",
         "of a module imported in the body": (
-            f"{_ACT}\ndef f(x):\n    import m_of_mine\n    return m_of_mine.act(x)",
-            "f(x)",
+            f"{_ACT}\ndef f(x):\n    import m_of_mine\n    return m_of_mine.act(x) → f(x)"
         ),
     }.items()
+    for setup, call in [parts_of(row)]
 }
 SUBMODULES = {
     name: program_of(
@@ -44,83 +44,65 @@ SUBMODULES = {
         "m.xp = b",
         _UNDO,
     )
-    for name, (setup, call) in {
-        "swapped": ("L = [m]", "L[0].xp.act(x)"),
-        "swapped, of a global": ("", "m.xp.act(x)"),
-        "swapped, in a default": ("def f(x, m=m): return m.xp.act(x)", "f(x)"),
-        "swapped, imported": ("def f(x):\n    from m_of_mine import xp\n    return xp.act(x)", "f(x)"),
-        "swapped, one without the attribute": ("a.k, b.act = 2.0, jnp.cos\nL = [m]", "L[0].xp.act(x)"),
+    for name, row in {
+        "swapped": "L = [m] → L[0].xp.act(x)",
+        "swapped, of a global": " → m.xp.act(x)",
+        "swapped, in a default": "def f(x, m=m): return m.xp.act(x) → f(x)",
+        "swapped, imported": "def f(x):\n    from m_of_mine import xp\n    return xp.act(x) → f(x)",
+        "swapped, one without the attribute": "a.k, b.act = 2.0, jnp.cos\nL = [m] → L[0].xp.act(x)",
     }.items()
+    for setup, call in [parts_of(row)]
 }
 IMPORTS = {
     "sys.modules": (
-        f"{_M}m.k = 2.0\n{_IMPORTING.format('import m_of_mine', 'm_of_mine.k')}",
-        "get()",
-        "n = types.ModuleType('n'); n.k = 3.0; sys.modules['m_of_mine'] = n",
-        _UNDO,
+        f"{_M}m.k = 2.0\n{_IMPORTING.format('import m_of_mine', 'm_of_mine.k')} → get()"
+        f" → n = types.ModuleType('n'); n.k = 3.0; sys.modules['m_of_mine'] = n → {_UNDO}"
     ),
     "a relative import": (
         f"{_M}t = types.ModuleType('m_of_mine.types')\nsys.modules['m_of_mine.types'], t.k, m.types = t, 2.0, t\n"
-        f"m.__path__ = []\nexec('def get():\\n    from .types import k\\n    return k', vars(m) | {{'__package__': 'm_of_mine'}}, vars(m))",
-        "m.get()",
-        "t.k = 3.0",
-        _UNDO,
+        "m.__path__ = []\n"
+        "exec('def get():\\n    from .types import k\\n    return k', vars(m) | {'__package__': 'm_of_mine'}, vars(m))"
+        f" → m.get() → t.k = 3.0 → {_UNDO}"
     ),
     "a relative import of the package": (
         f"{_M}m.k, m.__path__ = 2.0, []\n"
-        f"exec('def get():\\n    from . import k\\n    return k', vars(m) | {{'__package__': 'm_of_mine'}}, vars(m))",
-        "m.get()",
-        "m.k = 3.0",
-        _UNDO,
+        "exec('def get():\\n    from . import k\\n    return k', vars(m) | {'__package__': 'm_of_mine'}, vars(m))"
+        f" → m.get() → m.k = 3.0 → {_UNDO}"
     ),
     "an import hook": (
         f"{_M}m.k = 2.0\nreal = builtins.__import__\n"
         "def hook(name, *more): return O if name == 'm_of_mine' else real(name, *more)\n"
-        f"{_IMPORTING.format('from m_of_mine import k', 'k')}",
-        "get()",
-        "O.k = 3.0; builtins.__import__ = hook",
-        f"builtins.__import__ = real; {_UNDO}",
+        f"{_IMPORTING.format('from m_of_mine import k', 'k')} → get()"
+        f" → O.k = 3.0; builtins.__import__ = hook → builtins.__import__ = real; {_UNDO}"
     ),
 }
 CLASSES = {
-    "a module's class is assigned": (f"{_M}m.k = 2.0\n{_SUBCLASS}K = 3.0", "m.k", "m.__class__ = S", _UNDO),
+    "a module's class is assigned": f"{_M}m.k = 2.0\n{_SUBCLASS}K = 3.0 → m.k → m.__class__ = S → {_UNDO}",
     "a module's class is assigned, in a list": (
-        f"{_M}m.k = 2.0\nL = [m]\n{_SUBCLASS}K = 3.0",
-        "L[0].k",
-        "m.__class__ = S",
-        _UNDO,
+        f"{_M}m.k = 2.0\nL = [m]\n{_SUBCLASS}K = 3.0 → L[0].k → m.__class__ = S → {_UNDO}"
     ),
-    "a property over the dictionary": (f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0", "m.k", "K"),
-    "a property over the dictionary, in a list": (f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0\nL = [m]", "L[0].k", "K"),
-    "__getattribute__": (f"{_ASKING}m = S('m')\nvars(m)['k'] = 5.0", "m.k", "K"),
-    "__getattr__ that is added": (f"{_M}", "getattr(m, 'k', 2.0)", "m.__getattr__ = lambda name: 3.0", _UNDO),
+    "a property over the dictionary": f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K",
+    "a property over the dictionary, in a list": f"{_SUBCLASS}m = S('m')\nvars(m)['k'] = 5.0\nL = [m] → L[0].k → K",
+    "__getattribute__": f"{_ASKING}m = S('m')\nvars(m)['k'] = 5.0 → m.k → K",
+    "__getattr__ that is added": f"{_M} → getattr(m, 'k', 2.0) → m.__getattr__ = lambda name: 3.0 → {_UNDO}",
 }
 ABSENT = {
-    "in a pattern": (_MATCHED, "matched()", "m.k = 3.0", _UNDO),
-    "in a pattern, of a library": (
-        _MATCHED.replace("match m:", "match optax.sgd:"),
-        "matched()",
-        "optax.sgd.k = 3.0",
-        f"hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}",
-    ),
-    "in a helper, handled by who calls it": (_MISSED, "tried()", "m.k = 3.0", _UNDO),
+    "in a pattern": f"{_MATCHED} → matched() → m.k = 3.0 → {_UNDO}",
+    "in a pattern, of a library": _MATCHED.replace("match m:", "match optax.sgd:")
+    + (f" → matched() → optax.sgd.k = 3.0 → hasattr(optax.sgd, 'k') and delattr(optax.sgd, 'k'); {_UNDO}"),
+    "in a helper, handled by who calls it": f"{_MISSED} → tried() → m.k = 3.0 → {_UNDO}",
     "in a helper, suppressed": (
         f"{_M}def get(): return m.k\ndef tried():\n    with warnings.catch_warnings():\n        pass\n"
-        "    try: return get()\n    except Exception: return 2.0\n",
-        "tried()",
-        "m.k = 3.0",
-        _UNDO,
+        f"    try: return get()\n    except Exception: return 2.0\n → tried() → m.k = 3.0 → {_UNDO}"
     ),
     "in a property that falls to __getattr__": (
         f"{_M}@dataclasses.dataclass(frozen=True)\nclass C:\n    m: typing.Any\n    @property\n"
-        "    def r(self): return self.m.k\n    def __getattr__(self, name): return 2.0\nc = C(m)",
-        "c.r",
-        "m.k = 3.0",
-        _UNDO,
+        "    def r(self): return self.m.k\n    def __getattr__(self, name): return 2.0\nc = C(m) → c.r → m.k = 3.0 → "
+        f"{_UNDO}"
     ),
 }
 FORMATS = {
-    name: (f"{_M}m.k = 2.0\nFMT = '{{0.k}}'", f"float({text}.format(m))", "m.k = 3.0", _UNDO)
+    name: f"{_M}m.k = 2.0\nFMT = '{{0.k}}' → float({text}.format(m)) → m.k = 3.0 → {_UNDO}"
     for name, text in {
         "of one text or another": "(FMT or '{}')",
         "of one by a condition": "(FMT if FMT else '{}')",
@@ -148,16 +130,12 @@ EXECUTED = {
     ),
 }
 REGISTERED = {
-    "a sequence": (
-        _SEQUENCE.format("[*_]"),
-        "kind(s)",
-        "collections.abc.Sequence.register(S)\nS.__len__ = lambda s: 0\nS.__getitem__ = lambda s, i: 0",
-    ),
-    "a mapping": (_SEQUENCE.format("{}"), "kind(s)", "collections.abc.Mapping.register(S)"),
+    "a sequence": _SEQUENCE.format("[*_]")
+    + (" → kind(s) → collections.abc.Sequence.register(S)\nS.__len__ = lambda s: 0\nS.__getitem__ = lambda s, i: 0"),
+    "a mapping": _SEQUENCE.format("{}") + " → kind(s) → collections.abc.Mapping.register(S)",
     "with a metaclass of its own": (
-        "class Meta(abc.ABCMeta): pass\nclass B(metaclass=Meta): pass\nclass S: pass\ns = S()",
-        "(3.0 if isinstance(s, B) else 2.0)",
-        "B.register(S)",
+        "class Meta(abc.ABCMeta): pass\nclass B(metaclass=Meta): pass\nclass S: pass\ns = S()"
+        " → (3.0 if isinstance(s, B) else 2.0) → B.register(S)"
     ),
 }
 
@@ -177,10 +155,10 @@ KINDS: dict[str, dict[str, str]] = {
     "the order of a set in code": ORDERS,
     "a function of a module": FUNCTIONS,
     "a module of a module": SUBMODULES,
-    "an import in the body": {name: source_of(parts) for name, parts in IMPORTS.items()},
-    "the class of a module": {name: source_of(parts) for name, parts in CLASSES.items()},
-    "an attribute that is not there": {name: source_of(parts) for name, parts in ABSENT.items()},
-    "a format": {name: source_of(parts) for name, parts in FORMATS.items()},
+    "an import in the body": {name: source_of(row) for name, row in IMPORTS.items()},
+    "the class of a module": {name: source_of(row) for name, row in CLASSES.items()},
+    "an attribute that is not there": {name: source_of(row) for name, row in ABSENT.items()},
+    "a format": {name: source_of(row) for name, row in FORMATS.items()},
     "executed": EXECUTED,
-    "matched by registration": {name: source_of(parts) for name, parts in REGISTERED.items()},
+    "matched by registration": {name: source_of(row) for name, row in REGISTERED.items()},
 }

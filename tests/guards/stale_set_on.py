@@ -37,55 +37,44 @@ _OBJECTS = {
 }
 
 KINDS: dict[str, dict[str, str]] = {
-    kind: {name: source_of(parts) for name, parts in programs.items()}
+    kind: {name: source_of(row) for name, row in programs.items()}
     for kind, programs in {
         "set on": {
             **{
-                name: (f"PLACE = {it}\nPLACE.mine = 2.0", f"{it}.mine", "PLACE.mine = 3.0", _UNDO)
+                name: f"PLACE = {it}\nPLACE.mine = 2.0 → {it}.mine → PLACE.mine = 3.0 → {_UNDO}"
                 for name, it in _ON.items()
             },
             **{
-                f"{name}, by another name": (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0", _UNDO)
+                f"{name}, by another name": f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0 → {_UNDO}"
                 for name, it in _ON.items()
             },
             **{
                 f"{name}, in a list": (
-                    f"PLACE = {it}\nPLACE.mine = [2.0]\nL = [PLACE]",
-                    "L[0].mine[0]",
-                    "PLACE.mine[0] = 3.0",
-                    _UNDO,
+                    f"PLACE = {it}\nPLACE.mine = [2.0]\nL = [PLACE] → L[0].mine[0] → PLACE.mine[0] = 3.0 → {_UNDO}"
                 )
                 for name, it in _ON.items()
             },
             "a class, read of an instance": (
-                "PLACE = eqx.nn.Identity\nPLACE.mine = 2.0\no = PLACE()",
-                "o.mine",
-                "PLACE.mine = 3.0",
-                _UNDO,
+                f"PLACE = eqx.nn.Identity\nPLACE.mine = 2.0\no = PLACE() → o.mine → PLACE.mine = 3.0 → {_UNDO}"
             ),
             "a class, by a method": (
-                "PLACE = eqx.nn.Identity\nPLACE.mine = lambda self: 2.0\no = PLACE()",
-                "o.mine()",
-                "PLACE.mine = lambda self: 3.0",
-                _UNDO,
+                "PLACE = eqx.nn.Identity\nPLACE.mine = lambda self: 2.0\no = PLACE() → o.mine()"
+                f" → PLACE.mine = lambda self: 3.0 → {_UNDO}"
             ),
             "a class, by a property": (
-                "PLACE = eqx.nn.Identity\nPLACE.mine = property(lambda self: K)\no = PLACE()",
-                "o.mine",
-                "K",
-                _UNDO,
+                f"PLACE = eqx.nn.Identity\nPLACE.mine = property(lambda self: K)\no = PLACE() → o.mine → K → {_UNDO}"
             ),
             **{
-                f"a wrapper: {name}": (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0")
+                f"a wrapper: {name}": f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0"
                 for name, it in _WRAPPERS.items()
             },
         },
         "a function on the list, set on": {
-            name: (f"PLACE = {it}\nPLACE.mine = jnp.sin", "PLACE.mine(1.0)", "PLACE.mine = jnp.cos", _UNDO)
+            name: f"PLACE = {it}\nPLACE.mine = jnp.sin → PLACE.mine(1.0) → PLACE.mine = jnp.cos → {_UNDO}"
             for name, it in _ON.items()
         },
         "set on an object": {
-            name: (f"PLACE = {it}\nPLACE.mine = 2.0", "PLACE.mine", "PLACE.mine = 3.0")
+            name: f"PLACE = {it}\nPLACE.mine = 2.0 → PLACE.mine → PLACE.mine = 3.0"
             for name, it in {
                 "an ordered dictionary": "collections.OrderedDict(a=1)",
                 "a static method": "staticmethod(lambda: 1.0)",
@@ -97,7 +86,7 @@ KINDS: dict[str, dict[str, str]] = {
             }.items()
         },
         "set on an object of jax's": {
-            f"{name}, {how}": (f"PLACE = {it}\n{before}", read, "PLACE.mine = 3.0", _UNDO)
+            f"{name}, {how}": f"PLACE = {it}\n{before} → {read} → PLACE.mine = 3.0 → {_UNDO}"
             for name, it in _OBJECTS.items()
             for how, before, read in [
                 ("read", "PLACE.mine = 2.0", "PLACE.mine"),
@@ -107,36 +96,26 @@ KINDS: dict[str, dict[str, str]] = {
         "not set on yet": {
             **{
                 f"{name}, asked with a default": (
-                    f"PLACE = {it}",
-                    "getattr(PLACE, 'mine', 2.0)",
-                    "PLACE.mine = 3.0",
-                    _UNDO,
+                    f"PLACE = {it} → getattr(PLACE, 'mine', 2.0) → PLACE.mine = 3.0 → {_UNDO}"
                 )
                 for name, it in (_ON | _WRAPPERS).items()
             },
             **{
                 f"{name}, asked whether it is there": (
-                    f"PLACE = {it}",
-                    "(3.0 if hasattr(PLACE, 'mine') else 2.0)",
-                    "PLACE.mine = None",
-                    _UNDO,
+                    f"PLACE = {it} → (3.0 if hasattr(PLACE, 'mine') else 2.0) → PLACE.mine = None → {_UNDO}"
                 )
                 for name, it in (_ON | _WRAPPERS).items()
             },
             **{
                 f"{name}, with an error that is handled": (
-                    f"PLACE = {it}\ndef mine():\n    try: return PLACE.mine\n    except AttributeError: return 2.0",
-                    "mine()",
-                    "PLACE.mine = 3.0",
-                    _UNDO,
+                    f"PLACE = {it}\ndef mine():\n    try: return PLACE.mine\n    except AttributeError: return 2.0"
+                    f" → mine() → PLACE.mine = 3.0 → {_UNDO}"
                 )
                 for name, it in (_ON | _WRAPPERS).items()
             },
             **{
                 f"a wrapper made anew: {name}": (
-                    f"PLACE = {it}",
-                    "getattr(PLACE, 'mine', 2.0)",
-                    f"PLACE = {it}; PLACE.mine = 3.0",
+                    f"PLACE = {it} → getattr(PLACE, 'mine', 2.0) → PLACE = {it}; PLACE.mine = 3.0"
                 )
                 for name, it in _WRAPPERS.items()
             },

@@ -74,14 +74,6 @@ def checked(check: Any, array: Any) -> Any:
     return f
 
 
-def wrapped(fun: Any) -> Any:
-    @functools.wraps(fun)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return fun(*args, **kwargs)
-
-    return wrapper
-
-
 def optional(value: Any) -> Any:
     try:
         return optax.sgd and value.mine
@@ -193,19 +185,13 @@ def with_vjp(x: Any) -> Any:
 
 
 with_vjp.defvjp(lambda x: (with_vjp(x), x), lambda r, g: (g,))
-SQUARES = lambda x: (x**2).sum()
 MLP = functools.partial(eqx.nn.MLP, 3, 3, 4, 2, key=key)
 # What makes a function of an array anew.
 CASES: dict[str, Callable[[], Any]] = {
-    "lambda": lambda: lambda x: x * 2,
     "helper": lambda: lambda x: helper(jnp.sin(x)),
-    "partial": lambda: functools.partial(lambda a, x: a * x, 3),
     "partial of jnp": lambda: functools.partial(jnp.power, x),
     "value_and_grad": lambda: jax.value_and_grad(lambda x: (x**2).sum()),
-    "vmap": lambda: jax.vmap(lambda x: x**2),
     "checkpoint with a policy": lambda: jax.checkpoint(lambda x: x**2, policy=jax.checkpoint_policies.dots_saveable),
-    "jit in a closure": lambda: (lambda g: lambda x: g(x))(jax.jit(jnp.sin)),
-    "filter_grad": lambda: partax.filter_grad(lambda x: (x**2).sum()),
     "filter_vmap": lambda: partax.filter_vmap(lambda x: (x**2).sum(), in_axes=0),
     "grad of Equinox": lambda: eqx.filter_grad(lambda x: (x**2).sum()),
     "scan": lambda: lambda x: lax.scan(lambda c, y: (c + y, y), 0.0, x),
@@ -232,10 +218,8 @@ CASES: dict[str, Callable[[], Any]] = {
         jax.jit(jnp.sin)
     ),
     "what may not be there, handled": lambda: lambda x: optional(x) * 2,
-    "wraps": lambda: wrapped(lambda x: x * 2),
     "cell of a notebook": cell_of_a_notebook,
     "frozen dataclass": lambda: (lambda c: lambda x: c.scale(x) * getattr(c, "lr", 3))(Frozen()),
-    "method of a frozen dataclass": lambda: Frozen().scale,
     "NamedTuple": lambda: (lambda c: lambda x: x * c.b)(Named(2.0)),
     "members": lambda: (lambda m: lambda x: x * m.value * Mode.A.value)(Level.A),
     "class made inside": lambda: lambda x: Plain(Frozen(x).lr).scaled(),
