@@ -50,16 +50,6 @@ def test_numbers_alone_stay(name: str, by_name: bool, count: int) -> None:
     assert chunks[-1][0]["w"].tolist() == [3 * count] * 2
 
 
-def test_numbers_beside_an_array_settle() -> None:
-    def step(state: Any, x: Any) -> Any:
-        return Config(state.rate + 1, {"w": state.by["w"] + x}), state.rate
-
-    run = partax.steps(partax.filter_jit(step), 2)
-    states, counts = zip(*run(Config(0, {"w": jnp.zeros(2)}), over=[ONE] * 5), strict=True)
-    assert [it.tolist() for it in counts] == [[0, 1], [2, 3], [4]]
-    assert int(states[-1].rate) == 5 and states[-1].by["w"].tolist() == [5, 5]
-
-
 @pytest.mark.parametrize("carry", ["count", {"count": 1}])
 def test_numbers_alone_are_carried_where_that_is_said(carry: Any) -> None:
     def step(state: Any, count: Any, x: Any) -> Any:

@@ -96,10 +96,6 @@ def batches(count: int, on_device: bool = False) -> list[Any]:
     return [tuple(map(jnp.asarray, it)) for it in made] if on_device else made
 
 
-def rest_of(result: Any) -> Any:
-    return result
-
-
 # A step, the arguments of its first call without the batch, and how the state goes from its result to the next call.
 Next = Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]]
 STEPS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[tuple[Any, ...], dict[str, Any]]], Next, bool]] = {
@@ -156,20 +152,6 @@ def test_each_way_to_write_a_step(name: str, count: int, on_device: bool) -> Non
             elif not isinstance(found, jax.Array):
                 assert found == expected[-1]
     assert done == count
-
-
-def test_one_trace_finds_what_is_carried_and_no_chunk_traces_again() -> None:
-    traces: list[int] = []
-
-    def step(weight: Any, x: Any) -> Any:
-        traces.append(1)
-        return {"w": weight["w"] - 0.1 * x}, x.sum()
-
-    run = partax.steps(partax.filter_jit(step), 4)
-    for _ in range(2):
-        for _ in run({"w": jnp.ones(3)}, over=[np.ones(3, "f4")] * 12):
-            pass
-    assert len(traces) == 2  # of single steps, and of the loop
 
 
 def test_an_iterator_that_raises_loses_nothing() -> None:
@@ -237,15 +219,6 @@ def test_what_is_carried_may_be_said() -> None:
     (first, gradients, rate), (second, _, last) = run(*args, over=over)
     close((first["w"], gradients["w"].shape, rate), (jnp.full(2, 0.375), (2, 2), jnp.float32(0.125)))
     assert float(last) == 0.03125 and second["w"][0] < first["w"][0]
-
-
-def test_numbers_of_a_carry_settle() -> None:
-    def step(state: Any, x: Any) -> Any:
-        return {"step": state["step"] + 1, "total": state["total"] + x.sum()}, x
-
-    run = partax.steps(partax.filter_jit(step), 3, carry="state")
-    found = list(run({"step": 0, "total": 0.0}, over=[np.ones(2, "f4")] * 6))
-    assert [int(it[0]["step"]) for it in found] == [3, 6] and float(found[-1][0]["total"]) == 12
 
 
 def test_explain_tells_what_a_chunk_saves(caplog: pytest.LogCaptureFixture) -> None:
