@@ -118,37 +118,3 @@ def test_each_attribute_of_a_public_class_is_documented(name: str) -> None:
     for attribute, value in vars(cls).items():
         if not attribute.startswith("_") and attribute not in listed:
             assert inspect.getdoc(value), f"{name}.{attribute}"
-
-
-# ---- That what is missing is seen.
-
-
-def documented(x: int, *rest: int, **more: int) -> int:
-    """Adds numbers.
-
-    Example:
-      >>> documented(1, 2)
-      3
-
-    Args:
-      x: one.
-      *rest, **more: others.
-
-    Returns:
-      The sum.
-
-    Raises:
-      TypeError, jax.errors.JaxRuntimeError: it: never.
-    """
-    return x + sum(rest) + sum(more.values())
-
-
-@pytest.mark.parametrize("gone", ["  x: one.\n", "  *rest, **more: others.\n", "Returns:\n  The sum.\n"])
-def test_what_is_not_explained_is_seen(gone: str) -> None:
-    def less(x: int, *rest: int, **more: int) -> int:
-        return documented(x, *rest, **more)
-
-    text = inspect.getdoc(documented) or ""
-    assert gone in text
-    less.__doc__ = text.replace(gone, "")
-    assert len(missing("less", less)) == 1

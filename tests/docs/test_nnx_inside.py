@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
-from test_name_tables import NNX_STAYS, flat
+from test_name_tables import FLAX_NNX, told
 
 from trees import assert_close
 
@@ -90,4 +90,4 @@ def test_it_does_the_same_inside(name: str) -> None:
 
 
 def test_each_name_of_the_page_is_here() -> None:
-    assert {*CASES} == {*flat(NNX_STAYS)} - {"StateSharding"}  # of which test_nnx_options.py has the cases
+    assert {*CASES} == {*told(FLAX_NNX, "stays")} - {"StateSharding"}  # of which test_nnx_options.py has the cases
