@@ -92,33 +92,8 @@ def test_all_ways_to_update_nnx_objects_change_the_same_variables_to_the_same_bi
     assert differ(arrays(nnx.state(new)), first) == arrays(nnx.state(new, wanted.changed)).keys()
 
 
-@pytest.mark.parametrize("path", ["a", "b"])
-def test_training_digits_with_flax_notices_one_bit_and_one_path(path: str) -> None:
-    pytest.importorskip("flax.nnx")
-    compare = importlib.import_module("train_flax_digits").compare
-    bits = {"a": np.zeros(3, np.uint8), "b": np.zeros(1, np.uint8)}
-    off = bits | {path: bits[path] + np.uint8(1)}
-    lacks = {name: value for name, value in bits.items() if name != path}
-    assert compare({"one": bits, "two": dict(bits)})[0]
-    for wrong in (off, lacks):
-        agree, verdict = compare({"one": bits, "two": dict(bits), "three": wrong})
-        assert not agree
-        assert "three" in verdict and repr(path)[1:-1] in verdict
-
-
 def rounds_of(*seconds: float) -> Any:
     return interleave.Timing(seconds)
-
-
-def test_what_is_compared_with_the_floor_is_compared_round_by_round() -> None:
-    timings = {"floor": rounds_of(1.0, 10.0, 2.0), "one": rounds_of(2.0, 40.0, 6.0)}
-    (ratio,) = points.ratios("work", 7, timings, "floor")
-    assert (ratio.form, ratio.at, ratio.quantity, ratio.samples) == ("one", 7, "ratio", 3)
-    assert (ratio.low, ratio.median, ratio.high) == (2.5, 3.0, 3.5)  # the quartiles of 2, 3 and 4
-    (share,) = points.shares("work", 7, timings, "floor")
-    assert (share.low, share.median, share.high) == pytest.approx((7 / 12, 2 / 3, 17 / 24))  # of 1/2, 2/3 and 3/4
-    floor, one = points.seconds("work", 7, timings)
-    assert (floor.median, one.low, one.median, one.high) == (2.0, 4.0, 6.0, 23.0)
 
 
 def measured_as(ratios: Sequence[float], log: Path) -> None:
@@ -200,44 +175,3 @@ def test_a_sweep_is_measured_written_and_drawn(name: str, tmp_path: Path) -> Non
     figures, charts, results = map(importlib.import_module, ("plot_figures", "plot_charts", "plot_results"))
     drawn = figures.FIGURES[name].draw(results.read(tmp_path, file.stem), charts.LIGHT, name)
     assert "<svg" in drawn and figures.FIGURES[name].reading(results.read(tmp_path, file.stem))
-
-
-def test_results_say_whether_the_code_was_that_of_the_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def git(*arguments: str) -> str:
-        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-        done = subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    for name in ("python/a.py", "bench/results/a.json", "docs/a.md"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("1")
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "--quiet", "-m", "a")
-    clean = {"commit": git("rev-parse", "HEAD"), "changed": False}
-    assert provenance.commit() == clean
-    (tmp_path / "bench/results/a.json").write_text("2")
-    (tmp_path / "docs/a.md").write_text("2")
-    assert provenance.commit() == clean
-    (tmp_path / "python/a.py").write_text("2")
-    assert provenance.commit() == {**clean, "changed": True}
-
-
-def test_one_result_is_recorded_and_an_earlier_one_outlives_a_failure(tmp_path: Path) -> None:
-    pytest.importorskip("diffrax")
-    pytest.importorskip("optimistix")
-    command = ("record.py", "--quick", "--only", "accelerate", "--into", str(tmp_path))
-    done = run(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (file,) = (tmp_path / "results").iterdir()
-    assert file.name == "accelerate.json" and len(json.loads(file.read_text())["rows"]) == 6
-    assert "Nothing is drawn" in done.stdout
-    before = file.read_bytes()
-    code = (
-        f"import sys, record; record.COMMANDS['accelerate'] = ['record.py', '--wrong']; sys.argv = {list(command)!r}\n"
-    )
-    done = run("-c", code + "sys.exit(record.main())")
-    assert done.returncode == 1 and "accelerate ended with 2" in done.stderr and "--wrong" in done.stderr
-    assert [file.read_bytes() for file in (tmp_path / "results").iterdir()] == [before]

@@ -4,7 +4,6 @@ typed, the version is the installed one; `docs/test_docstrings.py` has what the 
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import inspect
 import pathlib
 import pickle
@@ -165,13 +164,3 @@ def test_a_public_class_is_found_where_users_find_it_so_that_pickles_outlive_our
     for made in (partax.by_path("a/*"), partax.SummaryRow("a", "", 1, 2, 3), partax.CacheInfo(1, 2, 3, 4, 5)):
         data = pickle.dumps(made)
         assert b"partax._" not in data and pickle.loads(data) == made
-
-
-def test_the_version_is_the_installed_one() -> None:
-    assert partax.__version__ == importlib.metadata.version("partax")
-    assert re.fullmatch(r"\d+\.\d+\.\d+.*", partax.__version__)
-
-
-def test_split_parameters_reads_pybind11_s_signatures() -> None:
-    text = "self: a.B, tree: object, root: str = 'a, b', *, n: tuple[int, str] = (1, 2), **kw"
-    assert split_parameters(text) == ["tree", "root", "n", "kw"]

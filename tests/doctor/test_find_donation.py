@@ -9,7 +9,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 import pytest
 from examining import examined, floats
 from flax import nnx
@@ -53,25 +52,6 @@ def test_what_is_donated_is_not_found() -> None:
 def test_it_matters_more_where_the_memory_is_short() -> None:
     (finding,) = found(jax.jit(sgd), {"w": floats(LARGE)}, floats(), limit=2 * 64 * MIB)
     assert finding.severity == "medium"
-
-
-@pytest.mark.parametrize("jit", [filter_jit, eqx.filter_jit, lambda it: it], ids=["partax", "equinox", "plain"])
-def test_a_model_and_its_optimiser_are_summed_by_name(jit: Any) -> None:
-    optimiser = optax.adam(1e-3)
-
-    def step(model: Any, state: Any, x: Any) -> Any:
-        loss, slope = eqx.filter_value_and_grad(lambda it: jnp.mean(jax.vmap(it)(x) ** 2))(model)
-        updates, state = optimiser.update(slope, state)
-        return eqx.apply_updates(model, updates), state, loss
-
-    model = eqx.filter_eval_shape(eqx.nn.Linear, 3000, 2000, key=jax.random.key(0))
-    state = eqx.filter_eval_shape(optimiser.init, model)
-    (finding,) = found(jit(step), model, state, floats(8, 3000))
-    size = (3000 * 2000 + 2000) * 4
-    assert finding.figures["model_bytes"] == size
-    assert finding.figures["state_bytes"] == 2 * size + 4  # and Adam's count
-    assert finding.figures["bytes"] == 3 * size + 4
-    assert finding.path == "model, state" and 'donate=("model", "state")' in finding.advice
 
 
 def test_frozen_arrays_that_partax_returns_as_they_came_do_not_count() -> None:

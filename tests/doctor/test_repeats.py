@@ -34,17 +34,6 @@ def loop_of(turns: int) -> Callable[..., Any]:
     return loop
 
 
-def test_a_loop_is_found_with_its_line_and_its_figures() -> None:
-    loop = loop_of(50)
-    (finding,) = found(loop, W, X)
-    # A turn: dot_general, tanh, sin, add.
-    assert finding.figures == {"repetitions": 50, "equations_each": 4, "equations": 200, "share": 1.0}
-    assert (finding.file, finding.line) == (__file__, marked(loop))
-    assert finding.source.endswith("# here")
-    assert finding.severity == "low"
-    assert "`partax.fold`" in finding.advice and "`jax.lax.scan`" in finding.advice
-
-
 @pytest.mark.parametrize(("turns", "is_found"), [(7, False), (15, False), (16, True)])
 def test_what_compiles_in_a_moment_is_not_reported(turns: int, is_found: bool) -> None:
     # 16 turns of 4 equations are the 64 from which a loop counts, 7 turns are too few however long each is.

@@ -151,3 +151,12 @@ def call_of_python() -> Call:
         return jax.pure_callback(lambda it: it, x, x)  # here
 
     return jax.jit(f), (floats(5),)
+
+
+@thread("https://github.com/p-doom/jasmine/pull/211", "waste", {"length": 8192, "used": 5})
+def sort_for_the_largest() -> Call:
+    def in_top_k(logits: Any, tokens: Any) -> Any:
+        top = jnp.argsort(logits, axis=-1)[..., -5:]  # here
+        return jnp.mean(jnp.any(top == tokens[..., None], axis=-1))
+
+    return jax.jit(in_top_k), (floats(4, 16, 8192), jax.ShapeDtypeStruct((4, 16), "int32"))

@@ -214,29 +214,13 @@ STATICS: dict[str, Callable[[], Any]] = {
 }
 
 
-def static_case(name: str) -> Case:
-    one, other = STATICS[name](), STATICS[name]()
+def static_case(make: Callable[[], Any]) -> Case:
+    one, other = make(), make()
     expected = _core.static_equal(one, other)
     return Case(lambda: _core.static_equal(one, other), equals(expected), watched=(one, other))
 
 
-operations(
-    "static_equal",
-    {
-        "numbers": lambda: static_case("numbers"),
-        "texts": lambda: static_case("texts"),
-        "containers": lambda: static_case("containers"),
-        "dataclass": lambda: static_case("dataclass"),
-        "named tuple": lambda: static_case("named tuple"),
-        "function": lambda: static_case("function"),
-        "functions in functions": lambda: static_case("functions in functions"),
-        "method": lambda: static_case("method"),
-        "jitted": lambda: static_case("jitted"),
-        "treedef": lambda: static_case("treedef"),
-        "identity": lambda: static_case("identity"),
-        "ordered": lambda: static_case("ordered"),
-    },
-)
+operations("static_equal", {name: functools.partial(static_case, make) for name, make in STATICS.items()})
 
 
 @operation("static_hash: all kinds")

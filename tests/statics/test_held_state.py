@@ -19,9 +19,6 @@ from trees import array, assert_same
 
 Collect = Callable[[], None]
 
-# --- containers
-
-
 # --- threads, and functions that change what they hold
 
 
@@ -82,20 +79,9 @@ def plain(log: list[int]) -> Any:
 COUNTING = [counting, counting_by_a_helper, counting_in_a_cell, counting_in_an_attribute, plain]
 
 
-@pytest.mark.usefixtures("idle_thread")
-@pytest.mark.parametrize("make", COUNTING)
-def test_the_body_runs_once_for_each_trace_beside_idle_threads(make: Any) -> None:
-    mine, theirs = list[int](), list[int]()
-    ours, jitted = filter_jit(make(mine)), jax.jit(make(theirs))
-    for size in (2, 3, 2, 4, 3, 2):
-        for _ in range(3):
-            assert_same(ours(array(size)), jitted(array(size)))
-            assert mine == theirs
-
-
 @pytest.mark.parametrize("threads", [False, True], ids=["", "idle threads"])
 @pytest.mark.parametrize("make", COUNTING)
-def test_a_function_that_changes_what_it_holds_is_traced_for_itself(
+def test_a_function_that_changes_what_it_holds_is_traced_for_itself_and_once_for_each_shape(
     make: Any, threads: bool, request: pytest.FixtureRequest
 ) -> None:
     if threads:
@@ -104,9 +90,9 @@ def test_a_function_that_changes_what_it_holds_is_traced_for_itself(
     for _ in range(4):
         mine, theirs = list[int](), list[int]()
         ours, jitted = filter_jit(make(mine)), jax.jit(make(theirs))
-        for _ in range(3):
-            assert_same(ours(array(2)), jitted(array(2)))
-            assert mine == theirs == [1]
+        for size in (2, 2, 2, 3, 2, 4, 3, 3):
+            assert_same(ours(array(size)), jitted(array(size)))
+            assert mine == theirs
         kept.append(ours)
 
 
