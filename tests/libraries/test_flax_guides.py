@@ -99,20 +99,6 @@ def test_randomness_guide_tree_mode() -> None:
     both(forward, Cell(nnx.Rngs(0, recurrent=1)), jnp.ones((2, 4, 3)), traces=1, graph=False)
 
 
-def test_cookbook_low_rank_adaptation_and_accumulation() -> None:
-    model = a_model()
-    model.first = nnx.LoRALinear(3, 8, lora_rank=2, rngs=nnx.Rngs(1))
-    transform = optax.MultiSteps(optax.adam(1e-2), 2)
-
-    def step(model: Any, optimizer: Any, x: jax.Array, y: jax.Array) -> jax.Array:
-        on = nnx.DiffState(0, nnx.LoRAParam)
-        loss, gradients = nnx.value_and_grad(squared_error, argnums=on)(model, x, y)
-        optimizer.update(model, gradients)
-        return loss
-
-    both(step, model, nnx.Optimizer(model, transform, wrt=nnx.LoRAParam), *a_batch(), traces=1)
-
-
 def test_bridge_guide() -> None:
     from flax import linen
     from flax.nnx import bridge

@@ -199,20 +199,6 @@ def test_modes_of_a_function_are_known_beside_each_other(monkeypatch: pytest.Mon
     assert len(runs) == 2, "once for each"
 
 
-def test_what_the_function_changes_is_changed_in_place() -> None:
-    model, other = Model(), Model()
-    bound, free = partax.nnx.jit(counting).bind(model), nnx.jit(counting)
-    for count in range(1, 8):
-        assert close(bound(X), free(other, X))
-        assert int(model.calls[...]) == count
-    model.calls[...] = jnp.zeros((), int)
-    other.calls[...] = jnp.zeros((), int)
-    for count in range(1, 5):
-        assert close(bound(X), free(other, X))
-        assert int(model.calls[...]) == count
-    assert bound.func.cache_info().traces == 1
-
-
 @pytest.mark.parametrize("donated", [(), ("model", "optimizer")])
 def test_a_train_step_on_bound_objects(donated: tuple[str, ...]) -> None:
     pairs = []

@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
-from trees import Bag, array
+from trees import Bag, Pair, array
 
 MEMORIES = ("device", "pinned_host", "unpinned_host")
 
@@ -46,11 +46,6 @@ class Net(eqx.Module):
     weight: jax.Array
     activation: Any = eqx.field(static=True, default=None)
     width: int = eqx.field(static=True, default=3)
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
 
 
 class Opaque:
@@ -75,54 +70,31 @@ def scale(alpha: Any) -> Callable[[Any], Any]:
     return lambda x: x * alpha
 
 
-def shift(alpha: Any, by: Any = 1) -> Callable[[Any], Any]:
-    def shifted(x: Any, by: Any = by) -> Any:
-        return x + alpha
-
-    return shifted
-
-
 HERE = "test_explain.py"
 X = jnp.ones((2, 3))
 one, two = Opaque("<one>"), Opaque("<two>")
 double, triple = scale(2), scale(3)
-keyed_class = [type("Twin", (), {"__hash__": object.__hash__}) for _ in range(2)]
 
 # (before, now, the line): of one argument `a`, beside an array that stays. What the corpus has is not here again.
 CHANGES: dict[str, tuple[Any, Any, str]] = {
     "numpy dtype": (np.ones(3, np.float32), np.ones(3, np.int8), "a: float32[3] -> int8[3]"),
     "below": ({"b": [jnp.ones(3)]}, {"b": [jnp.ones(4)]}, "a['b'][0]: float32[3] -> float32[4]"),
     "array and number": (jnp.ones(()), 1.0, "a: float32 -> static float 1.0"),
-    "type": (Pair(X, 1), Net(X), "a: Pair -> Net"),
     "runs of two": (
         list(range(100)),
         [*range(57), -1, -2, *range(59, 100)],
         "a[57]: static int 57 -> -1 (and 1 more static leaves of this sequence)",
     ),
-    "named tuple": (Pair(1, 2), Pair(1, "2"), "a.right: static int 2 -> static str '2'"),
     "aux tuple": (
         Bag(X, label=("b", 1)),
         Bag(X, label=("b", 2)),
         "a.<aux data>[1]: static int 1 -> 2 (2 traces so far: it is aux data of `a`: make it a child that is an array)",
     ),
-    "partial": (
-        functools.partial(double, 1),
-        functools.partial(double, 2),
-        f"a: partial of <lambda> at {HERE}:LINE is new (same code, argument 0 1 -> 2)",
-    ),
     "library function": (jnp.sin, np.cos, "a: PjitFunction of sin at jax/FILE:LINE -> function numpy.cos"),
     "identity": (one, two, "a: static <one> -> <two>"),
-    "value": (ByValue("v"), ByValue("w"), "a: static v -> w"),
-    "class of one name": (keyed_class[0], keyed_class[1], f"a: another class {__name__}.Twin with the same text"),
     "static node": (partax.Static("b"), partax.Static("c"), "a: static Static('b') -> Static('c')"),
     "static node or leaf": (partax.Static("b"), "b", "a: static Static('b') -> static str 'b'"),
     "class of two modules": (np.float32, jnp.float32, "a: class numpy.float32 -> jax.numpy.float32"),
-    "function in a cell": (
-        Net(X, shift(scale(1))),
-        Net(X, shift(scale(2))),
-        f"a.activation: shifted at {HERE}:LINE is new (same code, closure cell 'alpha' <lambda> at {HERE}:LINE is new "
-        "(same code, closure cell 'alpha' 1 -> 2))",
-    ),
 }  # fmt: skip
 
 
@@ -144,7 +116,6 @@ def test_one_change_is_one_trace_and_one_line(case: str, lines: Callable[[], lis
     f(X, before)
     assert traces.count == 2
     (line,) = lines()
-    line = re.sub(rf"\S*{HERE}:\d+", f"{HERE}:LINE", line)
     line = re.sub(r"\bjax/\S+:\d+", "jax/FILE:LINE", line)
     assert line == "f: trace 2, because " + expected
 
@@ -228,28 +199,6 @@ def test_a_counter_is_counted(lines: Callable[[], list[str]]) -> None:
 
 
 # --- placement and configuration
-
-
-def test_another_placement_is_compiled_again_without_a_trace(
-    lines: Callable[[], list[str]], traces: TraceCounter, devices: list[jax.Device]
-) -> None:
-    @filter_jit
-    def f(x: Any, y: Any) -> Any:
-        traces.tick()
-        return x + y, 1
-
-    x = array(3)
-    f(x, x)
-    lines()
-    for device in (devices[0], devices[1], devices[0]):
-        f(x, jax.device_put(x, device))
-    assert lines() == [
-        "f: compiled again for trace 1, because y: uncommitted -> committed to TFRT_CPU_0".replace(
-            "TFRT_CPU_0", str(devices[0])
-        ),
-        f"f: compiled again for trace 1, because y: uncommitted -> committed to {devices[1]}",
-    ]
-    assert traces.count == 1
 
 
 def test_meshes_that_differ_only_in_their_devices(
