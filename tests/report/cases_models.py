@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +25,7 @@ from retrace_case import (
 )
 
 from counting import seen
+from trees import Cell
 
 
 class Net(eqx.Module):
@@ -45,13 +45,6 @@ class Stack(eqx.Module):
 
 class Twin(eqx.Module):
     weight: Any
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Cell:
-    weight: Any
-    mode: Any = dataclasses.field(default="same", metadata={"static": True})
 
 
 def leaky(slope: Any) -> Any:
@@ -143,7 +136,7 @@ CASES: list[Case] = [
         "a registered dataclass with another static field",
         lambda x, a: seen(x) * a.weight + len(a.mode),
         Cell(X),
-        Cell(X, "other"),
+        Cell(X, mode="other"),
         "a.mode: static str 'same' -> 'other'",
     ),
     *(

@@ -14,21 +14,11 @@ from retrace_case import HIT, OTHERS_TRACE, OTHERS_WRONG, RAISES, WRONG, Case, L
 
 import partax
 from counting import seen
-
-
-class Mode(enum.Enum):
-    TRAIN = 1
-    EVAL = 2
+from trees import Bag, Colour, Config
 
 
 class Level(enum.IntEnum):
     LOW = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    depth: Any
-    name: str = "c"
 
 
 @dataclasses.dataclass(eq=False)
@@ -54,17 +44,6 @@ class Version:
         return f"Version({self.text})"
 
 
-class Bag:
-    """A node whose aux data may be anything."""
-
-    def __init__(self, item: Any, label: Any):
-        self.item = item
-        self.label = label
-
-
-jax.tree_util.register_pytree_node(Bag, lambda bag: ((bag.item,), bag.label), lambda label, items: Bag(*items, label))
-
-
 def showing(case: str) -> Any:
     """A function of its own for a case, whose result tells the text of `a`."""
     return lambda x, a: seen(x) + len(repr(a)) + 0 * len(case)
@@ -81,21 +60,21 @@ VALUES: list[tuple[str, Any, Any, str | None, dict[str, Any]]] = [
     ("static True -> False", True, False, "a: static bool True -> False", {}),
     ("another static text", "train", "evaluate", "a: static str 'train' -> 'evaluate'", {}),
     ("static text -> bytes", "train", b"train", "a: static str 'train' -> static bytes b'train'", {}),
-    ("another enum member", Mode.TRAIN, Mode.EVAL, "a: static Mode.TRAIN -> Mode.EVAL", {}),
+    ("another enum member", Colour.RED, Colour.BLUE, "a: static Colour.RED -> Colour.BLUE", {}),
     ("static 1 -> IntEnum of 1", 1, Level.LOW, "a: static int 1 -> static Level.LOW", {"equinox": WRONG}),
     ("static int -> None", 1, None, "a: static int 1 -> None", {}),
     (
         "frozen dataclass of other values",
         Config(1),
         Config(22),
-        "a.depth: static int 1 -> 22 (2 traces so far: pass jnp.asarray(depth))",
+        "a.width: static int 1 -> 22 (2 traces so far: pass jnp.asarray(width))",
         {},
     ),
     (
         "frozen dataclass, 1 -> True in it",
         Config((1,)),
         Config((True,)),
-        "a.depth[0]: static int 1 -> static bool True",
+        "a.width[0]: static int 1 -> static bool True",
         OTHERS_WRONG,
     ),
     (
@@ -116,7 +95,7 @@ EQUAL: list[tuple[str, Callable[[], Any], dict[str, Any]]] = [
     ("a NaN made anew", lambda: float("nan"), OTHERS_TRACE),
     ("a text made anew", lambda: "".join(["train", "ing"]), {}),
     ("a large int made anew", lambda: int("9" * 30), {}),
-    ("an enum member by its value", lambda: Mode(1), {}),
+    ("an enum member by its value", lambda: Colour(1), {}),
     ("a frozen dataclass made anew", lambda: Config((1, "a")), {}),
     ("a frozen dataclass of a NaN made anew", lambda: Config(float("nan")), OTHERS_TRACE),
     ("a frozenset made anew", lambda: frozenset({1, "a"}), {}),
@@ -164,15 +143,15 @@ CASES: list[Case] = [
     change(
         "aux data: another text",
         lambda x, a: seen(x) + len(a.label),
-        Bag(X, "b"),
-        Bag(X, "cd"),
+        Bag(X, label="b"),
+        Bag(X, label="cd"),
         "a.<aux data>: static str 'b' -> 'cd'",
     ),
     change(
         "aux data: `(1,)` -> `(True,)`",
         lambda x, a: seen(x) + len(repr(a.label)),
-        Bag(X, (1,)),
-        Bag(X, (True,)),
+        Bag(X, label=(1,)),
+        Bag(X, label=(True,)),
         "a.<aux data>[0]: static int 1 -> static bool True",
         **OTHERS_WRONG,
     ),
@@ -188,7 +167,7 @@ CASES: list[Case] = [
         lambda x, a: partax.flat_combine(a.label, {"['w']": seen(x)})["w"] * 2,
         0,
         0,
-        make=lambda _: Bag(X, partax.flat_partition({"w": X, "n": 2}, partax.is_array, rest="static")[0]),
+        make=lambda _: Bag(X, label=partax.flat_partition({"w": X, "n": 2}, partax.is_array, rest="static")[0]),
     ),
 ]
 
@@ -219,7 +198,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any, a: Any) -> Any:
         return seen(x) + len(a.label)
 
-    f, bag = library.jit(f), Bag(X, [1])
+    f, bag = library.jit(f), Bag(X, label=[1])
     yield lambda: f(X, bag)
     bag.label.append(2)
     yield lambda: f(X, bag)
@@ -236,7 +215,7 @@ def _(library: Library) -> Iterator[Callable[[], Any]]:
     def f(x: Any, a: Any) -> Any:
         return seen(x) + a.label["b"]["c"]
 
-    f, bag = library.jit(f), Bag(X, {"b": {"c": 1}})
+    f, bag = library.jit(f), Bag(X, label={"b": {"c": 1}})
     yield lambda: f(X, bag)
     bag.label["b"]["c"] = 2
     yield lambda: f(X, bag)

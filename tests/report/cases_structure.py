@@ -10,11 +10,7 @@ import jax.numpy as jnp
 from retrace_case import OTHERS_WRONG, RAISES, Case, change
 
 from counting import seen
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
+from trees import Pair
 
 
 class Twin(NamedTuple):
