@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,23 @@ def read_table(page: Path, name: str) -> str:
     return _place(page, name)[2]
 
 
-def write_table(page: Path, name: str, text: str) -> None:
-    """Puts the table of that name into a page, where it has another one."""
-    found = _place(page, name)
-    page.write_text(found.string[: found.start(2)] + text + found.string[found.end(2) :], "utf-8")
+Tables = dict[tuple[Path, str], Callable[[], str]]
+"""By page and name: what makes the table."""
+
+
+def assert_shown(tables: Tables, page: Path, name: str) -> None:
+    """A page shows what is made; the file of a test that fails writes it."""
+    assert read_table(page, name) == tables[page, name](), "write it: run this file with `--write`"
+
+
+def print_or_write(tables: Tables) -> None:
+    """What a file of tables does when it is run: with `--write` it writes them into the pages, else it prints them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true", help="write them into the pages; without it, they are printed")
+    writes = parser.parse_args().write
+    for (page, name), make in tables.items():
+        text, found = make(), _place(page, name)
+        if writes:
+            page.write_text(found.string[: found.start(2)] + text + found.string[found.end(2) :], "utf-8")
+        else:
+            print(f"{page.name}, {name}:\n\n{text}\n")

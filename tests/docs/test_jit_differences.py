@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from pathlib import Path
@@ -22,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by i
 import partax
 from conftest import TraceCounter
 from flax_trees import HAS_FLAX
-from page_tables import DOCS, outcome, read_table, table, write_table
+from page_tables import DOCS, assert_shown, outcome, print_or_write, table
 
 JAX_JIT = DOCS / "coming_from" / "jax_jit.md"
 FLAX_NNX = DOCS / "coming_from" / "flax_nnx.md"
@@ -153,23 +152,15 @@ def nnx_differences() -> str:
     return table(["code", "`nnx.jit`", "`partax.nnx.jit`"], rows)
 
 
-TABLES = {JAX_JIT: jax_differences, FLAX_NNX: nnx_differences}
+TABLES = {(JAX_JIT, "differences"): jax_differences, (FLAX_NNX, "differences"): nnx_differences}
 
 
-@pytest.mark.parametrize("page", TABLES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [JAX_JIT, FLAX_NNX], ids=lambda page: page.stem)
 def test_a_page_shows_what_both_do(page: Path) -> None:
     if page == FLAX_NNX and not HAS_FLAX:
         pytest.skip("Flax is not here")
-    text = TABLES[page]()
-    assert read_table(page, "differences") == text, "write it by `python tests/docs/test_jit_differences.py --write`"
+    assert_shown(TABLES, page, "differences")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The tables of what is otherwise than in jax.jit and in nnx.jit.")
-    parser.add_argument("--write", action="store_true", help="write them into the pages; without it, they are printed")
-    writes = parser.parse_args().write
-    for page, make in TABLES.items():
-        if writes:
-            write_table(page, "differences", make())
-        else:
-            print(f"{page.name}:\n\n{make()}\n")
+    print_or_write(TABLES)

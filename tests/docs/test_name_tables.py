@@ -6,7 +6,6 @@ here, and none is missing on either side.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import re
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by i
 
 import partax.equinox
 from flax_trees import HAS_FLAX
-from page_tables import DOCS, read_table, table, write_table
+from page_tables import DOCS, assert_shown, print_or_write, read_table, table
 from partax._core import JitFunction
 from partax.equinox import OURS
 
@@ -143,8 +142,7 @@ TABLES = {(EQUINOX, "same names"): same_of_equinox, (JAX_JIT, "stages"): stages_
 
 @pytest.mark.parametrize(("page", "name"), TABLES, ids=lambda value: value.stem if isinstance(value, Path) else value)
 def test_a_page_shows_its_table(page: Path, name: str) -> None:
-    text = TABLES[page, name]()
-    assert read_table(page, name) == text, "write it by `python tests/docs/test_name_tables.py --write`"
+    assert_shown(TABLES, page, name)
 
 
 def public_names_of_equinox() -> Iterator[str]:
@@ -226,11 +224,4 @@ def test_each_transform_of_nnx_is_told() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The tables of names of the site that are made.")
-    parser.add_argument("--write", action="store_true", help="write them into the pages; without it, they are printed")
-    writes = parser.parse_args().write
-    for (page, name), make in TABLES.items():
-        if writes:
-            write_table(page, name, make())
-        else:
-            print(f"{page.name}, {name}:\n\n{make()}\n")
+    print_or_write(TABLES)

@@ -6,9 +6,9 @@ after runs by partax, traces each program once, and differs from the one before 
 
 from __future__ import annotations
 
-import argparse
 import ast
 import difflib
+import functools
 import importlib.util
 import pathlib
 import re
@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))  # when this file is 
 
 import partax.equinox
 from flax_trees import HAS_FLAX
-from page_tables import DOCS, read_table, write_table
+from page_tables import DOCS, assert_shown, print_or_write
 from partax._core import JitFunction
 from trees import assert_close, bits
 
@@ -215,10 +215,12 @@ def identifiers(text: str) -> set[str]:
     return keywords | used - defined
 
 
+TABLES = {(page_of(name), "diff"): functools.partial(difference, name) for name in OPTIONS}
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_page_shows_the_difference(name: str) -> None:
-    text = difference(name)
-    assert read_table(page_of(name), "diff") == text, "write it by `python tests/docs/test_porting.py --write`"
+    assert_shown(TABLES, page_of(name), "diff")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -232,11 +234,4 @@ def test_the_page_tells_each_difference(name: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The differences of the scripts that the site ports.")
-    parser.add_argument("--write", action="store_true", help="write them into the pages; without it, they are printed")
-    writes = parser.parse_args().write
-    for name in OPTIONS:
-        if writes:
-            write_table(page_of(name), "diff", difference(name))
-        else:
-            print(difference(name))
+    print_or_write(TABLES)

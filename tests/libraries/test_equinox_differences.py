@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by i
 
 import partax.equinox
 from odd_values import Unhashable
-from page_tables import DOCS, outcome, read_table, table, write_table
+from page_tables import DOCS, assert_shown, outcome, print_or_write, table
 
 PAGE = DOCS / "coming_from" / "equinox.md"
 
@@ -107,17 +106,13 @@ def differences() -> str:
     return table(["code", "Equinox", "partax"], rows)
 
 
+TABLES = {(PAGE, "equinox"): differences}
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_table_of_the_page_is_what_both_do() -> None:
-    assert read_table(PAGE, "equinox") == differences(), (
-        "write it by `python tests/libraries/test_equinox_differences.py --write`"
-    )
+    assert_shown(TABLES, PAGE, "equinox")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The table of what partax does otherwise than Equinox.")
-    parser.add_argument("--write", action="store_true", help="write it into the page; without it, it is printed")
-    if parser.parse_args().write:
-        write_table(PAGE, "equinox", differences())
-    else:
-        print(differences())
+    print_or_write(TABLES)

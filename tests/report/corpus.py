@@ -1,11 +1,14 @@
 """Guards the promise that the corpus is one list, whose differences docs/guides/retraces.md shows as a table.
 
-`python tests/report/corpus.py --table` prints that table.
+`python tests/report/corpus.py --write` writes that table into the page.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # when this file is run by itself
 
 import cases_arrays
 import cases_callables
@@ -17,6 +20,9 @@ import cases_statics
 import cases_structure
 import cases_wrapped
 from retrace_case import Case, Outcome
+
+import page_tables
+from page_tables import DOCS, print_or_write
 
 CASES: list[Case] = [
     *cases_arrays.CASES,
@@ -37,16 +43,15 @@ def table() -> str:
     def cell(outcome: Outcome | None) -> str:
         return "n/a" if outcome is None else str(outcome)
 
-    rows = ["| what changes between two calls | `jax.jit` | Equinox | partax |", "|---|---|---|---|"]
-    rows += [
-        f"| {case.name} | {cell(case.jax)} | {cell(case.equinox)} | {cell(case.partax)} |"
+    rows = [
+        (case.name, cell(case.jax), cell(case.equinox), cell(case.partax))
         for case in CASES
         if {case.jax, case.equinox} - {None, case.partax}
     ]
-    return "\n".join(rows)
+    return page_tables.table(["what changes between two calls", "`jax.jit`", "Equinox", "partax"], rows)
 
+
+TABLES = {(DOCS / "guides" / "retraces.md", "retraces"): table}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="The corpus of changes that should or should not retrace.")
-    parser.add_argument("--table", action="store_true", help="print the table of docs/guides/retraces.md")
-    print(table() if parser.parse_args().table else f"{len(CASES)} cases")
+    print_or_write(TABLES)

@@ -29,6 +29,7 @@ import numpy as np
 import pytest
 
 import partax
+from at_once import at_once
 from conftest import TraceCounter
 from counting import pause
 from growth import Witness
@@ -54,23 +55,8 @@ def switching_as_often_as_possible() -> Iterator[None]:
 
 
 def together(*works: Callable[[], Any]) -> list[Any]:
-    """Runs each in a thread of its own, all starting at once; their results, or the exceptions that they raised."""
-    results: list[Any] = [None] * len(works)
-    start = threading.Barrier(len(works))
-
-    def run(i: int) -> None:
-        try:
-            start.wait()
-            results[i] = works[i]()
-        except BaseException as error:
-            results[i] = error
-
-    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    """What each gives in a thread of its own, all starting at once; an exception where one raises it."""
+    return at_once(lambda i: works[i](), len(works))
 
 
 def beside(other: Callable[[], Any], stop: threading.Event, *works: Callable[[], Any]) -> list[Any]:
