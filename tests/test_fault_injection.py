@@ -3,8 +3,6 @@ sees deliberate bugs, and a few operations under it. All of them: python tests/f
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -15,6 +13,8 @@ HARNESS = Path(__file__).parent / "faults"
 sys.path.insert(0, str(HARNESS))
 
 from compiling import compiler  # noqa: E402
+
+from processes import python  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
@@ -27,10 +27,7 @@ pytestmark = [
 
 
 def run(*arguments: str) -> str:
-    command = [sys.executable, str(HARNESS / "run.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return python(str(HARNESS / "run.py"), *arguments).stdout
 
 
 def test_the_harness_sees_deliberate_bugs() -> None:

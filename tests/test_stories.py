@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import partax
+from processes import python
 
 pytestmark = pytest.mark.nightly
 
@@ -29,9 +26,6 @@ TOLD = {
 
 @pytest.mark.parametrize("story", sorted(path.stem for path in STORIES.glob("*.py")))
 def test_a_story_runs(story: str) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, str(STORIES / f"{story}.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = python(str(STORIES / f"{story}.py"), "--quick")
     for text in TOLD[story]:
         assert text in done.stdout + done.stderr

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from partax._doctor import page as page_module
 from partax._doctor.page import page, write_page
 from partax._io import whole_file
 from partax._pytree.short_text import printable
+from processes import python
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_without_jinja2_the_error_names_the_extra(tmp_path: Path, monkeypatch: p
 def test_a_report_writes_its_page_where_only_partax_is_imported(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     command = f"import partax; partax.report().html({str(file)!r})"
-    subprocess.run([sys.executable, "-W", "error", "-c", command], check=True, timeout=120)
+    python("-W", "error", "-c", command)
     assert "No function of partax has been traced" in file.read_text()
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pkgutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import partax
 from partax.__main__ import main
 from partax._doctor.script import Program, Watch, diagnoses
+from processes import python
 
 SCRIPT = """
 import sys
@@ -53,10 +51,8 @@ sys.exit(int(sys.argv[1]))
 
 def doctor(folder: Path, *arguments: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(script)
-    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
-    environment["PYTHONWARNINGS"] = "ignore"  # of functions that are traced again
-    command = [sys.executable, "-m", "partax", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+    # The warnings are of functions that are traced again.
+    return python("-m", "partax", "doctor", *arguments, cwd=folder, code=None, PYTHONWARNINGS="ignore")
 
 
 def test_a_script_is_examined_and_its_exit_code_is_its_own(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from partax._doctor import short_steps
 from partax._doctor.compiled_programs import Program, calls_of
 from partax._doctor.finding import Finding
 from partax._doctor.lines import Line
+from processes import python
 
 STATE = {"w": jnp.ones(4), "m": jnp.zeros(4)}
 
@@ -122,7 +121,7 @@ def test_a_script_s_loop(tmp_path: Path, calls: int, told: bool) -> None:
         f"sys.argv = ['partax', 'doctor', {str(script)!r}]\n"
         "runpy.run_module('partax', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = python("-c", code)
     text = done.stdout + done.stderr
     assert ("partax.steps(train_step, 32)" in text) is told, text
     if told:

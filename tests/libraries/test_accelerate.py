@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
 import pathlib
-import subprocess
 import sys
 import warnings
 import weakref
@@ -24,6 +22,7 @@ import partax.equinox
 import partax.tree
 from conftest import TraceCounter
 from partax.equinox import OURS
+from processes import python
 from trees import array, assert_same
 
 
@@ -282,14 +281,8 @@ def test_scripts_run_unchanged(way: str, tmp_path: pathlib.Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(first="import partax" if way == "variable" else ""))
     commands = {"command": ["-m", "partax", "equinox"], "variable": [], "explain": ["-m", "partax", "explain"]}
-    environment = {**os.environ, "PARTAX_EQUINOX": "1"} if way == "variable" else dict(os.environ)
-    done = subprocess.run(
-        [sys.executable, *commands[way], str(script), "a", "--b"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=True,
-    )
+    environment = {"PARTAX_EQUINOX": "1"} if way == "variable" else {}
+    done = python(*commands[way], str(script), "a", "--b", **environment)
     assert done.stdout.split("\n")[0] == f"['a', '--b'] {partax.partition.__module__}"
     if way == "explain":
         lines = [line for line in done.stderr.splitlines() if line.startswith(str(script))]

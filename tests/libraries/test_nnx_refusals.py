@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,7 @@ from flax import nnx
 import partax
 import partax.nnx
 from nnx_graphs import described
+from processes import python
 
 
 class Model(nnx.Module):
@@ -206,7 +205,7 @@ print('flax' in sys.modules)
 sys.modules['flax'] = None
 try: partax.nnx
 except ImportError as error: print(error)"""
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = python("-c", code)
     assert out.stdout.startswith("False\n") and "partax[flax]" in out.stdout
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
-import os
 import re
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import partax
 from conftest import TraceCounter
 from partax import filter_jit
+from processes import python
 from trees import Bag, Pair, array
 
 MEMORIES = ("device", "pinned_host", "unpinned_host")
@@ -372,8 +370,7 @@ def test_what_a_transformation_wraps_is_told_once(
 )
 def test_the_environment_variable(value: str, expected: int) -> None:
     script = "import partax, jax.numpy as jnp; f = partax.filter_jit(lambda x: x + 1); f(jnp.ones(3)); f(jnp.ones(4))"
-    environment = os.environ | {"PARTAX_EXPLAIN": value}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    done = python("-c", script, PARTAX_EXPLAIN=value)
     assert done.stderr.count("trace ") == expected, done.stderr
 
 
@@ -565,7 +562,7 @@ def test_import_loads_none_of_it() -> None:
     script = """import sys, partax
 print([name for name in sys.modules if name.endswith(('.report', '.history'))])
 partax.debug.no_retrace; partax.report; partax.Report; partax.nothing"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = python("-c", script, code=1)
     assert done.stdout == "[]\n"
     assert "AttributeError: module 'partax' has no attribute 'nothing'" in done.stderr
 
@@ -598,15 +595,7 @@ def test_what_a_library_calls_for_itself_is_told_where_that_is_asked_for(
 ) -> None:
     pytest.importorskip("diffrax")
     (tmp_path / "solves.py").write_text(SOLVES)
-    environment = os.environ | {"PARTAX_EXPLAIN": variable, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "solves.py", *arguments],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("solves.py", *arguments, cwd=tmp_path, PARTAX_EXPLAIN=variable)
     told = [part.splitlines() for part in done.stderr.split("END\n")[:-1]]
     sites = [
         [line.removeprefix("WARNING:partax:").split(":")[0] for line in part if ": trace " in line] for part in told

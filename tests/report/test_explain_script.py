@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import partax
 from partax.__main__ import main
+from processes import python
 
 SCRIPT = '''
 """A script."""
@@ -45,13 +43,8 @@ main()
 '''
 
 
-def run(folder: Path, *arguments: str, check: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(Path(partax.__file__).parents[1]), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-m", "partax", *arguments], capture_output=True, text=True, cwd=folder, env=environment
-    )
-    assert done.returncode == check, done.stderr
-    return done
+def run(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    return python("-m", "partax", *arguments, cwd=folder, code=code)
 
 
 def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
@@ -84,7 +77,7 @@ def test_a_script_is_explained_and_reported(tmp_path: Path) -> None:
 )
 def test_exit_codes_and_exceptions_are_the_script_s(text: str, code: int, expected: str, tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(text)
-    done = run(tmp_path, "explain", "s.py", check=code)
+    done = run(tmp_path, "explain", "s.py", code=code)
     assert expected in done.stderr and "no partax function has been traced" in done.stderr
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from partax._report.jax_misses import one_line
+from processes import python
 
 SCRIPT = """
 import jax, jax.numpy as jnp
@@ -54,13 +53,7 @@ LINES_OF_FLAX = """
 
 
 def explained(script: pathlib.Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "partax", "explain", script.name],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=script.parent,
-    )
+    done = python("-m", "partax", "explain", script.name, cwd=script.parent)
     return [line for line in done.stderr.partition("partax: what has been")[0].splitlines() if "trace" in line.lower()]
 
 
