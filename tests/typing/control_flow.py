@@ -8,17 +8,7 @@ from typing import NamedTuple, assert_type
 
 import jax
 
-from partax import (
-    filter_cond,
-    filter_fori_loop,
-    filter_map,
-    filter_scan,
-    filter_switch,
-    filter_while_loop,
-    fold,
-    stack,
-    unstack,
-)
+import partax
 
 
 class State(NamedTuple):
@@ -49,16 +39,16 @@ def loops(state: State, x: jax.Array) -> None:
     def wrong(state: State) -> int:
         return 1
 
-    assert_type(filter_scan(step, state, x, reverse=True), tuple[State, dict[str, jax.Array]])
-    assert_type(filter_while_loop(goes_on, same, state), State)
-    assert_type(filter_fori_loop(0, 3, body, state, unroll=2), State)
-    assert_type(filter_map(step_of, state, batch_size=2), jax.Array)
-    filter_scan(step, state, "x")  # pyright: ignore[reportArgumentType]
-    assert_type(filter_scan(lambda state, _: (state, 1), state, length=3), tuple[State, int])
-    filter_scan(wrong, state, x)  # pyright: ignore[reportArgumentType]
-    filter_while_loop(goes_on, wrong, state)  # pyright: ignore[reportArgumentType]
-    filter_map(step_of, 1)  # pyright: ignore[reportArgumentType]
-    filter_scan(step)  # pyright: ignore[reportCallIssue]
+    assert_type(partax.filter_scan(step, state, x, reverse=True), tuple[State, dict[str, jax.Array]])
+    assert_type(partax.filter_while_loop(goes_on, same, state), State)
+    assert_type(partax.filter_fori_loop(0, 3, body, state, unroll=2), State)
+    assert_type(partax.filter_map(step_of, state, batch_size=2), jax.Array)
+    partax.filter_scan(step, state, "x")  # pyright: ignore[reportArgumentType]
+    assert_type(partax.filter_scan(lambda state, _: (state, 1), state, length=3), tuple[State, int])
+    partax.filter_scan(wrong, state, x)  # pyright: ignore[reportArgumentType]
+    partax.filter_while_loop(goes_on, wrong, state)  # pyright: ignore[reportArgumentType]
+    partax.filter_map(step_of, 1)  # pyright: ignore[reportArgumentType]
+    partax.filter_scan(step)  # pyright: ignore[reportCallIssue]
 
 
 def step_of(state: State) -> jax.Array:
@@ -72,20 +62,20 @@ def branches(state: State, x: jax.Array) -> None:
     def second(state: State, x: jax.Array) -> State:
         return State(x, state.name)
 
-    assert_type(filter_cond(True, first, second, state, x), State)
-    assert_type(filter_switch(x, [first, second], state, x), State)
-    filter_cond(True, first, second, state)  # pyright: ignore[reportArgumentType]
-    filter_cond(True, first, second, state, "x")  # pyright: ignore[reportArgumentType]
+    assert_type(partax.filter_cond(True, first, second, state, x), State)
+    assert_type(partax.filter_switch(x, [first, second], state, x), State)
+    partax.filter_cond(True, first, second, state)  # pyright: ignore[reportArgumentType]
+    partax.filter_cond(True, first, second, state, "x")  # pyright: ignore[reportArgumentType]
 
 
 def layers(first: Layer, second: Layer, x: jax.Array) -> None:
     def with_aux(layer: Layer, x: jax.Array) -> tuple[jax.Array, State]:
         return layer(x), State(x, "x")
 
-    assert_type(stack([first, second]), Layer)
-    assert_type(unstack(first), tuple[Layer, ...])
-    assert_type(fold([first, second], x), jax.Array)
-    assert_type(fold(first, x, remat=jax.checkpoint_policies.dots_saveable, unroll=True), jax.Array)
-    assert_type(fold(first, x, call=with_aux, has_aux=True), tuple[jax.Array, State])
-    fold(first)  # pyright: ignore[reportCallIssue]
-    fold(first, x, remat="all")  # pyright: ignore[reportArgumentType]
+    assert_type(partax.stack([first, second]), Layer)
+    assert_type(partax.unstack(first), tuple[Layer, ...])
+    assert_type(partax.fold([first, second], x), jax.Array)
+    assert_type(partax.fold(first, x, remat=jax.checkpoint_policies.dots_saveable, unroll=True), jax.Array)
+    assert_type(partax.fold(first, x, call=with_aux, has_aux=True), tuple[jax.Array, State])
+    partax.fold(first)  # pyright: ignore[reportCallIssue]
+    partax.fold(first, x, remat="all")  # pyright: ignore[reportArgumentType]
