@@ -7,9 +7,7 @@ import ast
 import json
 import os
 import pathlib
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,6 +16,7 @@ import pytest
 import partax
 from older_jax import IS_OLDER
 from partax._families.settings import of_libraries
+from processes import python
 from without_private_names import private_names
 
 _PACKAGE = pathlib.Path(partax.__file__).parent
@@ -27,31 +26,13 @@ _FILES = [
 ]
 _NAMES = private_names(*(file.read_text() for file in _FILES))
 
-_Ask = Callable[[list[str]], dict[str, Any]]
 
-
-@pytest.fixture(scope="module")
-def without() -> Iterator[_Ask]:
-    """Runs tests in a process in which jax is imported, these names are gone, and then partax is imported."""
-    script = pathlib.Path(__file__).with_name("without_private_names.py")
-    if not hasattr(os, "fork"):
-        pytest.skip("the processes are forked")
+def without(names: list[str]) -> dict[str, Any]:
+    """What becomes of tests where jax is imported, these names are gone, and then partax is imported."""
     if IS_OLDER:
         pytest.skip("a jax that is out loses no names")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    with subprocess.Popen(
-        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as server:
-
-        def ask(names: list[str]) -> dict[str, Any]:
-            assert server.stdin is not None and server.stdout is not None
-            server.stdin.write(json.dumps(names) + "\n")
-            server.stdin.flush()
-            return json.loads(server.stdout.readline())
-
-        yield ask
-        assert server.stdin is not None
-        server.stdin.close()
+    script = pathlib.Path(__file__).with_name("without_private_names.py")
+    return json.loads(python(str(script), json.dumps(names)).stdout.splitlines()[-1])
 
 
 _GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "20")) >= 100 else 6
@@ -59,13 +40,13 @@ _GROUPS = len(_NAMES) if int(os.environ.get("PARTAX_EXAMPLES", "20")) >= 100 els
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("names", [_NAMES[i::_GROUPS] for i in range(_GROUPS)], ids=", ".join)
-def test_all_works_without(names: list[str], without: _Ask) -> None:
+def test_all_works_without(names: list[str]) -> None:
     answer = without(names)
     assert not answer["failures"], "\n".join(answer["failures"])
     assert sorted(answer["asked"]) == sorted(names), "partax does not ask for one: nothing has been tested"
 
 
-def test_all_works_without_any_of_them(without: _Ask) -> None:
+def test_all_works_without_any_of_them() -> None:
     answer = without(_NAMES)
     assert not answer["failures"], "\n".join(answer["failures"])
     # What names a registry or says nothing else where another one is gone is not asked for.
