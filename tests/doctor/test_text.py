@@ -1,4 +1,4 @@
-"""Guards the promise that a diagnosis is a table on a terminal, and the same words as plain text anywhere else."""
+"""Guards the promise that a diagnosis says as plain text what it has found, and figures in their units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
+from doctor_pages import diagnosis
 from partax._report.figure_text import figure_text
+
+
+def test_a_text_has_the_words_of_each_finding() -> None:
+    found = diagnosis()
+    for it in found.findings:
+        assert all(part in str(found) for part in (it.message, it.advice, it.severity, it.kind, it.where))
+
 
 FIGURES = [
     ("bytes", 1023, "1023 B"),
