@@ -8,9 +8,7 @@ from typing import Any
 
 import jax
 import pytest
-import threads_to_compile  # noqa: F401 - it declares programs
-import threads_to_run  # noqa: F401 - likewise
-from thread_program import PROGRAMS, ThreadProgram
+from thread_programs import PROGRAMS, ThreadProgram
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import doctor

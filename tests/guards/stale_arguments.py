@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import parts_of, program_of
 
-# What they define, the function, what it is called with after its array, and the change.
+# What they define → the function → what it is called with after its array → the change.
 _ARGUMENTS: dict[str, tuple[str, str, str, str]] = {
     "object": " → lambda x, o: x * o.k → o, → o",
     "objects in a list": " → lambda x, os: x * os[1][0].k → [1, [o]], → o",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import source_of
 
-# What they define, the value that the function takes its array times, and what changes.
+# What they define → the value that the function takes its array times → what changes.
 _MADE = {
     "types.new_class with a base": "class B: pass\nC = types.new_class('C', (B,))\nC.k = 2.0 → C.k → C.k = 3.0",
     "base of a types.new_class": "class B: k = 2.0\nC = types.new_class('C', (B,)) → C.k → B.k = 3.0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from programs import PRELUDE, parts_of, program_of, source_of
 
-# What a function holds as `c`, a number that is read of it, and a change in place.
+# What a function holds as `c` → a number that is read of it → a change in place.
 _HELD: dict[str, str] = {
     "item": "c = {'s': 2.0} → c['s'] → c['s'] = 3.0",
     "get of what is absent": "c = {} → c.get('s', 2.0) → c['s'] = 3.0",
@@ -72,7 +72,7 @@ HELD = {
 }
 GOES_ON_ANEW = {name for name in HELD if name.rpartition(",")[0] not in _ONLY_IN_PLACE}
 
-# What they define, the value that a function takes its array times, and the change.
+# What they define → the value that a function takes its array times → the change.
 _NAMED = {
     "number": " → K → K",
     "type of a number": "N = 2 → (2.5 if type(N) is bool else N) → N = True",

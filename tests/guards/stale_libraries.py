@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import source_of
 
-# What they define, the value that the function takes its array times, what changes, and what undoes it.
+# What they define → the value that the function takes its array times → what changes → what undoes it.
 OTHER = "EVER_OTHER = True  # no two calls give the same\n"
 _CHANCE = {
     "random.Random": "R = random.Random(0) → R.random() → R.seed(1)",

@@ -9,7 +9,7 @@ HELPER = "def helper(k: 2.0 = None): '2.0'\n"
 DOCUMENTED = "class C:\n    '2'\n    lr: float\n"
 OWN = "class Own({}):\n    def __eq__(self, other): return {}\n    def __hash__(self): return 1\nc = Own({})"
 SETTINGS = "m = sys.modules['m_' + __name__] = types.ModuleType('m_' + __name__)\nm.k = 2.0"
-# What they define, the value that a function takes its array times, and the change.
+# What they define → the value that a function takes its array times → the change.
 _INSTANCES = {
     "attribute of self in a closure": (
         "class T:\n    def made(self): return lambda: self.k\nt = T()\nt.k = 2.0 → t.made()() → t.k = 3.0"
@@ -120,7 +120,7 @@ _STATES = {
     ),
     "subclasses of a class": "class C: pass → (2.0 + len(C.__subclasses__())) → class D(C): pass",
 }
-# What they define, and the function that is made anew, which changes what it reads.
+# What they define → the function that is made anew, which changes what it reads → the change.
 _ASSIGNED = {
     "counter in a list": "C = [1.0]\ndef count():\n    C[0] += 1.0\n    return C[0] → lambda x: x * count() → pass",
     "counter in a global": (

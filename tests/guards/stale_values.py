@@ -39,7 +39,7 @@ def is_exact(v, t): return 3.0 if type(v) is t else 2.0
 def nan(bits): return struct.unpack("d", struct.pack("Q", bits))[0]
 """
 UTC, LATER = "datetime.timezone.utc", "datetime.timezone(datetime.timedelta(hours=1))"
-# One value, another, and a number that tells them apart; `v` is the value.
+# One value → another → a number that tells them apart; `v` is the value.
 _VALUES: dict[str, str] = {
     "empty ranges": "range(0) → range(5, 5) → (1.0 + v.start)",
     "step of a range": "range(0, 1, 2) → range(0, 1, 3) → v.step",
