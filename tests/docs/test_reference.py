@@ -74,13 +74,3 @@ def test_what_is_there_is_of_its_kind(kind: str, name: str) -> None:
     is_exception = isinstance(value, type) and issubclass(value, BaseException)
     assert isinstance(value, type) == (kind in ("class", "exception")) and is_exception == (kind == "exception")
     assert callable(value) == (kind not in ("property", "attribute"))
-
-
-def test_each_page_is_linked_from_the_first_and_says_what_it_answers() -> None:
-    index = (REFERENCE / "index.md").read_text(encoding="utf-8")
-    pages = sorted(path for path in REFERENCE.glob("*.md") if path.stem != "index")
-    assert len(pages) > 5
-    for page in pages:
-        assert f"]({page.name})" in index and re.search(rf"^{page.stem}$", index, re.MULTILINE)
-        question = page.read_text(encoding="utf-8").split("\n\n")[1]
-        assert "?" in question, page.name
