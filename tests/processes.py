@@ -16,10 +16,11 @@ def python(
     *arguments: str, cwd: Path | None = None, code: int | None = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs it to its end, where it must have that exit code; with None it may have any."""
+    path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(PACKAGE), "JAX_PLATFORMS": "cpu"} | environment,
+        env=os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"} | environment,
         capture_output=True,
         text=True,
         timeout=600,
