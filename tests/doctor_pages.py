@@ -1,9 +1,8 @@
-"""A program with findings, and a reader of the page that the doctor writes of it."""
+"""A program with findings, of which the doctor writes a page."""
 
 from __future__ import annotations
 
 import dataclasses
-from html.parser import HTMLParser
 from typing import Any
 
 import jax
@@ -56,42 +55,3 @@ def diagnosis(**options: Any) -> Diagnosis:
         Finding("precision", "low", f"/a/{hostile}.py", 3, hostile, "x", {"note": hostile}, "x" * 500, "Cast it."),
     )  # fmt: skip
     return dataclasses.replace(found, findings=findings, name=f"step {hostile}")
-
-
-class Page(HTMLParser):
-    """What a page consists of.
-
-    Attributes:
-      elements: each element's name and attributes, in order.
-      text: all that is to be read, but for the style sheet.
-    """
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-        if tag not in ("meta", "br"):
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-        if tag not in ("code", "strong", "span"):
-            self.text += " "
-
-    def handle_data(self, data: str) -> None:
-        if self._open[-1:] != ["style"]:
-            self.text += data
-
-    def those(self, tag: str, kind: str = "") -> list[dict[str, str]]:
-        """The attributes of all elements of a name, and of a class."""
-        return [it for name, it in self.elements if name == tag and (not kind or kind in it.get("class", "").split())]

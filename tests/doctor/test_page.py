@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 import partax
-from doctor_pages import LAYERS, Page, diagnosis
+from doctor_pages import LAYERS, diagnosis
+from notebook_pages import ReadPage
 from partax import Finding
 from partax._doctor import page as page_module
 from partax._doctor.page import page, write_page
@@ -34,7 +35,8 @@ def shown(text: str) -> str:
 
 
 def test_each_finding_is_there_as_text(text: str) -> None:
-    read = Page(text)
+    read = ReadPage(text)
+    assert read.open == []
     words = " ".join(read.text.split())
     for finding in diagnosis().findings:
         for part in (finding.message, finding.advice, finding.source, finding.severity, finding.kind, finding.path):
@@ -48,15 +50,15 @@ def test_each_finding_is_there_as_text(text: str) -> None:
 
 
 def test_findings_come_before_pictures_the_worst_first(text: str) -> None:
-    names = [attributes.get("class", tag) for tag, attributes in Page(text).elements]
+    names = [attributes.get("class", tag) for tag, attributes in ReadPage(text).elements]
     cards = [name for name in names if name.startswith("card ")]
     assert cards == ["card high", "card medium", "card low"]
     assert names.index("box") > max(i for i, name in enumerate(names) if name in cards)
-    assert len([it for _, it in Page(text).elements if it.get("role") == "img"]) >= 2
+    assert len([it for _, it in ReadPage(text).elements if it.get("role") == "img"]) >= 2
 
 
 def test_it_needs_no_network_and_no_script(text: str) -> None:
-    read = Page(text)
+    read = ReadPage(text)
     assert not read.those("script") and not read.those("link") and not read.those("iframe") and not read.those("img")
     for tag, attributes in read.elements:
         assert not {"src", "href", "xlink:href", "srcset", "action"} & set(attributes), tag
@@ -69,7 +71,7 @@ def test_it_needs_no_network_and_no_script(text: str) -> None:
 def test_a_page_without_findings_says_so() -> None:
     healthy = partax.doctor(lambda x: x + 1, jnp.ones(3))
     assert healthy.findings == ()
-    assert "Nothing was found" in Page(page([healthy])).text
+    assert "Nothing was found" in ReadPage(page([healthy])).text
 
 
 def report_of(*names: str) -> partax.Report:
@@ -91,7 +93,7 @@ def test_a_report_is_a_page_without_findings_that_begins_with_the_costliest_func
     summary = text[text.index('<p class="summary">') :].split("</p>")[0]
     assert "The costliest function is <code>often</code>" in summary and "traced 3 times" in summary
     assert "The latest trace: x: float32[3] -&gt; float32[4]" in summary
-    read = Page(text)
+    read = ReadPage(text)
     assert not read.those("article") and read.those("svg")
     words = " ".join(read.text.split())
     assert "often trace 3" in words and "x: float32[2] -> float32[3]" in words
@@ -119,7 +121,7 @@ def test_a_report_has_the_pictures_of_the_costliest_program_of_each_function() -
     of_many([jnp.ones(2)] * 1500)
     other(jnp.ones(2))
     text = page((), report_of("chain", "of_many"))
-    words = " ".join(Page(text).text.split())
+    words = " ".join(ReadPage(text).text.split())
     assert "Pictures of chain" in words and "Pictures of of_many" in words and "Pictures of other" not in words
     assert 'data-equations="200"' in text and 'data-equations="2"' not in text
 
@@ -187,12 +189,12 @@ def test_many_programs_stay_under_a_megabyte() -> None:
     found = diagnosis()
     text = page([found] * 30)
     assert len(text.encode()) < 1_000_000
-    assert len(Page(text).those("div", "icicle")) == 20
+    assert len(ReadPage(text).those("div", "icicle")) == 20
 
 
 def test_a_notebook_gets_a_table_of_the_same_words() -> None:
     found = diagnosis()
-    read = Page(found._repr_html_())
+    read = ReadPage(found._repr_html_())
     assert len(read.those("tr")) > len(found.findings) and not read.those("script")
     for finding in found.findings:
         for part in (finding.message, finding.advice, finding.source, finding.where):
