@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import partax.nnx
 from nnx_graphs import described, is_object
 
-EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("PARTAX_MACHINE_EXAMPLES", "12"))
 STEPS = int(os.environ.get("PARTAX_MACHINE_STEPS", "10"))
 NAMES = ("a", "b", "c")
 STATICS = ("x", 7, ("y", 2), None)

@@ -183,22 +183,6 @@ def test_an_array_in_a_static_attribute_is_refused_as_without_jit() -> None:
     assert model.name == "a"
 
 
-def test_a_new_attribute_that_is_an_array_is_data_as_without_jit() -> None:
-    def step(model: Model) -> Any:
-        model.array = model.weight[...] * 2
-        made = nnx.Dict()
-        made.array = model.array + 1
-        return made
-
-    model = Model()
-    jitted = partax.nnx.jit(step)
-    for _ in range(3):
-        made = jitted(model)
-        assert jax.tree.leaves(made)[0][0] == 3
-        assert model._pytree__nodes["array"]
-    assert jitted.cache_info().traces == 2
-
-
 def test_flax_is_not_imported_before_it_is_used_and_its_extra_is_named_where_it_is_missing() -> None:
     code = """import sys, partax
 print('flax' in sys.modules)
@@ -246,27 +230,3 @@ def test_an_interrupt_leaves_all_changed_or_none() -> None:
         signal.signal(signal.SIGALRM, before)
         gc.callbacks.extend(callbacks)
     assert interrupted > 50
-
-
-def test_where_nnx_jit_is_wrong_it_is_as_without_jit() -> None:
-    """Each of these goes wrong in nnx.jit, with flax 0.12.8: a stale program, or stale values."""
-
-    class Scaled(nnx.Module):
-        def __init__(self, scale: Any) -> None:
-            self.scale = scale
-            self.weight = nnx.Param(jnp.ones(1))
-
-        def __call__(self, x: jax.Array) -> jax.Array:
-            return x * self.scale * self.weight[...]
-
-    jitted = partax.nnx.jit(lambda model, x: x * model.scale)
-    for scale in (1, True, 1.0):
-        expected = jnp.array(3) * scale
-        assert jitted(Scaled(scale), jnp.array(3)).dtype == expected.dtype
-    assert str(partax.nnx.jit(lambda model: model.scale)(Scaled(-0.0))) == "-0.0"
-
-    model = Scaled(2)
-    of_model = partax.nnx.jit(model)
-    of_model(jnp.ones(1))
-    model.weight[...] = jnp.full(1, 5.0)
-    assert of_model(jnp.ones(1))[0] == 10
