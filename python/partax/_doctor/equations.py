@@ -16,11 +16,6 @@ from partax._pytree.array_text import array_text
 LOOPS = {"scan": "scan", "while": "while loop"}
 
 
-def inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    """The inner programs of an equation (`Jaxpr`s), in the order of its parameters, but those that are not compiled."""
-    return (jaxpr for _, _, jaxpr in held_programs(eqn))
-
-
 def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
     """As of `partax._jax.programs`, but of a linear solve only the solve: the others are for derivatives, and are not
     compiled.
@@ -32,28 +27,25 @@ def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
         yield from programs.held_programs(eqn)
 
 
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    """The same without their names and holders."""
+    return (jaxpr for _, _, jaxpr in held_programs(eqn))
+
+
 class Equations:
     """All equations of a program, each before those inside of it.
 
     An inner program that several equations have in common (a `jax.jit` called again) is there for each of them: it is
     inlined, and compiled, as often. There are lists and no objects of ours for each equation: a program may have
     100,000, and the garbage collector would walk them all again and again.
-
-    Attributes:
-      eqns: jax's equations.
-      names: the names of their primitives.
-      parents: for each the index of the equation that it is inside of, or -1.
-      depths: how many each is inside of.
-      times: how often each runs in one run of the program; a while loop counts as once.
     """
 
     def __init__(self, jaxpr: Any) -> None:
         self.eqns: list[Any] = []
-        self.names: list[str] = []
-        self.parents: list[int] = []
-        self.depths: list[int] = []
-        self.times: list[int] = []
-        self._by_name: defaultdict[str, list[int]] | None = None
+        self.names: list[str] = []  # of their primitives
+        self.parents: list[int] = []  # the equation that each is inside of, or -1
+        self.depths: list[int] = []  # how many each is inside of
+        self.times: list[int] = []  # how often each runs in one run of the program; a while loop counts as once
         self._walk(jaxpr)
 
     def _walk(self, jaxpr: Any) -> None:
@@ -93,11 +85,14 @@ class Equations:
 
     def named(self, *names: str) -> list[int]:
         """The indices of all equations of these primitives, in order of the names."""
-        if self._by_name is None:
-            self._by_name = defaultdict(list)
-            for i, name in enumerate(self.names):
-                self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for i, name in enumerate(self.names):
+            found[name].append(i)
+        return found
 
     def held(self) -> Iterator[tuple[str, Any, Any]]:
         """All programs inside of equations, as `held_programs` has them."""
@@ -144,14 +139,9 @@ class Equations:
         numbers.default_factory = numbers.__len__
         tokens: list[int] = []
         for name, depth, eqn in zip(self.names, self.depths, self.eqns, strict=True):
-            results = eqn.outvars
-            if len(results) == 1:
-                aval = results[0].aval
-                tokens.append(numbers[name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None)])
-            else:
-                avals = [var.aval for var in results]
-                types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
-                tokens.append(numbers[name, depth, *types])
+            avals = [var.aval for var in eqn.outvars]
+            types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
+            tokens.append(numbers[name, depth, *types])
         return np.asarray(tokens, dtype=np.int64)
 
     @functools.cached_property
@@ -210,11 +200,6 @@ def type_text(aval: Any) -> str:
 def bytes_of(aval: Any) -> int:
     """How many bytes an array of this type takes; 0 of what is no array."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
-    if shape is None or dtype is None:
+    if shape is None or dtype is None or not all(isinstance(length, int) for length in shape):
         return 0
-    size = getattr(dtype, "itemsize", 4)
-    for length in shape:
-        if not isinstance(length, int):
-            return 0
-        size *= length
-    return int(size)
+    return math.prod(shape) * int(getattr(dtype, "itemsize", 4))

@@ -4,8 +4,8 @@ import dataclasses
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -20,21 +20,13 @@ from partax._jit.filter_jit import filter_jit
 Read = TypeVar("Read")
 
 
-@dataclasses.dataclass(frozen=True)
-class Leaf:
-    """An array of the arguments or of the result.
+class Leaf(NamedTuple):
+    """An array of the arguments or of the result."""
 
-    Attributes:
-      path: from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`.
-      aval: its dtype, shape and weak type.
-      donated: whether its buffer is given away; False of results.
-      value: the array that was passed; None where a `ShapeDtypeStruct` stood for it, and of results.
-    """
-
-    path: str
+    path: str  # from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`
     aval: Any
     donated: bool = False
-    value: Any = None
+    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` stood for it, and of results
 
     @property
     def bytes(self) -> int:
@@ -43,51 +35,28 @@ class Leaf:
 
 @dataclasses.dataclass
 class Examined:
-    """A traced program, and what is known of it.
-
-    Attributes:
-      name: the function's name.
-      defined: where it is defined, such as `train.py:12`.
-      function: the user's function, without the wrappers of jit.
-      wrapper: what was given to the doctor.
-      jaxpr: the program, a `ClosedJaxpr` whose inputs are `arguments` in order.
-      arguments: the arrays that came in, one for each input of the jaxpr.
-      results: the arrays of the result, as `out_info` has them. The jaxpr may have fewer outputs: what partax returns
-        as it came in is none.
-      statics: the static values that came in, by path.
-      out_info: the result, with a `ShapeDtypeStruct` for each array.
-      trace_seconds: how long tracing took.
-      traced: jax's or partax's traced call, to lower it.
-      args: the arguments as they were given.
-      kwargs: those by name.
-      memory_limit: bytes that the program may take, or None for those of the device.
-      measure: whether finders may compile and run small programs to measure what their advice gains.
-      calls: how often a script has called the function, where that is known.
-      compiled: the compiled program, or None.
-      lower_seconds, compile_seconds: how long those took, or None.
-      read: what finders have read of it, by the function that did.
-    """
+    """A traced program, and what is known of it."""
 
     name: str
-    defined: str
-    function: Any
-    wrapper: Any
-    jaxpr: Any
+    defined: str  # such as `train.py:12`
+    function: Any  # the user's, without the wrappers of jit
+    wrapper: Any  # what was given to the doctor
+    jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
     arguments: tuple[Leaf, ...]
-    results: tuple[Leaf, ...]
+    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns as it came in is no output of the jaxpr
     trace_seconds: float
-    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    out_info: Any = None
-    traced: Any = None
+    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # that came in, by path
+    out_info: Any = None  # the result, with a `ShapeDtypeStruct` for each array
+    traced: Any = None  # jax's or partax's traced call, to lower it
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    memory_limit: int | None = None
-    measure: bool = False
-    calls: int = 0
+    memory_limit: int | None = None  # bytes that the program may take; None for those of the device
+    measure: bool = False  # whether finders may compile and run small programs
+    calls: int = 0  # how often a script has called the function, where that is known
     compiled: Any = None
     lower_seconds: float | None = None
     compile_seconds: float | None = None
-    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)
+    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
@@ -183,17 +152,25 @@ def _arguments(
     traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
     """The arrays that came in, and the static values by path."""
-    known = dict(_arrays(function, args, kwargs))
+    names = _names(function, len(args))
+    bound = [*zip(names, args, strict=True), *kwargs.items()]
+    known: dict[str, Any] = {}
+    for name, value in bound:
+        leaves, spec = _core.flatten(value, name)
+        known.update(zip(spec.dynamic_paths(), leaves, strict=True))
     if isinstance(traced, Traced):
         infos, statics = traced.args_info, traced.statics
     else:
-        pairs, _ = jax.tree_util.tree_flatten_with_path(traced.args_info)
-        names = _names(function, len(args))
         given = (jit_options(wrapper) or {}).get("static_argnums") or ()
         static = {at + len(args) if at < 0 else at for at in given}  # some may be of arguments that are left out
         dynamic = [name for at, name in enumerate(names) if at not in static]
+        pairs, _ = jax.tree_util.tree_flatten_with_path(traced.args_info)
         infos = {_path(dynamic, keys): info for keys, info in pairs}
-        statics = {name: value for name, value in _bound(names, args, kwargs) if not _holds(infos, name)}
+        statics = {
+            name: it
+            for name, it in bound
+            if not any((path + ".").startswith((f"{name}.", f"{name}[")) for path in infos)
+        }
     leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
     return tuple(Leaf(path, aval, bool(info.donated), known.get(path)) for (path, info), aval in leaves), statics
 
@@ -203,30 +180,16 @@ def _names(function: Any, count: int) -> list[str]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return [f"args[{i}]" for i in range(count)]
+        parameters = []
     named = [it.name for it in parameters if it.kind in (it.POSITIONAL_ONLY, it.POSITIONAL_OR_KEYWORD)]
     rest = next((it.name for it in parameters if it.kind is it.VAR_POSITIONAL), "args")
     return [*named[:count], *(f"{rest}[{i}]" for i in range(count - len(named)))]
-
-
-def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [*zip(names, args, strict=True), *kwargs.items()]
-
-
-def _arrays(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in _bound(_names(function, len(args)), args, kwargs):
-        leaves, spec = _core.flatten(value, name)
-        yield from zip(spec.dynamic_paths(), leaves, strict=True)
 
 
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:
     """The path of an array of `jax.jit`'s `(args, kwargs)`."""
     which, at, *inner = keys
     return (names[at.idx] if which.idx == 0 else str(at.key)) + jax.tree_util.keystr(tuple(inner))
-
-
-def _holds(infos: dict[str, Any], name: str) -> bool:
-    return any(path == name or path.startswith((name + ".", name + "[")) for path in infos)
 
 
 def _results(out_info: Any) -> tuple[Leaf, ...]:

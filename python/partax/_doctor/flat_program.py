@@ -18,66 +18,40 @@ _NO_BODIES = ("pallas_call",)  # its arrays are in the memory of a core
 
 @dataclasses.dataclass(slots=True)
 class Call:
-    """A call whose program is read where it stands.
+    """A call whose program is read where it stands; or a program itself, as the outermost one or that of a loop."""
 
-    Attributes:
-      eqn: the call, or the loop or branch whose program it is; None of the outermost program.
-      parent: the call that it is inside of; None of the outermost program.
-      jaxpr: what it calls.
-      eqns: the equations that are still to be read.
-      numbers: of its values.
-    """
-
-    eqn: Any
+    eqn: Any  # None of the outermost program
     parent: "Call | None"
     jaxpr: Any
-    eqns: Iterator[Any]
-    numbers: dict[Any, int]
+    eqns: Iterator[Any]  # that are still to be read
+    numbers: dict[Any, int]  # of its values
 
 
 class Body(NamedTuple):
-    """A program inside of an equation.
-
-    Attributes:
-      jaxpr: without its constants.
-      constants: what it has captured itself, for its constant variables in order.
-      given: for each input the number of the operand that it is; None for what changes from turn to turn of a loop.
-    """
+    """A program inside of an equation."""
 
     jaxpr: Any
-    constants: Sequence[Any]
-    given: Sequence[int | None]
+    constants: Sequence[Any]  # what it has captured itself, for its constant variables in order
+    given: Sequence[int | None]  # for each input the operand that it is; None for what changes from turn to turn
 
 
-@dataclasses.dataclass
 class FlatProgram:
-    """The equations of a jaxpr in a row.
+    """The equations of a jaxpr in a row, none of which is a call; each value has a number, also inside of calls."""
 
-    Attributes:
-      inputs: the numbers of the jaxpr's inputs.
-      eqns: jax's, none of which is a call.
-      reads: for each, the numbers of the values that it reads; `LITERAL` for a literal.
-      writes: for each, the numbers of the values that it makes.
-      treatments: for each, `treatment_of` it.
-      bodies: by the index of an equation, the programs inside of it.
-      calls: for each, the call that it is inside of.
-      results: the numbers of the jaxpr's outputs.
-      values: how many numbers there are; each value has one, whatever it is called inside of calls.
-      constants: what is captured, in calls too, by its number.
-      constant_bytes: of all that.
-    """
-
-    inputs: list[int]
-    eqns: list[Any] = dataclasses.field(default_factory=list)
-    reads: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
-    writes: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
-    treatments: list[int | None] = dataclasses.field(default_factory=list)
-    bodies: dict[int, list[Body]] = dataclasses.field(default_factory=dict)
-    calls: list[Call] = dataclasses.field(default_factory=list)
-    results: list[int] = dataclasses.field(default_factory=list)
-    values: int = 0
-    constants: dict[int, Any] = dataclasses.field(default_factory=dict)
-    constant_bytes: int = 0
+    def __init__(self, inputs: list[int]) -> None:
+        self.inputs = inputs  # the numbers of the jaxpr's inputs
+        self.results: list[int] = []  # and those of its outputs
+        self.values = 0  # how many numbers there are
+        self.constants: dict[int, Any] = {}  # what is captured, in calls too, by its number
+        self.constant_bytes = 0
+        # For each equation, what it reads (`LITERAL` for a literal) and makes, `treatment_of` it, and the call that it
+        # is inside of; and by its index the programs inside of it.
+        self.eqns: list[Any] = []
+        self.reads: list[tuple[int, ...]] = []
+        self.writes: list[tuple[int, ...]] = []
+        self.treatments: list[int | None] = []
+        self.calls: list[Call] = []
+        self.bodies: dict[int, list[Body]] = {}
 
     @functools.cached_property
     def makers(self) -> dict[int, int]:
@@ -118,14 +92,8 @@ class Place(NamedTuple):
         return self.program.line(self.at)
 
 
-@dataclasses.dataclass(slots=True)
-class FlatPrograms:
-    """A program and those inside of it.
-
-    Attributes:
-      outermost: the program.
-      inner: the programs inside of equations, each once, by the id of its jaxpr.
-    """
+class FlatPrograms(NamedTuple):
+    """A program, and those inside of its equations, each once, by the id of its jaxpr."""
 
     outermost: FlatProgram
     inner: dict[int, FlatProgram]

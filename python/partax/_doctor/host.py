@@ -8,7 +8,7 @@ import jax
 from partax._doctor.equations import LOOPS, bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.lines import Line, is_users, stack_of
+from partax._doctor.lines import Line, stack_of
 from partax._report.figure_text import bytes_text, seconds_text
 
 # How a finding calls what runs Python.
@@ -51,7 +51,7 @@ def _inside(examined: Examined, index: int) -> set[str]:
 def _is_check(examined: Examined, index: int) -> bool:
     """Whether it is a library's check, such as `equinox.error_if`, which runs Python where it fails."""
     stack = stack_of(examined.equations.eqns[index])
-    return bool(stack) and not is_users(stack[-1]) and "cond" in _inside(examined, index)
+    return bool(stack) and not stack[-1].is_users and "cond" in _inside(examined, index)
 
 
 def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Finding:

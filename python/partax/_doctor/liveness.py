@@ -1,8 +1,8 @@
 """How many bytes are live along a program, by a walk over its equations: an estimate, without compiling it."""
 
-import dataclasses
 import heapq
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from partax._doctor.equations import LOOPS, bytes_of
 from partax._doctor.examined import Examined, kept
@@ -16,50 +16,36 @@ _READS_AS_MADE = (*ELEMENTWISE, REDUCE)
 _WRITES_OVER = (*ELEMENTWISE, IN_PLACE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Buffer:
-    """An array that lives for a part of the program.
+class Buffer(NamedTuple):
+    """An array that lives for a part of the program."""
 
-    Attributes:
-      type: dtype and shape, such as `float32[1000,10]`.
-      bytes: its size.
-      name: the path of an argument, or the primitive that made it.
-      line: the user's line that made it; `NOWHERE` of arguments.
-      begin, end: the first and the last equation in which it lives.
-    """
-
-    type: str
+    type: str  # dtype and shape, such as `float32[1000,10]`
     bytes: int
-    name: str
-    line: Line
-    begin: int
-    end: int
+    name: str  # the path of an argument, or the primitive that made it
+    line: Line  # of the user's that made it; `NOWHERE` of arguments
+    begin: int  # the first equation in which it lives
+    end: int  # and the last one
 
 
-@dataclasses.dataclass(frozen=True)
-class Liveness:
-    """The live bytes along a program.
+class Liveness(NamedTuple):
+    """The live bytes along a program."""
 
-    Attributes:
-      bytes: for each equation of the flat program the bytes that live then, with the most that programs inside of it
-        need.
-      peak: the most of these.
-      peak_step: the equation in which that is.
-      largest: the largest buffers that live at the peak, the largest first.
-    """
-
-    bytes: tuple[int, ...]
-    peak: int
-    peak_step: int
-    largest: tuple[Buffer, ...]
+    bytes: tuple[int, ...]  # for each equation of the flat program, with the most that programs inside of it need
+    peak: int  # the most of these
+    peak_step: int  # the equation in which that is
+    largest: tuple[Buffer, ...]  # that live at the peak, the largest first
 
 
-_Made = tuple[int, Any, int, int]
-"""A buffer: its bytes and type, the equation that makes it, and the one that reads it last."""
+class _Made(NamedTuple):
+    """A buffer that an equation has made."""
+
+    bytes: int
+    aval: Any
+    at: int
+    last: int  # the equation that reads it last
 
 
-@dataclasses.dataclass(slots=True)
-class _Walk:
+class _Walk(NamedTuple):
     """The live bytes along a program: by equation, the equation where they are most, and the buffers."""
 
     program: FlatProgram
@@ -67,6 +53,14 @@ class _Walk:
     peak: int
     at: int
     made: list[_Made]
+
+    def buffers(self, span: tuple[int, int] | None = None) -> Iterator[Buffer]:
+        """The largest that live where the most do; those of inner programs live for the equation around these."""
+        at_peak = (it for it in self.made if it.at <= self.at <= it.last)
+        for it in heapq.nlargest(_LARGEST, at_peak, key=lambda it: it.bytes):
+            name, line = self.program.eqns[it.at].primitive.name, self.program.line(it.at)
+            begin, end = span or (it.at, min(it.last, len(self.bytes) - 1))
+            yield Buffer(array_text(it.aval), it.bytes, name, line, begin, end)
 
 
 @kept
@@ -81,32 +75,21 @@ def live_bytes(examined: Examined) -> Liveness:
     inner = _inner_walks(programs)
     leaves = dict(zip(program.inputs, examined.arguments, strict=True))
     donated = {number: leaf.bytes for number, leaf in leaves.items() if leaf.donated}
-    always = sum(leaf.bytes for leaf in examined.arguments) - sum(donated.values()) + program.constant_bytes
+    always = sum(leaf.bytes for leaf in leaves.values() if not leaf.donated) + program.constant_bytes
     last, is_fused = _last_uses(program)
-    walk = _walk(program, last, is_fused, inner, always, donated, counts_results=True)
+    outer = walk = _walk(program, last, is_fused, inner, always, donated, counts_results=True)
     at, end = walk.at, max(len(program.eqns) - 1, 0)
     buffers: list[Buffer] = []
     for number, leaf in leaves.items():
         last_use = min(max(last[number], 0), end) if leaf.donated else end
         if last_use >= at:
             buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last_use))
-    buffers += [_buffer(program, it, it[2], min(it[3], end)) for it in _at_peak(walk)]
-    outer = walk
+    buffers += walk.buffers()
     while inside := [inner[id(it.jaxpr)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)
-        buffers += [_buffer(walk.program, it, at, at) for it in _at_peak(walk)]
+        buffers += walk.buffers((at, at))
     largest = heapq.nlargest(_LARGEST, buffers, key=lambda it: it.bytes)
     return Liveness(tuple(outer.bytes), outer.peak, at, tuple(largest))
-
-
-def _buffer(program: FlatProgram, made: _Made, begin: int, end: int) -> Buffer:
-    size, aval, at, _ = made
-    return Buffer(array_text(aval), size, program.eqns[at].primitive.name, program.line(at), begin, end)
-
-
-def _at_peak(walk: _Walk) -> list[_Made]:
-    """The largest that an equation of the program has made and that live where the most do."""
-    return heapq.nlargest(_LARGEST, (it for it in walk.made if it[2] <= walk.at <= it[3]), key=lambda it: it[0])
 
 
 def _inner_walks(programs: FlatPrograms) -> dict[int, _Walk]:
@@ -189,16 +172,8 @@ def _walk(
     *,
     counts_results: bool,
 ) -> _Walk:
-    """Adds up what lives.
-
-    Args:
-      program: the equations.
-      last: the equation that reads each value last.
-      is_fused: which equations make no buffer.
-      inner: the walks of inner programs.
-      always: the bytes that live all the time.
-      inputs: the bytes of inputs that live until their last use, by their number.
-      counts_results: whether results are buffers of the program's own.
+    """Adds up what lives: what does so `always`, and inputs until their last use, of which the bytes are given by their
+    number; results where they are buffers of the program's own.
     """
     count = len(program.eqns)
     freed = [0] * (count + 1)
@@ -219,7 +194,7 @@ def _walk(
                 size = bytes_of(var.aval)
                 new += size
                 freed[end] += size
-                made.append((size, var.aval, i, end))
+                made.append(_Made(size, var.aval, i, end))
         treatment = program.treatments[i]
         inside = max((inner[id(body.jaxpr)].peak for body in program.bodies.get(i, ())), default=0)
         live += new

@@ -11,11 +11,8 @@ from partax._doctor.liveness import live_bytes
 
 _SOON_COMPILED = 200  # equations
 _SOON_COMPILED_BYTES = 16 << 20  # of captured arrays
-_COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
-    "cpu": {},
-    "gpu": {"xla_gpu_autotune_level": 0},  # or the compiler runs what it chooses between
-}
-"""Of the platforms on which a small program is compiled to see what it takes."""
+# Of the platforms on which a small program is compiled to see what it takes; a GPU's runs what it chooses between.
+_COMPILER_OPTIONS: dict[str, dict[str, Any]] = {"cpu": {}, "gpu": {"xla_gpu_autotune_level": 0}}
 
 
 def peak_bytes(examined: Examined) -> int:
@@ -26,8 +23,8 @@ def peak_bytes(examined: Examined) -> int:
 
 def peak_of(compiled: Any) -> int | None:
     """XLA's figure of the most bytes that live at once; None where it has none, or nothing is compiled."""
-    found = None if compiled is None else compiled.memory_analysis()
-    if compiled is None or found is None or (jax.default_backend() == "cpu" and _hides_buffers(compiled.as_text())):
+    found = compiled and compiled.memory_analysis()
+    if not found or (jax.default_backend() == "cpu" and _hides_buffers(compiled.as_text())):
         return None
     taken = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
     return taken - found.alias_size_in_bytes
@@ -77,8 +74,5 @@ def told_limit(examined: Examined) -> int | None:
 
 def is_spread(examined: Examined) -> bool:
     """Whether an array of the arguments is on several devices."""
-
-    def count(leaf: Any) -> int:
-        return len(getattr(getattr(leaf, "sharding", None), "device_set", ()))
-
-    return any(count(leaf) > 1 for leaf in jax.tree.leaves((examined.args, examined.kwargs)))
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((examined.args, examined.kwargs)))
+    return any(len(getattr(it, "device_set", ())) > 1 for it in shardings)

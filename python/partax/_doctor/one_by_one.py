@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import USERS, Line, rank_of
+from partax._doctor.lines import USERS, Line, rank
 from partax._doctor.source_loops import loop_around
 
 # A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
@@ -52,10 +52,9 @@ class OneByOne:
             code = frame.f_code
             if not place and code.co_name in _PREPARES:
                 return
-            rank = rank_of(code)
-            if rank and not lines:
+            if rank(code.co_filename) and not lines:
                 place.append(frame.f_lasti)
-            if rank == USERS:
+            if rank(code.co_filename) == USERS:
                 lines.append((code, frame.f_lineno))
             frame = frame.f_back
         if lines:

@@ -1,6 +1,5 @@
 """One HTML file with what the doctor has found: findings first, then pictures. It needs no network and no script."""
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -111,7 +110,7 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
         live = live_bytes(program)
         alike: dict[Buffer, list[Buffer]] = {}  # as the parameters of layers are
         for buffer in live.largest:
-            alike.setdefault(dataclasses.replace(buffer, name="", type=""), []).append(buffer)
+            alike.setdefault(buffer._replace(name="", type=""), []).append(buffer)
         curve, buffers = _columns(live.bytes), list(alike.values())[:_BUFFERS]
         yield Section(program.name, icicle(program, findings, boxes), live, curve, buffers, told_limit(program))
 

@@ -44,19 +44,14 @@ def find(examined: Examined) -> Iterator[Finding]:
         definition(examined.function),
         "dispatch",
         "medium" if gained >= _MUCH else "low",
-        figures={
-            "calls": examined.calls,
-            "step_seconds": single,
-            "looped_seconds": together,
-            "gain_seconds": gained,
+        {
+            "calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained,
             "steps": _TURNS,
         },
-        message=(
-            f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} "
-            f"in a call (tried on zeros): a loop of single steps waits for the host{often}."
-        ),
-        advice=f"{_compiled(examined)} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
-    )
+        f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} in a "
+        f"call (tried on zeros): a loop of single steps waits for the host{often}.",
+        f"{_compiled(examined)} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
+    )  # fmt: skip
 
 
 def _compiled(examined: Examined) -> str:
@@ -78,6 +73,7 @@ def _may_be_run(examined: Examined) -> bool:
 
 def _carried(examined: Examined) -> dict[int, int]:
     """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
+    types = [type_of(leaf.aval) for leaf in examined.arguments]
     left: dict[Any, list[int]] = {}
     for i, aval in enumerate(examined.jaxpr.out_avals):
         left.setdefault(type_of(aval), []).append(i)
@@ -86,19 +82,18 @@ def _carried(examined: Examined) -> dict[int, int]:
         roots.setdefault(argument_name(leaf.path), []).append(i)
     carried: dict[int, int] = {}
     for inputs in roots.values():
-        types = Counter(type_of(examined.arguments[i].aval) for i in inputs)
-        if len(inputs) < 2 or any(len(left.get(it, ())) < count for it, count in types.items()):
-            continue
-        for i in inputs:
-            carried[i] = left[type_of(examined.arguments[i].aval)].pop(0)
+        counts = Counter(types[i] for i in inputs)
+        if len(inputs) > 1 and all(len(left.get(it, ())) >= count for it, count in counts.items()):
+            carried.update((i, left[types[i]].pop(0)) for i in inputs)
     return carried
 
 
 def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:
     """Seconds of a step: by itself, one call after the other, and as one of many in a call, if it is short."""
-    run: Callable[..., Any] = jaxpr_as_fun(examined.jaxpr)
+    run = jax.jit(jaxpr_as_fun(examined.jaxpr))
     others = [i for i in range(len(examined.arguments)) if i not in carried]
 
+    @jax.jit
     def together(state: Sequence[Any], batches: Sequence[Any]) -> Any:
         def turn(state: Sequence[Any], batch: Sequence[Any]) -> Any:
             values = dict(zip(carried, state, strict=True)) | dict(zip(others, batch, strict=True))
@@ -110,10 +105,10 @@ def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float
 
     values = [_zeros(leaf) for leaf in examined.arguments]
     batches = [jnp.stack([values[i]] * _TURNS) for i in others]
-    single = _seconds(jax.jit(lambda *values: run(*values)), values, _TURNS)
+    single = _seconds(run, values, _TURNS)
     if single > _LONGEST:
         return single, single
-    return single, _seconds(jax.jit(together), [[values[i] for i in carried], batches], 3) / _TURNS
+    return single, _seconds(together, [[values[i] for i in carried], batches], 3) / _TURNS
 
 
 def _zeros(leaf: Leaf) -> Any:

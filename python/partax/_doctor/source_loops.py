@@ -10,13 +10,11 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictC
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def is_in_loop(line: Line) -> bool:
-    """Whether a loop of the line's own function is around it; False also where the source is not there."""
-    return loop_around(line) is not None
-
-
 def loop_around(line: Line) -> tuple[int, int] | None:
-    """The first and the last line of the innermost of these; None where there is none."""
+    """The first and the last line of the innermost loop of the line's own function that is around it.
+
+    None where there is none, also where the source is not there.
+    """
     around = [it for it in _loops(line.file, line.line) if it[0] <= line.line <= it[1]]
     return min(around, key=lambda it: it[1] - it[0], default=None)
 

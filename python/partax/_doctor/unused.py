@@ -1,6 +1,7 @@
 """Finds large arguments that nothing in the program reads."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 
 from partax._doctor.definition import argument_name, definition
@@ -21,11 +22,11 @@ def find(examined: Examined) -> Iterator[Finding]:
     program = flat_programs(examined).outermost
     used = set(itertools.chain(program.results, itertools.chain.from_iterable(program.reads)))
     used.update(program.inputs[i] for i in examined.forwarded)
-    all_bytes: dict[str, int] = {}
+    all_bytes: Counter[str] = Counter()
     unused: dict[str, list[Leaf]] = {}
     for number, leaf in zip(program.inputs, examined.arguments, strict=True):
         name = argument_name(leaf.path)
-        all_bytes[name] = all_bytes.get(name, 0) + leaf.bytes
+        all_bytes[name] += leaf.bytes
         if number not in used:
             unused.setdefault(name, []).append(leaf)
     line = definition(examined.function)
@@ -42,11 +43,9 @@ def find(examined: Examined) -> Iterator[Finding]:
             line,
             "unused",
             "low",
+            {"bytes": size, "arrays": len(leaves)},
+            f"Nothing in the program reads {what}, {bytes_text(size)} in all.",
+            "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
+            "dispatch time, and another shape of it traces the function again.",
             path=name if is_whole else largest.path,
-            figures={"bytes": size, "arrays": len(leaves)},
-            message=f"Nothing in the program reads {what}, {bytes_text(size)} in all.",
-            advice=(
-                "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
-                "dispatch time, and another shape of it traces the function again."
-            ),
         )

@@ -2,9 +2,11 @@
 
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from partax._pytree.call_site import call_site
+from partax._report.part import Part
 from partax._report.snapshot import Snapshot
 
 
@@ -35,6 +37,10 @@ class Record:
         self.stages: list[tuple[str, float, float]] = []
         self.places: list[Snapshot] = []  # of its further executables
         self.started = time.perf_counter()
+
+    def arrays(self) -> Iterator[tuple[str, Part]]:
+        """The arrays that the trace was made for, each with its path."""
+        return ((path, part) for path, part in self.snapshot.pairs() if part.key[0] == "array")
 
     @property
     def history(self) -> Any:
