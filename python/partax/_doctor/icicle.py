@@ -16,21 +16,13 @@ _OTHER = Line("", 0, "other")
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Box:
-    """A line in the call stack of equations, and in the picture as wide as these.
+    """A line in the call stack of equations, and in the picture as wide as these."""
 
-    Attributes:
-      line: the line; without a file of the program as a whole, and of lines with few equations.
-      depth: how many lines it is called through.
-      equations: how many it stands for, those below included.
-      below: the lines that it calls, in the program's order.
-      severity: of the worst finding about it; empty where there is none.
-    """
-
-    line: Line
-    depth: int
-    equations: int = 0
-    below: dict[Line, "Box"] = dataclasses.field(default_factory=dict[Line, "Box"])
-    severity: str = ""
+    line: Line  # without a file of the program as a whole, and of lines with few equations
+    depth: int  # how many lines it is called through
+    equations: int = 0  # that it stands for, those below included
+    below: dict[Line, "Box"] = dataclasses.field(default_factory=dict[Line, "Box"])  # in the program's order
+    severity: str = ""  # of the worst finding about it; empty where there is none
 
     @property
     def text(self) -> str:

@@ -22,16 +22,29 @@ def find(examined: Examined) -> Iterator[Finding]:
     """Findings of the kinds `slow-op` and `switch`."""
     equations = examined.equations
     for row in SLOW_OPERATIONS:
-        found = [i for i in equations.named(*row.primitives) if row.matches is None or row.matches(equations.eqns[i])]
-        if len(found) < row.fewest:
-            continue
-        at_lines = ((line, len(indices)) for line, indices in equations.by_line(found).items())
-        for line, count in _chains(examined, row) if row.is_chain else at_lines:
-            if count >= row.fewest:
-                yield _finding(examined, row, line, count)
+        found = [i for i in equations.named(*row.primitives) if row.matches(equations.eqns[i])]
+        if len(found) >= row.fewest:
+            at_lines = ((line, len(indices)) for line, indices in equations.by_line(found).items())
+            for line, count in _chains(examined, row) if row.is_chain else at_lines:
+                if count >= row.fewest:
+                    yield _finding(examined, row, line, count)
     for i in equations.named("cond"):
-        if len(equations.eqns[i].params["branches"]) >= _FEWEST_BRANCHES:
-            yield _switch(examined, i)
+        branches = len(equations.eqns[i].params["branches"])
+        if branches >= _FEWEST_BRANCHES:
+            inside, seconds = len(equations.inside(i)), branches * _BRANCH_SECONDS
+            yield finding_at(
+                equations.line(i),
+                "switch",
+                "high" if branches >= _MANY_BRANCHES else "medium",
+                {
+                    "branches": branches, "equations": inside, "share": round(inside / len(equations), 3),
+                    "compile_seconds": round(seconds, 2), "thread": _BRANCHES_THREAD,
+                },
+                f"a switch of {branches} branches with {inside} equations: each is compiled as a program of its own, "
+                f"in up to {seconds_text(seconds)} together and more than that where they are many hundreds",
+                "where the branches differ in numbers alone, put those in an array and index it: `table[i]`; under "
+                "`jax.vmap` all branches are computed for each element",
+            )  # fmt: skip
 
 
 def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]]:
@@ -63,28 +76,3 @@ def _finding(examined: Examined, row: SlowOperation, line: Line, count: int) -> 
         figures |= {"compile_seconds": round(seconds, 2), "share": round(count / len(examined.equations), 3)}
         message = f"{count} {row.name}, about {seconds_text(seconds)} of a CPU's compile time: {row.effect}"
     return finding_at(line, "slow-op", severity, figures, message, row.advice)
-
-
-def _switch(examined: Examined, index: int) -> Finding:
-    equations = examined.equations
-    eqn = equations.eqns[index]
-    line = equations.line(index)
-    branches, inside = len(eqn.params["branches"]), len(equations.inside(index))
-    seconds = branches * _BRANCH_SECONDS
-    figures: Figures = {
-        "branches": branches,
-        "equations": inside,
-        "share": round(inside / len(equations), 3),
-        "compile_seconds": round(seconds, 2),
-        "thread": _BRANCHES_THREAD,
-    }
-    severity: Severity = "high" if branches >= _MANY_BRANCHES else "medium"
-    message = (
-        f"a switch of {branches} branches with {inside} equations: each is compiled as a program of its own, in up to "
-        f"{seconds_text(seconds)} together and more than that where they are many hundreds"
-    )
-    advice = (
-        "where the branches differ in numbers alone, put those in an array and index it: `table[i]`; under `jax.vmap` "
-        "all branches are computed for each element"
-    )
-    return finding_at(line, "switch", severity, figures, message, advice)

@@ -3,48 +3,36 @@
 The seconds in the comments are of XLA's CPU compiler on two shared cores, with jax 0.10; of GPUs, the threads'.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from partax._doctor.fusion import DECOMPOSITIONS
 
 _JAX = "https://github.com/jax-ml/jax/issues/"
 
 
-@dataclasses.dataclass(frozen=True)
-class SlowOperation:
-    """One row.
+class SlowOperation(NamedTuple):
+    """One row."""
 
-    Attributes:
-      name: as a finding calls it.
-      primitives: the names of the primitives that may be it.
-      matches: whether an equation of one of them is it; None where all are.
-      is_chain: whether they count where each takes the result of one before; else they count by line.
-      fewest: how many there must be.
-      many: from how many it is of high severity.
-      seconds_each: what one more costs the CPU's compiler; 0 where only GPUs are slow.
-      effect: what that costs, for the message.
-      advice: what to do.
-      thread: where it is shown.
-    """
-
-    name: str
-    primitives: frozenset[str]
-    matches: Callable[[Any], bool] | None
-    is_chain: bool
-    fewest: int
-    many: int
-    seconds_each: float
-    effect: str
+    name: str  # as a finding calls it
+    primitives: frozenset[str]  # the names of those that may be it
+    matches: Callable[[Any], bool]  # whether an equation of one of them is it
+    is_chain: bool  # whether they count where each takes the result of one before; else they count by line
+    fewest: int  # how many there must be
+    many: int  # from how many it is of high severity
+    seconds_each: float  # what one more costs the CPU's compiler; 0 where only GPUs are slow
+    effect: str  # what that costs, for the message
     advice: str
-    thread: str
+    thread: str  # where it is shown
+
+
+def _any(_: Any) -> bool:
+    return True
 
 
 def _is_small_matrix(eqn: Any) -> bool:
-    shape = eqn.invars[0].aval.shape
-    return max(shape[-2:]) <= _SMALL_MATRIX
+    return max(eqn.invars[0].aval.shape[-2:]) <= _SMALL_MATRIX
 
 
 def _is_wide_transpose(eqn: Any) -> bool:
@@ -73,7 +61,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
         "scatters that add, one after the other",
         frozenset({"scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter_add", "scatter_mul",
                    "scatter_min", "scatter_max"}),
-        None, True, 8, 50, 0.1,
+        _any, True, 8, 50, 0.1,
         "8 of them before a sum have taken GPUs 75 s to compile",
         "write all places at once: gather the indices and the values in arrays, and call `x.at[indices].add(values)` "
         "one time, or use `jax.lax.scan`",
@@ -83,7 +71,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "updates of one array, one after the other",
         frozenset({"scatter", "dynamic_update_slice"}),
-        None, True, 64, 400, 0.012,
+        _any, True, 64, 400, 0.012,
         "the compiler takes longer for each, and longer for all where they are many",
         "write all places at once: `x.at[indices].set(values)`, `jnp.stack` of a list, or `jax.lax.scan` where each "
         "depends on the one before",
@@ -94,7 +82,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "selects, each of the result of the one before",
         frozenset({"select_n"}),
-        None, True, 200, 800, 0.005,
+        _any, True, 200, 800, 0.005,
         "the time grows with the square of their number",
         "look it up instead: `table[index]`, `jnp.select` with few conditions, `jnp.searchsorted`, or `jax.lax.switch`",
         _JAX + "20854",

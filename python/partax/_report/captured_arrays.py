@@ -1,8 +1,10 @@
 """The arrays that a program has captured, by the names of the variables that held them."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import math
 import types
 from collections.abc import Generator, Iterator, Mapping
 from types import MappingProxyType
@@ -53,7 +55,7 @@ def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
     found: list[Constant] = []
     for constant, holder in zip(constants, holders(constants, fun), strict=True):
         shape, dtype = getattr(constant, "shape", ()), getattr(constant, "dtype", None)
-        size = int(getattr(constant, "nbytes", 0)) or int(np.prod(shape)) * getattr(dtype, "itemsize", 0)
+        size = int(getattr(constant, "nbytes", 0)) or math.prod(shape) * getattr(dtype, "itemsize", 0)
         name = "" if holder is None else holder.name
         found.append(Constant(name, f"{dtype}[{','.join(map(str, shape))}]", size))
     return sorted(found, key=lambda constant: -constant.bytes)
@@ -66,9 +68,7 @@ def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = Mapping
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
     for path, value in statics.items() if constants else ():
         variables += _arrays("static argument", path, value)
-    known: dict[int, Holder] = {}
-    for holder, array in variables:
-        known.setdefault(id(array), holder)
+    known = {id(array): holder for holder, array in reversed(variables)}
     return [
         known.get(id(constant)) or next((holder for holder, array in variables if _is_held_by(constant, array)), None)
         for constant in constants
@@ -110,10 +110,8 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
 
 def _named_values(fun: types.FunctionType) -> Generator[tuple[str, str, Any]]:
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
-        try:
+        with contextlib.suppress(ValueError):  # an empty cell
             yield "closure cell", name, cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
     codes = [fun.__code__]
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
@@ -121,16 +119,13 @@ def _named_values(fun: types.FunctionType) -> Generator[tuple[str, str, Any]]:
 
 
 def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
-    if isinstance(value, (jax.Array, np.ndarray)):
-        yield Holder(kind, name, name), value
-        return
-    try:
+    """The arrays of a variable: the leaves of a tree, and what else is inside of objects."""
+    found = dict[str, Any]()
+    with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
         leaves, spec = _core.flatten(value, name)
-    except Exception:  # it is no argument: it need not be a tree that partax can take
-        leaves, spec = [], None
-    if spec is not None:
-        yield from zip((Holder(kind, name, path) for path in spec.dynamic_paths()), leaves, strict=True)
-    yield from ((Holder(kind, name, path), array) for path, array in arrays_in(name, value))
+        found = dict(zip(spec.dynamic_paths(), leaves, strict=True))
+    for path, array in (*found.items(), *arrays_in(name, value)):
+        yield Holder(kind, name, path), array
 
 
 def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: bool = True) -> Iterator[tuple[str, Any]]:

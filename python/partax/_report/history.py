@@ -30,17 +30,7 @@ _COMPARED = 8  # of these, how many a trace is compared with while nothing is ex
 
 
 class History:
-    """All traces of one function, the latest ones as records, oldest first.
-
-    Attributes:
-      reasons: finds the reason of each trace.
-      function: gives the function if it lives.
-      defined: the file and line of its definition, or None.
-      count: how many traces there have been.
-      live: how many of them since `clear_cache`, without those that raised.
-      loads: the stored programs that were loaded in the place of a trace, and when that began.
-      steps: what its steps take in `partax.steps`.
-    """
+    """All traces of one function, the latest ones as records, oldest first."""
 
     def __init__(
         self,
@@ -52,17 +42,17 @@ class History:
         nested: bool = False,
     ):
         self.name = name
-        self.defined = defined
+        self.defined = defined  # the file and line of its definition
         self.max_traces = max_traces
         self.by_structure = by_structure
         self.nested = nested  # counts the traces of another one, which reports them
         self.reasons = Reasons(name, cache_size, nested)
-        self.function: Callable[[], Any] = lambda: None
+        self.function: Callable[[], Any] = lambda: None  # gives it if it lives
         self.records: list[Record] = []
-        self.count = 0
-        self.live = 0
-        self.loads: list[tuple[float, LoadReport]] = []
-        self.steps: list[StepsReport] = []
+        self.count = 0  # of all traces
+        self.live = 0  # since `clear_cache`, without those that raised
+        self.loads: list[tuple[float, LoadReport]] = []  # stored programs in the place of a trace, and when that began
+        self.steps: list[StepsReport] = []  # what its steps take in `partax.steps`
         self._under_way = 0  # traces that have begun
         self._lock = threading.RLock()  # threads may trace one function at once
 
@@ -116,14 +106,13 @@ class History:
             record.seconds["trace"] = time.perf_counter() - record.started
         with self._lock:
             self._under_way -= 1
-            if failed:
-                record.failed = True
-                self.live -= 1
-                earlier = [known for known in self.records if known.failed]
-                for known in earlier[:-_COMPARED]:
-                    self.records.remove(known)
+            if not failed:
+                self.reasons.keep(record)
                 return
-            self.reasons.keep(record)
+            record.failed = True
+            self.live -= 1
+            for known in [known for known in self.records if known.failed][:-_COMPARED]:
+                self.records.remove(known)
 
     def _check_limits(self, reason: str) -> None:
         for wrapper, counter in counters.get():
@@ -145,10 +134,8 @@ class History:
 
     def traced_like(self, snapshot: Snapshot) -> Record | None:
         """The latest record of a trace that depended on the same."""
-        for record in reversed(self.records):
-            if not record.failed and distance(record.snapshot, snapshot) == 0:
-                return record
-        return None
+        alike = (it for it in reversed(self.records) if not it.failed and distance(it.snapshot, snapshot) == 0)
+        return next(alike, None)
 
     def compiling(self, snapshot: Snapshot) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; reports a second executable."""

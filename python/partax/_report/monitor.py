@@ -68,6 +68,11 @@ def _tells_traces() -> bool:
     return bool(heard)
 
 
+def plain_name(name: str) -> str:
+    """A function's name, of which jax sometimes tells `jit(name)`."""
+    return name[4:-1] if name.startswith("jit(") else name
+
+
 def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     stage = stage_of(event)
     if stage is None:
@@ -78,9 +83,7 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     record = _record_of_call(compiles=stage != "trace")
     if record is None:
         if _others is not None and _core.call_under_way() is None:
-            name = function_name(kwargs)
-            name = name[4:-1] if name.startswith("jit(") else name
-            other = _others.setdefault(name, Other())
+            other = _others.setdefault(plain_name(function_name(kwargs)), Other())
             other.seconds += duration_secs
             other.traces += stage == "trace"
             other.compiles += stage == "compile"
@@ -114,10 +117,8 @@ def _record_of_call(compiles: bool = True) -> "Record | None":
     # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
     described, values = _core.describe_call()
     snapshot = history.take(details(described), values, values)
-    if any(isinstance(value, Tracer) for value in values):  # a transformation has made another program of it
-        record = history.traced_like(snapshot)
-    else:
-        record = history.compiling(snapshot)
+    is_transformed = any(isinstance(value, Tracer) for value in values)  # which has made another program of it
+    record = history.traced_like(snapshot) if is_transformed else history.compiling(snapshot)
     if record is not None:
         _core.set_record(record)
     return record

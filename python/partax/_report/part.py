@@ -2,7 +2,6 @@
 
 import struct
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,27 +16,16 @@ MAX_TEXT = 60
 
 @dataclass(eq=False, repr=False, slots=True)
 class Part:
-    """One value, array or node of a call.
+    """One value, array or node of a call."""
 
-    Attributes:
-      key: equal for parts that a program cannot tell apart.
-      label: what it is, such as `static int`.
-      text: its value, such as `7`.
-      refs: weak references that must live for `key` to hold, since it has their objects' addresses.
-      items: what it consists of, as pairs of a name and a part.
-      place: where an array is; empty if jax chooses, None if it has no place, as under a trace.
-      aval: jax's type of an array.
-      original: a weak reference to a value whose own `==` decides; None for other values.
-    """
-
-    key: Any
-    label: str
-    text: str
-    refs: tuple[Any, ...] = ()
-    items: tuple[tuple[str, "Part"], ...] = ()
-    place: str | None = None
-    aval: Any = None
-    original: Any = None
+    key: Any  # equal for parts that a program cannot tell apart
+    label: str  # what it is, such as `static int`
+    text: str  # its value, such as `7`
+    refs: tuple[Any, ...] = ()  # weak references that must live for `key` to hold: it has their objects' addresses
+    items: tuple[tuple[str, "Part"], ...] = ()  # what it consists of
+    place: str | None = None  # where an array is; empty if jax chooses, None if it has no place, as under a trace
+    aval: Any = None  # jax's type of an array
+    original: Any = None  # a weak reference to a value whose own `==` decides; None for other values
 
     @classmethod
     def by_identity(cls, value: Any, label: str, text: str, items: tuple[tuple[str, "Part"], ...] = ()) -> "Part":
@@ -110,10 +98,6 @@ class ArrayParts:
             known = self._known[key] = _array_part(_aval_text(aval), aval, sharding)
         return known
 
-    def parts(self, values: Sequence[Any], traced: Sequence[Any]) -> list[Part]:
-        """Of all leaves of a call."""
-        return [self.part(value, seen) for value, seen in zip(values, traced, strict=True)]
-
 
 def atom_key(value: Any) -> tuple[type, Any]:
     kind = type(value)
@@ -124,11 +108,6 @@ def atom_key(value: Any) -> tuple[type, Any]:
     if kind in (str, bytes) and len(value) > 1024:
         return kind, (len(value), hash(value), value[:MAX_TEXT])
     return kind, value
-
-
-def cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
 
 
 def short_name(kind: type) -> str:

@@ -25,23 +25,14 @@ _WARN_AT = 3  # values of one static number, each of which is a trace
 
 
 class Occasion(NamedTuple):
-    """What the native wrapper tells of a trace that begins.
+    """What the native wrapper tells of a trace that begins."""
 
-    Attributes:
-      new_key: whether it is the first trace of its static key.
-      is_full: whether the cache holds as many static keys as it may.
-      epoch: changes when keys are void since a class has been registered as a pytree node.
-      difference: what a callable made anew reads, if that makes its key another one than an earlier one.
-      fields: the paths of static values that are no leaves, but belong to nodes.
-      arguments: the names that the option `trace` takes.
-    """
-
-    new_key: bool = False
-    is_full: bool = False
-    epoch: int = 0
-    difference: str = ""
-    fields: Sequence[str] = ()
-    arguments: Collection[str] = ()
+    new_key: bool = False  # whether it is the first trace of its static key
+    is_full: bool = False  # whether the cache holds as many static keys as it may
+    epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
+    difference: str = ""  # what a callable made anew reads, if that makes its key another one than an earlier one
+    fields: Sequence[str] = ()  # the paths of static values that are no leaves, but belong to nodes
+    arguments: Collection[str] = ()  # the names that the option `trace` takes
 
 
 class Reasons:
@@ -93,12 +84,12 @@ class Reasons:
         """
         if nearest is None:
             return self.first
-        if not changes and occasion.new_key and occasion.difference:
-            return occasion.difference
+        if not changes:
+            is_made_anew = occasion.new_key and occasion.difference
+            return occasion.difference if is_made_anew else self._again(nearest, nearest.number, occasion, snapshot)
         digest = snapshot.digest()
-        again = self._digests.get(digest) if digest is not None and changes else None
-        if not changes or again is not None:
-            return self._again(nearest if not changes else None, again or nearest.number, occasion, snapshot)
+        if digest is not None and digest in self._digests:
+            return self._again(None, self._digests[digest], occasion, snapshot)
         texts = [self._with_advice(change, occasion) for change in changes[:_SHOWN]]
         more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
         return "; ".join(texts + more)
@@ -140,12 +131,12 @@ class Reasons:
 def _advice(change: Difference, occasion: Occasion) -> str:
     """What to do about a number, each of which is another trace."""
     path = change.path
-    name = path.rsplit(".", 1)[-1]
+    owner, _, name = path.rpartition(".")
     if any(path == field or below(path, field) for field in occasion.fields):
-        owner, aux, _ = path.partition(".<aux data>")
+        whole, aux, _ = path.partition(".<aux data>")
         if aux:
-            return f"it is aux data of `{owner}`: make it a child that is an array"
-        return f"it is a static field of `{path.rpartition('.')[0]}`: make it one that holds an array"
+            return f"it is aux data of `{whole}`: make it a child that is an array"
+        return f"it is a static field of `{owner}`: make it one that holds an array"
     argument = re.split(r"[.\[]", path, maxsplit=1)[0]
     may_trace = argument in occasion.arguments and not change.is_inside
     return f"pass jnp.asarray({name})" + (f', or trace=("{argument}",)' if may_trace else "")

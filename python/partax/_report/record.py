@@ -11,29 +11,22 @@ from partax._report.snapshot import Snapshot
 
 
 class Record:
-    """One trace: what it depended on, and what it cost.
-
-    Attributes:
-      number: counts the traces of its function, from 1.
-      site: the file and line of the call.
-      stages: what jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds.
-        After `compile` comes `run`, until the call returned.
-      compiled: how often it was compiled.
-      measured: whether jax has told how long the trace took.
-    """
+    """One trace: what it depended on, and what it cost."""
 
     def __init__(self, history: Any, number: int, snapshot: Snapshot, epoch: int):
         self._history = weakref.ref(history)
-        self.number = number
+        self.number = number  # counts the traces of its function, from 1
         self.snapshot = snapshot
         self.epoch = epoch
         self.site = call_site()
         self.reason = ""
         self.failed = False
-        self.measured = False
+        self.measured = False  # whether jax has told how long the trace took
         self.tracked = True
-        self.compiled = 0
+        self.compiled = 0  # how often
         self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        # What jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds. After
+        # `compile` comes `run`, until the call returned.
         self.stages: list[tuple[str, float, float]] = []
         self.places: list[Snapshot] = []  # of its further executables
         self.started = time.perf_counter()

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partax._jax.private import configuration
-from partax._pytree.key_details import ARRAY, FIELD, NODE, VALUE, Detail
-from partax._report.part import ATOMS, ArrayParts, Part, atom_key, cut, short_name, weak_refs
+from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
+from partax._pytree.short_text import one_line
+from partax._report.part import MAX_TEXT, ArrayParts, Part, short_name, weak_refs
 from partax._report.placement import context_text
 from partax._report.value_parts import ValueParts
 
@@ -40,28 +41,24 @@ def take_snapshot(
 
     Equal parts of an earlier snapshot are used again.
     """
-    arrays = iter(ArrayParts().parts(values, traced))
+    of_arrays = ArrayParts()
+    arrays = map(of_arrays.part, values, traced)
     nodes: dict[Any, Part] = {}
     paths: list[str] = []
     parts: list[Part] = []
     for path, kind, value in described:
-        if kind == ARRAY:
-            parts.append(next(arrays))
-        elif kind in (VALUE, FIELD):
-            parts.append(statics.value(value))
-        elif kind == NODE:
-            is_plain = type(value[2]) is int  # keys of users are not looked up
-            part = nodes.get(value) if is_plain else None
-            if part is None:
-                part = _node(*value)
-                if is_plain:
-                    nodes[value] = part
-            parts.append(part)
-        else:
+        if kind == RUN:
             first, run = value
-            _run(path, first, run, statics, paths, parts)
+            paths += [f"{path}[{i}]" for i in range(first, first + len(run))]
+            parts += map(statics.value, run)
             continue
         paths.append(path)
+        if kind == ARRAY:
+            parts.append(next(arrays))
+        elif kind == NODE and type(value[2]) is int:  # keys of users are not looked up
+            parts.append(nodes.get(value) or nodes.setdefault(value, _node(*value)))
+        else:
+            parts.append(_node(*value) if kind == NODE else statics.value(value))
     known_paths, known_parts = tuple(paths), tuple(parts)
     if like is not None and like.paths == known_paths:
         known_paths, known_parts = like.paths, _used_again(like.parts, parts)
@@ -80,32 +77,17 @@ def _used_again(known: tuple[Part, ...], parts: list[Part]) -> tuple[Part, ...]:
     return known if used == known else used
 
 
-def _run(
-    path: str, first: int, values: tuple[Any, ...], statics: ValueParts, paths: list[str], parts: list[Part]
-) -> None:
-    """Adds many static leaves in a row: one part for all where their values are plain."""
-    kinds = set(map(type, values))
-    if not kinds <= ATOMS:
-        for i, value in enumerate(values, first):
-            paths.append(f"{path}[{i}]")
-            parts.append(statics.value(value))
-        return
-    exact = kinds.isdisjoint((float, complex))
-    key = values if exact else tuple(value if type(value) is int else atom_key(value) for value in values)
-    paths.append(f"{path}[{first}:{first + len(values)}]")
-    parts.append(Part(("run", first, tuple(map(type, values)), key), "", f"{len(values)} static leaves"))
-
-
 def _node(family: str, kind: type | None, children: Any) -> Part:
     if kind is None or family == "none":
         return Part(("node", family), "", "None" if family == "none" else family)
-    count = len(children) if isinstance(children, tuple) else children
+    keys = children if isinstance(children, tuple) else None
+    count = children if keys is None else len(keys)
     if family in ("tuple", "list"):
         return Part(("node", family, count), "", f"{family} of {count}")
-    heap = kind.__module__ not in ("builtins", "collections")
-    name = short_name(kind)
-    order = children if isinstance(children, tuple) else None
-    text = f"{name} of {count}" if family in ("dict", "ordered_dict", "default_dict") else None
-    if order is not None:
-        text = f"{name} in the order {cut(', '.join(map(repr, order)))}"
-    return Part(("node", family, id(kind), count, order), "", text or name, weak_refs(kind) if heap else ())
+    text = short_name(kind)
+    if keys is not None:
+        text += f" in the order {one_line(', '.join(map(repr, keys)), MAX_TEXT)}"
+    elif family in ("dict", "ordered_dict", "default_dict"):
+        text += f" of {count}"
+    refs = () if kind.__module__ in ("builtins", "collections") else weak_refs(kind)
+    return Part(("node", family, id(kind), count, keys), "", text, refs)

@@ -20,34 +20,21 @@ Row = tuple[str, ...] | str
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table to look at.
+    """A table to look at."""
 
-    Attributes:
-      columns: their headings.
-      sections: groups of rows, with a rule between them where the table has rules.
-      left: the indices of the columns whose text stands at the left; numbers stand at the right.
-      title: the line above, or an empty string.
-      notes: the lines below.
-      ruled: whether the plain text has rules.
-      indent: how far the plain text stands to the right of its title.
-    """
-
-    columns: tuple[str, ...] = ()
-    sections: tuple[tuple[Row, ...], ...] = ()
-    left: frozenset[int] = frozenset()
-    title: str = ""
-    notes: tuple[str, ...] = ()
-    ruled: bool = False
-    indent: int = 0
+    columns: tuple[str, ...] = ()  # their headings
+    sections: tuple[tuple[Row, ...], ...] = ()  # groups of rows, with a rule between them where the table has rules
+    left: frozenset[int] = frozenset()  # the columns whose text stands at the left; numbers stand at the right
+    title: str = ""  # the line above
+    notes: tuple[str, ...] = ()  # the lines below
+    ruled: bool = False  # whether the plain text has rules
+    indent: int = 0  # how far the plain text stands to the right of its title
 
     def printable(self) -> "Table":
         """The table with escapes for what would move the text on a terminal, as a line break in a path does."""
-        return dataclasses.replace(
-            self,
-            sections=tuple(tuple(map(_printable, section)) for section in self.sections),
-            title=printable(self.title),
-            notes=tuple(map(printable, self.notes)),
-        )
+        sections = tuple(tuple(map(_printable, section)) for section in self.sections)
+        notes = tuple(map(printable, self.notes))
+        return dataclasses.replace(self, sections=sections, title=printable(self.title), notes=notes)
 
 
 def _printable(row: Row) -> Row:
@@ -131,15 +118,13 @@ def _plain_text(table: Table) -> str:
 
     def line(row: Row) -> str:
         if isinstance(row, tuple):
-            aligned = (
-                cell.ljust(width) if i in table.left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
+            pairs = enumerate(zip(row, widths, strict=True))
+            aligned = [cell.ljust(width) if i in table.left else cell.rjust(width) for i, (cell, width) in pairs]
             row = "  ".join(aligned).rstrip()
         return " " * table.indent + row
 
     rule = ["-" * max(len(line(row)) for row in cells)] if table.ruled else []
-    lines = [*([table.title] if table.title else []), *([line(table.columns)] if table.columns else [])]
+    lines = [*filter(None, [table.title]), *map(line, filter(None, [table.columns]))]
     for section in filter(None, table.sections):
         lines += [*rule, *map(line, section)]
     return "\n".join([*lines, *table.notes])

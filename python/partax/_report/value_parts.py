@@ -14,7 +14,8 @@ from partax._guards.bytecode import own_cells
 from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
-from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
+from partax._pytree.short_text import one_line
+from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, short_name, weak_refs
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256
@@ -66,11 +67,10 @@ class ValueParts:
 
     def _atom(self, value: Any, kind: type) -> Part:
         key = atom_key(value)
-        known = self._atoms.get(key)
-        if known is None:
-            label = f"static {kind.__name__}" if value is not None else "static"
-            known = self._atoms[key] = Part(key, label, self._repr(value))
-        return known
+        if key not in self._atoms:
+            label = "static" if value is None else f"static {kind.__name__}"
+            self._atoms[key] = Part(key, label, self._repr(value))
+        return self._atoms[key]
 
     def _too_deep(self, value: Any, kind: type) -> Part:
         label = "function" if callable(value) else "static"
@@ -115,11 +115,9 @@ class ValueParts:
         Of dictionaries always copies: while an item is looked at, its text or another thread may change them.
         """
         pairs: list[tuple[str, Any]]
-        if issubclass(kind, tuple) and len(value) <= _MAX_ITEMS:
+        if issubclass(kind, (tuple, list)) and len(value) <= _MAX_ITEMS:
             names = getattr(kind, "_fields", None)
             pairs = [(f".{names[i]}" if names else f"[{i}]", item) for i, item in enumerate(value)]
-        elif issubclass(kind, list) and len(value) <= _MAX_ITEMS:
-            pairs = [(f"[{i}]", item) for i, item in enumerate(value)]
         elif issubclass(kind, dict) and len(value) <= _MAX_ITEMS:
             pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
@@ -131,15 +129,21 @@ class ValueParts:
 
     def _wrapper(self, value: Any, kind: type, wrapped: Any) -> Part:
         """Another callable than a function, such as a `jax.jit` or a `jax.custom_jvp`, of a function."""
+        options = {"options": value._options} if isinstance(value, _core.JitFunction) else jit_options(value)
+        named = [(f"option {name!r}", option) for name, option in (options or {}).items()]
+        return self._around(kind.__name__, "of", value, wrapped, named, self._by_structure and options is not None)
+
+    def _around(
+        self, label: str, prefix: str, value: Any, wrapped: Any, named: list[tuple[str, Any]], by_structure: bool
+    ) -> Part:
+        """A callable of another one, and of what is told by name."""
         self._meet(value)
         inner = self.value(wrapped)
-        text = f"of {inner.text if inner.label == 'function' else inner}"
-        options = {"options": value._options} if isinstance(value, _core.JitFunction) else jit_options(value)
-        items = [("function", inner)]
-        items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
-        if self._by_structure and options is not None:
-            return self._composite(kind.__name__, kind, text, tuple(items))
-        return Part.by_identity(value, kind.__name__, text, tuple(items))
+        text = f"{prefix} {inner.text if inner.label == 'function' else inner}"
+        items = (("function", inner), *((name, self.value(item)) for name, item in named))
+        if by_structure:
+            return self._composite(label, type(value), text, items)
+        return Part.by_identity(value, label, text, items)
 
     def _composite(self, label: str, kind: type, text: str, items: tuple[tuple[str, Part], ...]) -> Part:
         refs = tuple(ref for _, item in items for ref in item.refs)
@@ -159,11 +163,10 @@ class ValueParts:
             if is_own:  # it sets the variable itself, as a counter: that is no cause of a trace
                 continue
             try:
-                contents = cell.cell_contents
+                part = self.value(cell.cell_contents)
             except ValueError:
-                items.append((f"closure cell {name!r}", Part(("empty",), "", "empty")))
-                continue
-            items.append((f"closure cell {name!r}", self.value(contents)))
+                part = Part(("empty",), "", "empty")
+            items.append((f"closure cell {name!r}", part))
         defaults = function.__defaults__ or ()
         named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
         pairs = [*zip(named, defaults, strict=True), *dict(function.__kwdefaults__ or {}).items()]
@@ -176,15 +179,9 @@ class ValueParts:
         return Part.by_identity(function, "function", text, tuple(items))
 
     def _partial(self, value: functools.partial[Any]) -> Part:
-        self._meet(value)
-        inner = self.value(value.func)
-        items = [("function", inner)]
-        items += [(f"argument {i}", self.value(item)) for i, item in enumerate(value.args)]
-        items += [(f"argument {name!r}", self.value(item)) for name, item in dict(value.keywords).items()]
-        text = f"partial of {inner.text if inner.label == 'function' else inner}"
-        if self._by_structure:
-            return self._composite("function", type(value), text, tuple(items))
-        return Part.by_identity(value, "function", text, tuple(items))
+        named = [(f"argument {i}", item) for i, item in enumerate(value.args)]
+        named += [(f"argument {name!r}", item) for name, item in dict(value.keywords).items()]
+        return self._around("function", "partial of", value, value.func, named, self._by_structure)
 
     def _other(self, value: Any, kind: type) -> Part:
         # What a function holds need not be a static value.
@@ -216,6 +213,6 @@ class ValueParts:
         if callable(value) and isinstance(read(value, "__name__"), str):
             return f"{read(value, '__module__') or kind.__module__}.{value.__name__}"
         try:
-            return cut(repr(value))
+            return one_line(repr(value), MAX_TEXT)
         except Exception as error:  # of the user's __repr__
             return f"<{short_name(kind)} whose repr raises {type(error).__name__}>"

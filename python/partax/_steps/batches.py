@@ -32,13 +32,10 @@ class Taken(NamedTuple):
 
 
 class Batches:
-    """Takes so many batches at a time.
-
-    Attributes:
-      error: what the iterator has raised, or what is wrong with a batch, once that was met: nothing is taken after it.
-    """
+    """Takes so many batches at a time."""
 
     def __init__(self, batches: Any, size: int, names: tuple[str, ...]) -> None:
+        # What the iterator has raised, or what is wrong with a batch: nothing is taken after it.
         self.error: BaseException | None = None
         self._iterator: Iterator[Any] = iter(batches)
         self._size = size
@@ -85,14 +82,14 @@ class Batches:
         return dict(zip(self._names, batch, strict=True))
 
     def _leaves(self, batch: dict[str, Any]) -> list[Any]:
-        if self._first is None:
-            leaves, spec = _core.flatten(batch, "batch")
-            self._first = Flat(spec, list(map(_type_of, leaves)))
-            return leaves
-        leaves = self._first.spec.match(batch)
+        leaves = None if self._first is None else self._first.spec.match(batch)
         if leaves is None:
             leaves, spec = _core.flatten(batch, "batch")
-            found = first_difference(self._first, Flat(spec, leaves), "batch")
+            flat = Flat(spec, list(map(_type_of, leaves)))
+            if self._first is None:
+                self._first = flat
+                return leaves
+            found = first_difference(self._first, flat, "batch")
             told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
             expected = "" if found is None else f", expected {found.first}, as in batch 0"
             raise TypeError(f"batch {self._taken}: {told}{expected}; batches are to differ in their arrays alone")
