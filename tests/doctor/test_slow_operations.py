@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import pytest
 from examining import floats, found_by, marked
 
-from partax._doctor.slow_operations import find
-from partax._doctor.slow_table import SLOW_OPERATIONS
+from partax._doctor.slow_operations import SLOW_OPERATIONS, find
 
 found = found_by(find)
 

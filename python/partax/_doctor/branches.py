@@ -17,7 +17,6 @@ _TURNS = 100  # of a while loop, which nobody knows
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `waste`: one for each `cond` or `switch`."""
     if not examined.equations.named("stop_gradient"):  # which `vmap` puts before what goes into a branch
         return
     for program in flat_programs(examined).all:

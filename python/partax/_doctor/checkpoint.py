@@ -43,7 +43,6 @@ class Residuals(NamedTuple):
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `checkpoint`."""
     if len(examined.equations.named("scan")) < 2:
         return
     programs = flat_programs(examined)

@@ -34,7 +34,6 @@ class Program:
 
     @property
     def seconds(self) -> float:
-        """What tracing, lowering and compiling took."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     @functools.cached_property
@@ -47,7 +46,6 @@ class Program:
 
     @property
     def _traced(self) -> Line | None:
-        """The first line of the function that jax has traced."""
         return None if self.jaxpr is None else first_line_of(self.jaxpr.jaxpr, self.name)
 
     @property
@@ -60,7 +58,6 @@ class Program:
 
     @property
     def is_users(self) -> bool:
-        """Whether the function is the user's, and not one of jax or of a library."""
         return self.line is not None and self.line.is_users
 
     @property

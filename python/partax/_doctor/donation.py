@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from partax._doctor.definition import definition, names_text, wrapper_kind
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, definition, names_text, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, is_of_same_type, returned
@@ -14,7 +13,6 @@ _SMALL = 1 << 10  # bytes of an array whose part in the message nobody would mis
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `donation`."""
     if sum(leaf.bytes for leaf in examined.arguments if not leaf.donated) < FEWEST_BYTES:
         return
     by_name: dict[str, int] = {}

@@ -100,7 +100,6 @@ class Equations:
 
     @functools.cached_property
     def largest(self) -> int:
-        """The elements of the largest result."""
         avals = [var.aval for i in self.first_of_tokens for var in self.eqns[i].outvars]
         return max((math.prod(it.shape) for it in avals if hasattr(it, "shape")), default=0)
 
@@ -114,14 +113,12 @@ class Equations:
         return nearest_line(self.eqns[at] for at in (index, *self.around(index)))
 
     def by_line(self, indices: Iterable[int]) -> dict[Line, list[int]]:
-        """The indices of equations by the user's line, in order."""
         lines: dict[Line, list[int]] = {}
         for i in indices:
             lines.setdefault(self.line(i), []).append(i)
         return lines
 
     def inside(self, index: int) -> range:
-        """The indices of the equations inside of one."""
         end = index + 1
         while end < len(self) and self.depths[end] > self.depths[index]:
             end += 1
@@ -146,7 +143,6 @@ class Equations:
 
     @functools.cached_property
     def first_of_tokens(self) -> list[int]:
-        """The index of the first equation of each token."""
         first = np.empty(self.tokens.max(initial=-1) + 1, dtype=np.int64)
         first[self.tokens[::-1]] = np.arange(len(self) - 1, -1, -1)  # the last that is written stays
         return first.tolist()
@@ -183,7 +179,6 @@ def scan_parts(eqn: Any) -> ScanParts:
 
 
 def type_of(aval: Any) -> tuple[Any, ...]:
-    """The shape and dtype of an array."""
     return aval.shape, aval.dtype
 
 

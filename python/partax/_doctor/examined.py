@@ -3,26 +3,58 @@
 import dataclasses
 import functools
 import inspect
+import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 
 from partax import _core
-from partax._doctor.definition import definition, wrapper_kind
 from partax._doctor.equations import Equations, bytes_of
+from partax._doctor.lines import NOWHERE, Line
 from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
 
+_END_OF_NAME = re.compile(r"[.\[]")
+Wrapper = Literal["partax", "jax", "equinox", "nnx"]
+
+
+def definition(function: Any) -> Line:
+    """The first line of a function, that of its decorator if it has one; an empty file where it has no code."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
+    return NOWHERE if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+
+def wrapper_kind(wrapper: Any) -> Wrapper:
+    """Whose jit has compiled a function; partax's for one that none has."""
+    if jit_options(wrapper) is not None:
+        return "jax"
+    equinox_jit = equinox_private.jit_class()
+    if equinox_jit is not None and isinstance(wrapper, equinox_jit):
+        return "equinox"
+    return "nnx" if type(wrapper).__module__.startswith("flax.nnx") else "partax"
+
+
+def argument_name(path: str) -> str:
+    """The argument that a path begins with: `model` of `model.layers[0].weight`."""
+    return _END_OF_NAME.split(path, maxsplit=1)[0]
+
+
+def names_text(names: Sequence[str]) -> str:
+    """A tuple of names as it is written: `("model", "state")`."""
+    return f'("{names[0]}",)' if len(names) == 1 else "(" + ", ".join(f'"{name}"' for name in names) + ")"
+
+
 Read = TypeVar("Read")
 
 
 class Leaf(NamedTuple):
-    """An array of the arguments or of the result."""
-
     path: str  # from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`
     aval: Any
     donated: bool = False
@@ -75,7 +107,6 @@ class Examined:
 
     @functools.cached_property
     def equations(self) -> Equations:
-        """All equations, those of inner programs included, in order."""
         return Equations(self.jaxpr.jaxpr)
 
 

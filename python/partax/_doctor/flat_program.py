@@ -28,8 +28,6 @@ class Call:
 
 
 class Body(NamedTuple):
-    """A program inside of an equation."""
-
     jaxpr: Any
     constants: Sequence[Any]  # what it has captured itself, for its constant variables in order
     given: Sequence[int | None]  # for each input the operand that it is; None for what changes from turn to turn
@@ -60,7 +58,6 @@ class FlatProgram:
 
     @functools.cached_property
     def readers(self) -> dict[int, list[int]]:
-        """The indices of the equations that read each value."""
         readers: dict[int, list[int]] = {}
         for i, reads in enumerate(self.reads):
             for number in reads:
@@ -78,8 +75,6 @@ class FlatProgram:
 
 
 class Place(NamedTuple):
-    """An equation of a program."""
-
     program: FlatProgram
     at: int
 
@@ -100,11 +95,9 @@ class FlatPrograms(NamedTuple):
 
     @property
     def all(self) -> list[FlatProgram]:
-        """The outermost one and all others."""
         return [self.outermost, *self.inner.values()]
 
     def inside(self, program: FlatProgram, index: int) -> list[tuple[Body, FlatProgram]]:
-        """The programs inside of an equation."""
         return [(body, self.inner[id(body.jaxpr)]) for body in program.bodies.get(index, ())]
 
 
@@ -128,11 +121,8 @@ def flat_programs(examined: Examined) -> FlatPrograms:
 def _called(eqn: Any) -> tuple[Any, Sequence[Any]]:
     """The program that a call runs, and what that has captured; None where its inputs are not those of the call."""
     _, holder, inner = next(held_programs(eqn), ("", None, None))
-    return (
-        (inner, getattr(holder, "consts", ()))
-        if inner is not None and len(inner.invars) == len(eqn.invars)
-        else (None, ())
-    )
+    is_plain = inner is not None and len(inner.invars) == len(eqn.invars)
+    return (inner, getattr(holder, "consts", ())) if is_plain else (None, ())
 
 
 def _bodies(eqn: Any, reads: Sequence[int]) -> Iterator[Body]:

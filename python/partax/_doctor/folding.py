@@ -23,40 +23,8 @@ _CONVOLVED = 0.1e-6  # one multiplication: 1e6 elements and a kernel of 5 x 5 ta
 _MULTIPLIED = 0.35e-9  # one of a matrix product: 3162 x 3162 takes 10 s
 
 # Larger results XLA leaves to be computed when the program runs (`kMaximumConstantSizeElements`).
-LARGEST = 45_000_000
+_LARGEST = 45_000_000
 _CUMULATIVE = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
-
-
-def folding_seconds(eqn: Any) -> float | None:
-    """How long XLA takes to evaluate an operation whose operands are all known, about.
-
-    None where XLA leaves it to be computed when the program runs.
-    """
-    name = eqn.primitive.name
-    result = size_of(eqn.outvars[0])
-    operand = size_of(eqn.invars[0])
-    if name in _NEVER or name.startswith("random_") or max(result, operand) > LARGEST:
-        return None
-    if name in _FREE:
-        return 0.0
-    if name == "sort":
-        length = eqn.invars[0].aval.shape[eqn.params["dimension"]]
-        return operand * math.log2(max(length, 2)) * _COMPARED
-    if name in _CUMULATIVE:
-        return operand * _ACCUMULATED
-    if name.startswith("reduce_window"):
-        return result * math.prod(eqn.params["window_dimensions"]) * _IN_WINDOW
-    if name.startswith("scatter"):
-        # One place is a slice that is written, and that is quick: 4e7 elements take 0.4 s.
-        places = size_of(eqn.invars[1]) // max(eqn.invars[1].aval.shape[-1], 1)
-        return size_of(eqn.invars[2]) * _SCATTERED if places > 1 else result * _ELEMENT / 30
-    if name == "gather":
-        return result * _GATHERED
-    if name in ("dot_general", "conv_general_dilated"):
-        return multiplications(eqn) * (_MULTIPLIED if name == "dot_general" else _CONVOLVED)
-    if name.startswith(("reduce_", "arg")):
-        return operand * _REDUCED
-    return result * _ELEMENT
 
 
 # What costs next to nothing, or is evaluated as a part of what uses it.
@@ -69,6 +37,31 @@ _NEVER = DECOMPOSITIONS | {
 }  # fmt: skip
 
 
-def size_of(var: Any) -> int:
-    """How many elements an operand or a result has."""
+def folding_seconds(eqn: Any) -> float | None:
+    """How long XLA takes to evaluate an operation whose operands are all known, about; None where it does not."""
+    name = eqn.primitive.name
+    result, operand = _size_of(eqn.outvars[0]), _size_of(eqn.invars[0])
+    if name in _NEVER or name.startswith("random_") or max(result, operand) > _LARGEST:
+        return None
+    if name in _FREE:
+        return 0.0
+    if name == "sort":
+        length = eqn.invars[0].aval.shape[eqn.params["dimension"]]
+        return operand * math.log2(max(length, 2)) * _COMPARED
+    if name in _CUMULATIVE:
+        return operand * _ACCUMULATED
+    if name.startswith("reduce_window"):
+        return result * math.prod(eqn.params["window_dimensions"]) * _IN_WINDOW
+    if name.startswith("scatter"):
+        # One place is a slice that is written, and that is quick: 4e7 elements take 0.4 s.
+        places = _size_of(eqn.invars[1]) // max(eqn.invars[1].aval.shape[-1], 1)
+        return _size_of(eqn.invars[2]) * _SCATTERED if places > 1 else result * _ELEMENT / 30
+    if name == "gather":
+        return result * _GATHERED
+    if name in ("dot_general", "conv_general_dilated"):
+        return multiplications(eqn) * (_MULTIPLIED if name == "dot_general" else _CONVOLVED)
+    return operand * _REDUCED if name.startswith(("reduce_", "arg")) else result * _ELEMENT
+
+
+def _size_of(var: Any) -> int:
     return math.prod(var.aval.shape) if hasattr(var.aval, "shape") else 0

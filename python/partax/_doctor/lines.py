@@ -1,5 +1,6 @@
-"""The user's lines behind the equations of a program."""
+"""The user's lines behind the equations of a program, and the loops around them."""
 
+import ast
 import functools
 import linecache
 import sys
@@ -39,7 +40,6 @@ class Line(NamedTuple):
 
     @property
     def is_users(self) -> bool:
-        """Whether it is the user's, and not one of a library's."""
         return rank(self.file) == USERS
 
 
@@ -115,7 +115,6 @@ def first_line_of(jaxpr: Any, name: str = "") -> Line | None:
 
 
 def is_of_jax(jaxpr: Any) -> bool:
-    """Whether a program is one of jax's own functions."""
     line = first_line_of(jaxpr)
     return line is not None and rank(line.file) == 0
 
@@ -138,3 +137,45 @@ def running_line() -> Line | None:
     while frame is not None and rank(frame.f_code.co_filename) != USERS:
         frame = frame.f_back
     return None if frame is None else Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def loop_around(line: Line) -> tuple[int, int] | None:
+    """The first and the last line of the innermost loop of the line's own function that is around it.
+
+    None where there is none, also where the source is not there.
+    """
+    around = [it for it in _loops(line.file, line.line) if it[0] <= line.line <= it[1]]
+    return min(around, key=lambda it: it[1] - it[0], default=None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _loops(file: str, line: int) -> tuple[tuple[int, int], ...]:
+    """The first and the last line of each loop in the innermost function that has this line."""
+    tree = _tree(file)
+    if tree is None:
+        return ()
+    found: list[tuple[int, int]] = []
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
+        if last is not None and not first <= line <= last:
+            continue
+        if isinstance(node, _FUNCTIONS):
+            found.clear()  # a loop around a function does not call it
+        elif isinstance(node, _LOOPS):
+            found.append((first, int(last or first)))
+        left += ast.iter_child_nodes(node)
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None

@@ -1,7 +1,8 @@
 """How many bytes are live along a program, by a walk over its equations: an estimate, without compiling it."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from partax._doctor.equations import LOOPS, bytes_of
@@ -17,8 +18,6 @@ _WRITES_OVER = (*ELEMENTWISE, IN_PLACE)
 
 
 class Buffer(NamedTuple):
-    """An array that lives for a part of the program."""
-
     type: str  # dtype and shape, such as `float32[1000,10]`
     bytes: int
     name: str  # the path of an argument, or the primitive that made it
@@ -28,8 +27,6 @@ class Buffer(NamedTuple):
 
 
 class Liveness(NamedTuple):
-    """The live bytes along a program."""
-
     bytes: tuple[int, ...]  # for each equation of the flat program, with the most that programs inside of it need
     peak: int  # the most of these
     peak_step: int  # the equation in which that is
@@ -37,8 +34,6 @@ class Liveness(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A buffer that an equation has made."""
-
     bytes: int
     aval: Any
     at: int
@@ -53,6 +48,7 @@ class _Walk(NamedTuple):
     peak: int
     at: int
     made: list[_Made]
+    last: list[int]  # the equation that reads each value last
 
     def buffers(self, span: tuple[int, int] | None = None) -> Iterator[Buffer]:
         """The largest that live where the most do; those of inner programs live for the equation around these."""
@@ -72,16 +68,16 @@ def live_bytes(examined: Examined) -> Liveness:
     """
     programs = flat_programs(examined)
     program = programs.outermost
-    inner = _inner_walks(programs)
+    inner: dict[int, _Walk] = {}
+    _walk_inner(programs, program, inner)
     leaves = dict(zip(program.inputs, examined.arguments, strict=True))
     donated = {number: leaf.bytes for number, leaf in leaves.items() if leaf.donated}
     always = sum(leaf.bytes for leaf in leaves.values() if not leaf.donated) + program.constant_bytes
-    last, is_fused = _last_uses(program)
-    outer = walk = _walk(program, last, is_fused, inner, always, donated, counts_results=True)
+    outer = walk = _walk(program, inner, True, always, donated)
     at, end = walk.at, max(len(program.eqns) - 1, 0)
     buffers: list[Buffer] = []
     for number, leaf in leaves.items():
-        last_use = min(max(last[number], 0), end) if leaf.donated else end
+        last_use = min(max(walk.last[number], 0), end) if leaf.donated else end
         if last_use >= at:
             buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last_use))
     buffers += walk.buffers()
@@ -92,27 +88,13 @@ def live_bytes(examined: Examined) -> Liveness:
     return Liveness(tuple(outer.bytes), outer.peak, at, tuple(largest))
 
 
-def _inner_walks(programs: FlatPrograms) -> dict[int, _Walk]:
-    """The walks of all inner programs by the id of their jaxpr; the innermost first."""
-    done: dict[int, _Walk] = {}
-    stack = _asked(programs.outermost)
-    while stack:
-        key, is_loop = stack[-1]
-        program = programs.inner[key]
-        missing = [it for it in _asked(program) if it[0] not in done]
-        if missing:
-            stack += missing
-            continue
-        stack.pop()
-        if key not in done:
-            done[key] = _walk(program, *_last_uses(program), done, 0, {}, counts_results=is_loop)
-    return done
-
-
-def _asked(program: FlatProgram) -> list[tuple[int, bool]]:
-    """The ids of the programs inside of the equations, each with whether it is a loop's."""
-    bodies = program.bodies.items()
-    return [(id(body.jaxpr), program.eqns[i].primitive.name in LOOPS) for i, inside in bodies for body in inside]
+def _walk_inner(programs: FlatPrograms, program: FlatProgram, done: dict[int, _Walk]) -> None:
+    """Walks the programs inside of a program's equations, by the id of their jaxpr; the innermost first."""
+    for i in program.bodies:
+        for body, inner in programs.inside(program, i):
+            if id(body.jaxpr) not in done:
+                _walk_inner(programs, inner, done)
+                done[id(body.jaxpr)] = _walk(inner, done, program.eqns[i].primitive.name in LOOPS)
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
@@ -164,17 +146,15 @@ def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
 
 def _walk(
     program: FlatProgram,
-    last: list[int],
-    is_fused: bytearray,
     inner: dict[int, _Walk],
-    always: int,
-    inputs: dict[int, int],
-    *,
     counts_results: bool,
+    always: int = 0,
+    inputs: Mapping[int, int] = MappingProxyType({}),
 ) -> _Walk:
     """Adds up what lives: what does so `always`, and inputs until their last use, of which the bytes are given by their
     number; results where they are buffers of the program's own.
     """
+    last, is_fused = _last_uses(program)
     count = len(program.eqns)
     freed = [0] * (count + 1)
     for number, size in inputs.items():
@@ -203,4 +183,4 @@ def _walk(
         bytes_at.append(live - over + inside)
         live -= freed[i]
     peak = max(bytes_at, default=live)
-    return _Walk(program, bytes_at, peak, bytes_at.index(peak) if bytes_at else 0, made)
+    return _Walk(program, bytes_at, peak, bytes_at.index(peak) if bytes_at else 0, made, last)

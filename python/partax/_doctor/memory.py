@@ -18,7 +18,6 @@ _NAMED = 3
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `memory`."""
     if is_spread(examined) and examined.compiled is None:
         return  # which part of it one device has is not known
     limit = memory_limit(examined)

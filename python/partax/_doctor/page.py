@@ -35,8 +35,6 @@ Pictured = tuple[Examined, Sequence[Finding]]
 
 
 class Section(NamedTuple):
-    """The pictures of one program."""
-
     name: str
     icicle: Box
     live: Liveness
@@ -48,24 +46,21 @@ class Section(NamedTuple):
 def write_page(path: str | Path, diagnoses: Sequence[Any], report: Report | None = None) -> None:
     """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
 
-    Each is a `Diagnosis`, which imports this file. Without any it is the page of a report, of now if none is given.
-
-    Raises:
-      ImportError: `partax[doctor]` is not installed.
-      OSError: the file cannot be written.
+    Each is a `Diagnosis`, which imports this file. Without any it is the page of a report, of now if none is given. An
+    ImportError if `partax[doctor]` is not installed, an OSError if the file cannot be written.
     """
     write_whole(path, page(diagnoses, report))
 
 
 def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
-    """The text of the file; see `write_page`."""
-    jinja2 = _jinja2()
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(_MISSING, name="jinja2") from error
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["figures"] = figure_texts
-    environment.filters["bytes"] = bytes_text
-    environment.filters["seconds"] = seconds_text
-    environment.filters["place"] = _place
-    environment.filters["relative"] = file_text
+    environment.filters.update(
+        figures=figure_texts, bytes=bytes_text, seconds=seconds_text, place=_place, relative=file_text
+    )
     report = _function_reports.report() if report is None else report
     traces = _traces(report)
     costliest = {id(it) for it in sorted(traces, key=lambda it: -it[0])[:_TRACES]}
@@ -78,14 +73,6 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
         stages=[(stage, stage) for stage in (*STAGES, LOAD)],
     )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
-
-
-def _jinja2() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(_MISSING, name="jinja2") from error
-    return jinja2
 
 
 def _examined(diagnoses: Sequence[Any]) -> list[Pictured]:
@@ -135,26 +122,23 @@ def _summary(diagnoses: Sequence[Any], report: Report) -> str:
     if diagnoses:
         costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))
         seconds, times = _cost(costliest.figures), costliest.figures.get("times", 1)
-        reason = _sentence(costliest.findings[0].message) if costliest.findings else "Nothing was found in it."
+        message = costliest.findings[0].message if costliest.findings else "nothing was found in it"
+        reason = f"{message[0].upper()}{message[1:]}".rstrip(".") + "."
         count = sum(len(it.findings) for it in diagnoses)
         found = f"{_counted(count, 'finding')} in {_counted(len(diagnoses), 'function')}. "
     elif report.functions:
-        function = report.functions[0]
-        costliest, seconds, times, found = function, function.seconds, len(function.traces), ""
-        reason = f"The latest trace: {function.traces[-1].reason}" if function.traces else ""
+        costliest, found = report.functions[0], ""
+        seconds, times = costliest.seconds, len(costliest.traces)
+        reason = f"The latest trace: {costliest.traces[-1].reason}" if costliest.traces else ""
     else:
         return ""
     name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
-    often = f", traced {times} times" if times != 1 else ", traced once"
-    return f"{found}The costliest function is {name}{often}: {seconds_text(seconds)}. {reason}"
+    often = "once" if times == 1 else f"{times} times"
+    return f"{found}The costliest function is {name}, traced {often}: {seconds_text(seconds)}. {reason}"
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
 
 
 def _cost(figures: Figures) -> float:

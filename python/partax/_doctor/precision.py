@@ -46,7 +46,6 @@ converted with the equation that did it.
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `precision`."""
     widths = {width for leaf in examined.arguments if _is_array(leaf.aval) and (width := _width(leaf.aval))}
     if len(widths) != 1 or _DOUBLE in widths:
         return
@@ -121,7 +120,6 @@ class _Reader:
         return self._width_of(var) > self._own
 
     def _read(self, place: Place, derived: _Derived, used: set[int]) -> None:
-        """An equation with a wide result."""
         eqn, reads, [result, *_] = place.eqn, place.program.reads[place.at], place.program.writes[place.at]
         operands = list(zip(reads, eqn.invars, strict=True))
         arrays = [(number, var) for number, var in operands if number != LITERAL and _is_array(var.aval)]

@@ -14,9 +14,8 @@ import numpy as np
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.lines import Line, stack_of
+from partax._doctor.lines import Line, loop_around, stack_of
 from partax._doctor.measured import measured_seconds
-from partax._doctor.source_loops import loop_around
 
 # A loop of fewer turns, or of less code, compiles in well under a second: 64 layers of three equations take 1.8 s in a
 # loop and 0.4 s scanned, 8 take 0.3 s and 0.3 s.
@@ -47,8 +46,6 @@ _COSTLY = {
 
 
 class Repeat(NamedTuple):
-    """A sub-program that is there several times."""
-
     starts: Sequence[int]  # where each begins, in the program's equations
     length: int  # how many equations one has
     in_a_row: bool  # whether each begins where the one before ends
@@ -56,7 +53,6 @@ class Repeat(NamedTuple):
 
     @property
     def equations(self) -> int:
-        """All of them together."""
         return len(self.starts) * self.length
 
     def is_worth_it(self, equations: Equations) -> bool:
@@ -73,7 +69,6 @@ _Wanted = Callable[[Repeat, Equations], bool]
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `repeat`."""
     equations = examined.equations
     yield from _unrolled(equations)
     if len(equations) < _FEWEST_EQUATIONS:

@@ -9,9 +9,8 @@ from typing import Any
 import jax
 
 from partax._core import JitFunction
-from partax._doctor.definition import definition, names_text, wrapper_kind
 from partax._doctor.equations import traced_type, type_text
-from partax._doctor.examined import Examined, Leaf
+from partax._doctor.examined import Examined, Leaf, definition, names_text, wrapper_kind
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
 from partax._pytree.array_text import array_text
@@ -30,7 +29,6 @@ _LATEST = 3
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `retrace`."""
     # What a script has compiled is known by its traces.
     come_back = [] if examined.traced is None else returned(examined)
     yield from _changed_types(examined, come_back)
@@ -212,7 +210,6 @@ def _differs(examined: Examined, differences: list[Difference], result: str) -> 
 
 
 def _history(examined: Examined) -> Iterator[Finding]:
-    """What partax knows of the traces so far."""
     history = examined.wrapper._cache.history if isinstance(examined.wrapper, JitFunction) else None
     if history is None or history.count <= _MANY_TRACES:
         return

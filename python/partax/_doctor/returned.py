@@ -8,9 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from partax._doctor.definition import argument_name
 from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
-from partax._doctor.examined import Examined, Leaf, kept
+from partax._doctor.examined import Examined, Leaf, argument_name, kept
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
 from partax._jit.ahead_of_time import Traced
@@ -158,9 +157,8 @@ def _forwarded(examined: Examined) -> set[str]:
 
 
 def _is_in_place(examined: Examined) -> bool:
-    """Whether results have no paths to pair them by, as of functions that change the objects of their arguments.
-
-    In a script that is so for all that nnx or Equinox has compiled.
+    """Whether results have no paths to pair them by, as of functions that change the objects of their arguments, and in
+    a script of all that nnx or Equinox has compiled.
     """
     traced = examined.traced
     if traced is None:
@@ -191,30 +189,22 @@ def _in_place(
 def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
     """For each value the inputs of its shape that it is computed from, element by element."""
     shapes = {number: leaf.aval.shape for number, leaf in zip(program.inputs, examined.arguments, strict=True)}
-    origins: list[tuple[int, ...]] = [()] * program.values
+    origins: list[tuple[int, ...]] = [()] * (program.values + 1)  # and last of literals, which come from none
     for number in program.inputs:
         origins[number] = (number,)
-    for i, (reads, treatment) in enumerate(zip(program.reads, program.treatments, strict=True)):
-        if treatment is not None and treatment not in _KEEPS_PLACES:
-            continue
-        known = [origins[number] for number in reads if number != LITERAL and origins[number]]
-        if not known:
-            continue
-        eqn, made = program.eqns[i], program.writes[i]
-        if treatment is None and eqn.primitive.name in LOOPS:
-            first = _first_carry(eqn)
-            pairs = [
-                (number, origins[given] if given != LITERAL else ())
-                for number, given in zip(made, reads[first:], strict=False)
-            ]
-        elif treatment is None and eqn.primitive.name != "cond":
-            continue
+    for eqn, reads, made, treatment in zip(
+        program.eqns, program.reads, program.writes, program.treatments, strict=True
+    ):
+        name = eqn.primitive.name
+        if treatment in _KEEPS_PLACES or (treatment is None and name == "cond"):
+            together = tuple(dict.fromkeys(it for number in reads for it in origins[number]))
+            given = [together] * len(made)
+        elif treatment is None and name in LOOPS:
+            given = [origins[number] for number in reads[_first_carry(eqn) :]]
         else:
-            together = tuple(dict.fromkeys(it for one in known for it in one))
-            pairs = [(number, together) for number in made]
-        for (number, given), var in zip(pairs, eqn.outvars, strict=False):
-            shape = var.aval.shape
-            origins[number] = tuple([it for it in given if shapes[it] == shape][:_MOST_ORIGINS])
+            continue
+        for number, var, its in zip(made, eqn.outvars, given, strict=False):
+            origins[number] = tuple([it for it in its if shapes[it] == var.aval.shape][:_MOST_ORIGINS])
     return origins
 
 

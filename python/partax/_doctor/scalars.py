@@ -19,7 +19,6 @@ _THREAD = "https://github.com/jax-ml/jax/issues/40150"
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `scalar`."""
     equations = examined.equations
     told: set[Line] = set()
     for index in sorted(equations.named(*LOOPS)):

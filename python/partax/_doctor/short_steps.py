@@ -10,9 +10,8 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
 from partax._core import JitFunction
-from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.equations import type_of
-from partax._doctor.examined import Examined, Leaf
+from partax._doctor.examined import Examined, Leaf, argument_name, definition, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
 from partax._report.figure_text import seconds_text
 
@@ -55,7 +54,7 @@ def find(examined: Examined) -> Iterator[Finding]:
 
 
 def _compiled(examined: Examined) -> str:
-    """How the advice begins: `partax.steps` takes what partax has compiled, and a script's calls are of such alone."""
+    # `partax.steps` takes what partax has compiled, and a script's calls are of such alone.
     if examined.calls or isinstance(examined.wrapper, JitFunction):
         return "Run"
     jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"

@@ -17,8 +17,6 @@ LOAD = "load"
 
 
 class Event(NamedTuple):
-    """One stage of one trace."""
-
     function: str
     defined: str  # where the function is, such as `train.py:12`
     track: int  # tells apart functions, also those of one name

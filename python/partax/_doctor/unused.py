@@ -4,8 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from partax._doctor.definition import argument_name, definition
-from partax._doctor.examined import Examined, Leaf
+from partax._doctor.examined import Examined, Leaf, argument_name, definition
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import flat_programs
 from partax._pytree.array_text import array_text
@@ -16,7 +15,6 @@ _MOST_OF_IT = 0.5  # of an argument's bytes: a model of which one part is not ca
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `unused`: one for each argument."""
     if sum(leaf.bytes for leaf in examined.arguments) < _FEWEST_BYTES:
         return
     program = flat_programs(examined).outermost

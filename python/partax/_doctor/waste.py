@@ -109,7 +109,6 @@ _TEXTS = {
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `waste`: one for each line."""
     if not examined.equations.named("scan") and examined.equations.largest < _FEWEST_ROWS**2:
         return
     programs = flat_programs(examined)
@@ -297,7 +296,6 @@ class _Reader:
             yield index, "map", eqn.outvars[0].aval, {"times": length}
 
     def _takes_one(self, number: int, length: int) -> bool:
-        """Whether of a stacked array one step is all that is used."""
         uses = self._uses(number)
         if not uses or self._names(uses) - {"slice", "dynamic_slice"}:
             return False

@@ -1,4 +1,4 @@
-"""The arrays that a program has captured, by the names of the variables that held them."""
+"""The arrays that a program has captured, by the names of the variables that held them; a warning of some of them."""
 
 import contextlib
 import dataclasses
@@ -6,7 +6,8 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Generator, Iterator, Mapping
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ import numpy as np
 from partax import _core
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
+from partax._pytree.call_site import call_site
+from partax._pytree.key_details import FIELD, VALUE, Detail
 from partax._pytree.spec_data import shown
 
 _MAX_DEPTH = 4
@@ -152,3 +155,28 @@ def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: boo
         if type(attributes) is dict and (libraries or level == 0 or not is_installed(cls.__module__)):
             items += [(f".{name}", item) for name, item in attributes.copy().items()]
         left += [(path + segment, item, level + 1) for segment, item in items]
+
+
+_DEEPEST = 3
+
+_warned: set[tuple[str, str, str]] = set()
+
+
+def warn_of_arrays(described: Iterable[Detail]) -> None:
+    """Warns once of each place in a call where an object of a user's class, known by identity, holds an array."""
+    for path, kind, value in described:
+        cls = type(value)
+        if kind not in (VALUE, FIELD) or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
+            continue
+        place = next((place for place, _ in arrays_in(path, value, _DEEPEST, libraries=False)), None)
+        key = (cls.__module__, cls.__qualname__, place or "")
+        if place is None or key in _warned:
+            continue
+        _warned.add(key)
+        warnings.warn_explicit(
+            f"`{place}` is an array in a static `{cls.__qualname__}`: it is a constant of the program, and another "
+            f"array there later is not seen. Make `{cls.__qualname__}` a pytree, as an Equinox module or with "
+            "jax.tree_util.register_dataclass, or pass the array as an argument",
+            UserWarning,
+            *call_site(),
+        )

@@ -86,16 +86,20 @@ def _differences(before: dict[str, Part], now: dict[str, Part]) -> Iterator[Diff
 
 def _changed(path: str, old: Part, new: Part) -> Iterator[Difference]:
     inner = _inner(old, new)
-    if new.label == old.label == "function":
-        yield Difference(path, changed_function(old, new))
-    elif inner and inner[0][0][0] in ".[":
+    if inner and inner[0][0][0] in ".[":
         for name, a, b in inner:
             yield from (change._replace(is_inside=True) for change in _changed(path + name, a, b))
-    elif inner is not None:
-        yield Difference(path, _renewed(new, inner))
     else:
-        is_number = old.key[0] is new.key[0] and new.is_number
-        yield Difference(path, _arrow(old, new), (old.text, new.text) if is_number else None)
+        is_number = old.key[0] is new.key[0] and new.key[0] in (int, float, complex)
+        yield Difference(path, change_text(old, new), (old.text, new.text) if is_number else None)
+
+
+def change_text(old: Part, new: Part) -> str:
+    """What makes a value another one than an earlier one."""
+    if new.label == old.label == "function":
+        return changed_function(old, new)
+    inner = _inner(old, new)
+    return _arrow(old, new) if inner is None else _renewed(new, inner)
 
 
 def _inner(old: Part, new: Part) -> list[tuple[str, Part, Part]] | None:
@@ -128,14 +132,6 @@ def _arrow(old: Part, new: Part) -> str:
     if old.label == new.label:
         return f"{old.label} {old.text} -> {new.text}".strip()
     return f"{old} -> {new}"
-
-
-def changed_callable(old: Part, new: Part) -> str:
-    """What makes a callable another one than an earlier one."""
-    if new.label == old.label == "function":
-        return changed_function(old, new)
-    inner = _inner(old, new)
-    return _arrow(old, new) if inner is None else _renewed(new, inner)
 
 
 def changed_function(old: Part, new: Part) -> str:
@@ -180,8 +176,8 @@ def _brief(old: Part, new: Part) -> str:
         return f"holds another array, {new.text}"
     if old.label == new.label == "function":
         return changed_function(old, new)
-    if old.key[0] != "met" and (inner := _inner(old, new)) is not None:
-        return _renewed(new, inner).replace("static ", "")
+    if old.key[0] != "met" and _inner(old, new) is not None:
+        return change_text(old, new).replace("static ", "")
     if old.text == new.text:
         return f"is another {new}".replace("static ", "")
     if old.label == new.label:

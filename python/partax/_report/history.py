@@ -14,11 +14,11 @@ from partax._jit.parameters import option_names
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import FIELD, NODE, Detail, details
 from partax._pytree.spec_data import SpecData
+from partax._report.captured_arrays import warn_of_arrays
 from partax._report.differences import differences, distance, places
 from partax._report.explain import explaining, report_line
 from partax._report.flatten_costs import time_flatten_functions
 from partax._report.limits import RetraceError, counters, forbidden
-from partax._report.opaque_arrays import warn_of_arrays
 from partax._report.reasons import Occasion, Reasons, first_reason
 from partax._report.record import Record
 from partax._report.report import LoadReport, StepsReport
@@ -62,7 +62,6 @@ class History:
         self.live = 0
 
     def take(self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any]) -> Snapshot:
-        """The snapshot of a call; see `take_snapshot`."""
         latest = self.records[-1:]  # at once: another thread may remove one meanwhile
         like = latest[0].snapshot if latest else None
         verbose = explaining() or self.max_traces is not None or forbidden.get()
@@ -101,7 +100,6 @@ class History:
         return record
 
     def end(self, record: Record, failed: bool) -> None:
-        """The trace has ended."""
         if not record.measured:
             record.seconds["trace"] = time.perf_counter() - record.started
         with self._lock:

@@ -135,6 +135,5 @@ def note_run(record: "Record") -> None:
 
 
 def listen() -> None:
-    """Listens to jax from now on."""
     jax.monitoring.register_event_duration_secs_listener(_on_duration)
     jax.monitoring.register_event_listener(_on_event)

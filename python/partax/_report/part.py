@@ -1,14 +1,51 @@
 """One value, array or node of a call as a small description: it compares, it prints, and keeps nothing alive."""
 
+import functools
 import struct
 import weakref
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
-from partax._report.placement import sharding_text
+from partax._jax.private import context_mesh
+
+_LONGEST = 40
+
+
+@functools.lru_cache(256)
+def sharding_text(sharding: Any) -> str:
+    """A sharding with its devices, where they are not the first ones in their order."""
+    if isinstance(sharding, jax.sharding.NamedSharding) and isinstance(sharding.mesh, jax.sharding.AbstractMesh):
+        return f"{sharding.spec} of {_mesh_text(sharding.mesh)}"
+    usual = next(iter(sharding.device_set)).default_memory().kind
+    memory = f" in {sharding.memory_kind}" if sharding.memory_kind not in (None, usual) else ""
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return f"{sharding.spec} of {_mesh_text(sharding.mesh)}{memory}"
+    devices = sorted(map(str, sharding.device_set))
+    return (devices[0] if len(devices) == 1 else f"{type(sharding).__name__} on {len(devices)} devices") + memory
+
+
+def context_text() -> str:
+    """The mesh with devices that `jax.set_mesh` has set; empty where there is none."""
+    mesh = context_mesh()
+    return "" if mesh is None else _mesh_text(mesh)
+
+
+def _mesh_text(mesh: Any) -> str:
+    text = f"mesh {dict(mesh.shape)}"
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        return text
+    devices: list[Any] = mesh.devices.flatten().tolist()
+    if devices == jax.devices(devices[0].platform)[: len(devices)]:
+        return text
+    numbers = ", ".join(str(device.id) for device in devices)
+    if len(numbers) > _LONGEST:  # a number stands for the rest, as these texts are compared
+        numbers = f"{numbers[:_LONGEST]}... (order {zlib.crc32(numbers.encode()):x})"
+    return f"{text} on devices {numbers}"
+
 
 ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 MAX_TEXT = 60
@@ -40,10 +77,6 @@ class Part:
     def has_originals(self) -> bool:
         """Whether the `==` of some value in it decides."""
         return self.original is not None or any(item.has_originals for _, item in self.items)
-
-    @property
-    def is_number(self) -> bool:
-        return self.key[0] in (int, float, complex)
 
     def __str__(self) -> str:
         return f"{self.label} {self.text}".strip()

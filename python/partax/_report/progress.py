@@ -57,7 +57,6 @@ def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) ->
 
 
 def is_shown() -> bool:
-    """Whether long work shows its progress now."""
     return is_terminal(sys.stderr)
 
 

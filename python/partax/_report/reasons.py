@@ -4,18 +4,18 @@ import re
 import types
 import warnings
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._guards.walk import written_down
-from partax._report.differences import Difference, below, changed_callable, changed_function, unproven_function
+from partax._report.differences import Difference, below, change_text, changed_function, unproven_function
 from partax._report.explain import explaining
 from partax._report.limits import RetraceWarning
 from partax._report.part import Part
 from partax._report.record import Record
 from partax._report.snapshot import Snapshot
-from partax._report.unequal import unequal_text
 from partax._report.value_parts import ValueParts
 
 _DIGESTS = 1 << 16
@@ -68,7 +68,6 @@ class Reasons:
         return changes[0] if len(values) >= _WARN_AT and path not in self._warned else None
 
     def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
-        """Warns once that a number has caused many traces."""
         of_all = ", or trace=partax.is_array_like for all numbers of all arguments" if self._warned else ""
         self._warned.add(change.path)
         warnings.warn_explicit(
@@ -171,7 +170,7 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     known[form] = (count + 1, part, outer)
     if not latest:
         return "the first"
-    change = changed_callable(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
+    change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
     return f"the first of function {count + 1} of this code: {change}"
 
 
@@ -183,3 +182,43 @@ def _not_found(fun: Any, part: Part) -> str:
         return unproven_function(part, unproven)
     held = ", as it holds arrays" if holds_arrays else ""
     return f"{part.text} is new (same code, but the trace of the earlier one went with it{held})"
+
+
+_NAMED = 3
+
+
+def _places(path: str, old: Part | None, new: Part) -> Iterator[tuple[str, bool]]:
+    """Where the `==` of values decides, and whether that tells them apart; else one is gone, and nobody can tell."""
+    if new.original is not None:
+        value, before = new.original(), None if old is None or old.original is None else old.original()
+        if value is None or before is None:
+            yield path, False
+        elif value is not before and not _are_equal(before, value):
+            yield path, True
+    known = old.items if old is not None and len(old.items) == len(new.items) else [("", None)] * len(new.items)
+    for (segment, part), (_, earlier) in zip(new.items, known, strict=True):
+        yield from _places(path + segment if segment[:1] in ".[" else f"{path}, {segment}", earlier, part)
+
+
+def _are_equal(one: object, other: object) -> bool:
+    try:
+        return _core.static_equal(one, other)
+    except Exception:  # of the user's `==`
+        return False
+
+
+def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:
+    """A sentence that names the static values, or those that it may be, by which the key of a trace is another one than
+    that of an earlier trace of the same snapshot, if that is known.
+    """
+    known = dict(old.pairs()) if old is not None else {}
+    found = [it for path, part in new.pairs() for it in _places(path, known.get(path), part)]
+    certain = [f"`{path}`" for path, is_unequal in found if is_unequal]
+    paths = certain or [f"`{path}`" for path, _ in found]
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    listed = f"{', '.join(paths[:_NAMED])}{more}"
+    if len(certain) > 1:
+        return f"{listed} compare unequal to those of trace {number}, though text, type and hash of each are the same"
+    if not certain and len(paths) != 1:
+        listed = f"a static value (one of {listed})" if paths else "a static value"
+    return f"{listed} compares unequal to that of trace {number}, though its text, type and hash are the same"

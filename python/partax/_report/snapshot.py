@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from partax._jax.private import configuration
 from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
 from partax._pytree.short_text import one_line
-from partax._report.part import MAX_TEXT, ArrayParts, Part, short_name, weak_refs
-from partax._report.placement import context_text
+from partax._report.part import MAX_TEXT, ArrayParts, Part, context_text, short_name, weak_refs
 from partax._report.value_parts import ValueParts
 
 
@@ -20,7 +19,6 @@ class Snapshot(NamedTuple):
     mesh: str
 
     def pairs(self) -> Iterator[tuple[str, Part]]:
-        """Each part with its path."""
         return zip(self.paths, self.parts, strict=True)
 
     def digest(self) -> int | None:

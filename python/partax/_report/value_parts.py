@@ -46,7 +46,6 @@ class ValueParts:
         self._atoms: dict[Any, Part] = {}  # one part for all that are equal
 
     def value(self, value: Any) -> Part:
-        """A static value."""
         kind = type(value)
         if kind in ATOMS:
             return self._atom(value, kind)

@@ -21,7 +21,6 @@ class Taken(NamedTuple):
     columns: list[Any]
 
     def first(self) -> dict[str, Any]:
-        """The first of them, as arguments by name."""
         return self.spec.rebuild([it[0] if isinstance(it, list) else it[0, ...] for it in self.columns])
 
     def stacked(self, part: slice) -> dict[str, Any]:
@@ -119,11 +118,7 @@ def _joined(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
 
 
 def joined_results(results: list[Any]) -> Any:
-    """The results of several chunks as one: arrays one behind the other, all else as it is in each.
-
-    Raises:
-      TypeError: what is no array differs.
-    """
+    """The results of several chunks as one: arrays one behind the other, all else as it is in each, or a TypeError."""
     joined = Results("result")
     rows = [joined.arrays(result) for result in results]
     return joined.rebuilt(_joined(list(zip(*rows, strict=True))))

@@ -22,21 +22,10 @@ def arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[
 
 
 def function_of_chunk(
-    fun: Callable[..., Any],
-    carried: Places,
-    objects: tuple[str, ...],
-    batch: tuple[str, ...],
-    size: int,
-    unroll: int,
+    fun: Callable[..., Any], carried: Places, objects: tuple[str, ...], batch: tuple[str, ...], size: int, unroll: int
 ) -> Callable[..., Any]:
-    """A chunk of a function: of the first step's arguments, and of stacked batches.
-
-    Args:
-      fun: the step, which the chunk holds in a cell: a wrapper sees there that it has changed.
-      carried: of its result.
-      objects: the names of the arguments that it may change in place.
-      batch: the names of those that a batch gives.
-      size, unroll: as of `steps`.
+    """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
+    batches. It holds the step in a cell: a wrapper sees there that it has changed.
     """
     signature = inspect.signature(fun)
 

@@ -29,15 +29,12 @@ class Shape(NamedTuple):
 
 
 def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
-    """Pairs parts of a result with arguments.
+    """What is carried, and where it is: pairs parts of a result with arguments.
 
     Args:
       values: the arguments that may be carried, by name.
       result: of a step, with a `jax.ShapeDtypeStruct` for each array.
       carry: what the user has said: names, or places by name; None for nothing.
-
-    Returns:
-      What is carried, and where it is.
 
     Raises:
       TypeError: what is to be carried comes back with another static part, dtype or shape; the message has the path.
@@ -74,15 +71,13 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
 def taken_apart(places: Places, result: Any) -> tuple[dict[str, Any], Any]:
     """What of a result is carried, by name, and the result with None in the places of that.
 
-    Raises:
-      ValueError: the result has another structure than the one that the places are of.
+    A ValueError if the result has another structure than the one that the places are of.
     """
     carried = {name: _at(result, path) for path, name in places.items()}
     return carried, _with_parts(result, dict.fromkeys(places))
 
 
 def put_together(places: Places, carried: Mapping[str, Any], rest: Any) -> Any:
-    """The result of these."""
     return _with_parts(rest, {path: carried[name] for path, name in places.items()})
 
 
@@ -213,5 +208,4 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
 
 
 def place_text(path: tuple[Any, ...], root: str = "result") -> str:
-    """As messages have it."""
     return root + "".join(f"[{key!r}]" for key in path)

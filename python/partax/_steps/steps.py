@@ -134,23 +134,24 @@ class Steps:
             given = dict(signature.bind_partial(*args, **kwargs).arguments)
         except TypeError as error:
             raise TypeError(f"{name}{signature} cannot be called so: {error}") from None
+        batch: list[str] = []
         for parameter in signature.parameters.values():
-            if parameter.kind not in VARIABLE or parameter.name not in given:
-                continue
-            more = given.pop(parameter.name)
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                raise TypeError(f"found {len(more)} arguments for `*{parameter.name}`, expected arguments with names")
-            for twice in more.keys() & signature.parameters.keys() - {parameter.name}:
-                raise TypeError(f"found {twice!r} by name, which {name}{signature} takes by position too")
-            given.update(more)
-        batch = tuple(
-            it.name
-            for it in signature.parameters.values()
-            if it.kind not in VARIABLE and it.default is it.empty and it.name not in given
-        )
+            if parameter.kind not in VARIABLE:
+                batch += (
+                    [parameter.name] if parameter.default is parameter.empty and parameter.name not in given else []
+                )
+            elif parameter.name in given:
+                more = given.pop(parameter.name)
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    raise TypeError(
+                        f"found {len(more)} arguments for `*{parameter.name}`, expected arguments with names"
+                    )
+                for twice in more.keys() & signature.parameters.keys() - {parameter.name}:
+                    raise TypeError(f"found {twice!r} by name, which {name}{signature} takes by position too")
+                given.update(more)
         if not batch:
             raise TypeError(f"found a value for each parameter of {name}{signature}, expected one left for the batch")
-        return given, batch
+        return given, tuple(batch)
 
     def plan(self, values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
         """How steps with these arguments go together; for arguments like earlier ones it is known."""
@@ -164,26 +165,22 @@ class Steps:
             for gone in [it for it in self._plans if it[0]() is None]:
                 for chunk in self._plans.pop(gone).chunks.values():
                     chunk.clear_cache()
-            objects = self._changed_objects(values, batch)
+            objects: tuple[str, ...] = ()
+            if self._step._options.graph is not None:
+                from partax._steps.objects import objects_in, refuse_objects
+
+                refuse_objects(batch)
+                objects = tuple(name for name, value in values.items() if objects_in(value))
             result = self._step.eval_shape(*args, **kwargs)
-            self._plans[key] = _Plan(target, self._carried(values, objects, result), objects, tuple(batch))
+            others = {name: value for name, value in values.items() if name not in objects}
+            try:
+                carried = places.find(others, result, self._carry)
+            except ValueError:
+                if not objects or self._carry is not None:
+                    raise
+                carried = {}
+            self._plans[key] = _Plan(target, carried, objects, tuple(batch))
         return self._plans[key]
-
-    def _changed_objects(self, values: dict[str, Any], batch: dict[str, Any]) -> tuple[str, ...]:
-        if self._step._options.graph is None:
-            return ()
-        from partax._steps.objects import objects_in, refuse_objects
-
-        refuse_objects(batch)
-        return tuple(name for name, value in values.items() if objects_in(value))
-
-    def _carried(self, values: dict[str, Any], objects: tuple[str, ...], result: Any) -> Places:
-        try:
-            return places.find({it: values[it] for it in values if it not in objects}, result, self._carry)
-        except ValueError:
-            if objects and self._carry is None:
-                return {}
-            raise
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
         """The compiled function of so many steps."""
@@ -195,21 +192,13 @@ class Steps:
 
 @dataclasses.dataclass
 class _Plan:
-    """How the steps of one program go together.
+    """How the steps of one program go together."""
 
-    Attributes:
-      program: refers to what the step's wrapper calls; it is gone after `clear_cache`.
-      carried: of a result.
-      objects: the names of the arguments that are changed in place.
-      batch: the names of those that a batch gives.
-      chunks: the compiled functions, by the number of steps.
-    """
-
-    program: "weakref.ref[Any]"
-    carried: Places
-    objects: tuple[str, ...]
-    batch: tuple[str, ...]
-    chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)
+    program: "weakref.ref[Any]"  # refers to what the step's wrapper calls; it is gone after `clear_cache`
+    carried: Places  # of a result
+    objects: tuple[str, ...]  # the names of the arguments that are changed in place
+    batch: tuple[str, ...]  # the names of those that a batch gives
+    chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)  # by the number of steps
 
 
 class Run:
