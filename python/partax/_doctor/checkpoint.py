@@ -9,7 +9,7 @@ from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import FlatProgram, FlatPrograms, flat_programs
 from partax._doctor.lines import Line
-from partax._doctor.memory_use import peak_bytes, told_limit
+from partax._doctor.liveness import peak_bytes, told_limit
 from partax._report.figure_text import bytes_text
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step

@@ -11,7 +11,7 @@ from partax._doctor.examined import Examined, Leaf
 from partax._doctor.lines import Line, first_line_of, function_called_by
 from partax._report.function_reports import program_of
 from partax._report.history import History
-from partax._report.record import Record
+from partax._report.snapshot import Record
 
 LOOPS_BY_THEMSELVES = ("scan", "while", "cond")  # each is a program where nothing around it is compiled
 _ASKED = 20  # equations of a library's program for the user's function around them

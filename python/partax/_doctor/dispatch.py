@@ -13,6 +13,7 @@ from partax._report.flatten_costs import flatten_microseconds, time_flatten_func
 
 _LONGEST = 100e-6  # seconds of a call: a dispatch by jax takes a tenth, a small program on an accelerator as much
 _FEWEST_NODES = 300  # where another jit is the cure: below, one would not change it for that
+_WHY = "its class is registered with functions of its own"
 _NATIVE = (list, tuple, dict, type(None))  # of jax, with named tuples and registered dataclasses
 
 
@@ -24,8 +25,9 @@ def find(examined: Examined) -> Iterator[Finding]:
         for node in _nodes(value):
             kind = type(node)
             if not issubclass(kind, _NATIVE) and not is_registered_dataclass(kind):
-                if kind not in why:
-                    why[kind] = _reason(node, kind)
+                if kind not in why:  # empty where partax reads it itself
+                    is_called = describe(node)[0] == "registered"
+                    why[kind] = (why_called(kind) or _WHY) if is_called else ""
                 if not is_partax or why[kind]:
                     counts.setdefault(name, Counter())[kind] += 1
     total = sum(counts.values(), Counter[type]())
@@ -60,13 +62,6 @@ def _nodes(tree: Any) -> Iterator[Any]:
         if children is not None:
             yield node
             left += children[0]
-
-
-def _reason(node: Any, kind: type) -> str:
-    """Why partax calls Python functions for a node; empty where it reads it itself."""
-    if describe(node)[0] != "registered":
-        return ""
-    return why_called(kind) or "its class is registered with functions of its own"
 
 
 def _advice(examined: Examined, kind: type, reason: str) -> str:

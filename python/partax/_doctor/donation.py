@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from partax._doctor.examined import Examined, definition, names_text, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
+from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.returned import FEWEST_BYTES, is_of_same_type, returned
 from partax._report.figure_text import bytes_text
 

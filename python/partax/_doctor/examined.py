@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
+from jax.tree_util import keystr, tree_flatten_with_path
 
 from partax import _core
 from partax._doctor.equations import Equations, bytes_of
@@ -86,8 +87,8 @@ class Examined:
     measure: bool = False  # whether finders may compile and run small programs
     calls: int = 0  # how often a script has called the function, where that is known
     compiled: Any = None
-    lower_seconds: float | None = None
-    compile_seconds: float | None = None
+    lower_seconds: float = 0.0
+    compile_seconds: float = 0.0
     read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
 
     @functools.cached_property
@@ -142,6 +143,7 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         ) from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
+    results, _ = tree_flatten_with_path(traced.out_info)
     return Examined(
         name=name,
         defined=definition(plain).place,
@@ -149,7 +151,9 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         wrapper=function,
         jaxpr=traced.jaxpr,
         arguments=arguments,
-        results=_results(traced.out_info),
+        results=tuple(
+            Leaf("result" + keystr(keys), it) for keys, it in results if isinstance(it, jax.ShapeDtypeStruct)
+        ),
         statics=statics,
         out_info=traced.out_info,
         trace_seconds=seconds,
@@ -195,7 +199,7 @@ def _arguments(
         given = (jit_options(wrapper) or {}).get("static_argnums") or ()
         static = {at + len(args) if at < 0 else at for at in given}  # some may be of arguments that are left out
         dynamic = [name for at, name in enumerate(names) if at not in static]
-        pairs, _ = jax.tree_util.tree_flatten_with_path(traced.args_info)
+        pairs, _ = tree_flatten_with_path(traced.args_info)
         infos = {_path(dynamic, keys): info for keys, info in pairs}
         statics = {
             name: it
@@ -220,11 +224,4 @@ def _names(function: Any, count: int) -> list[str]:
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:
     """The path of an array of `jax.jit`'s `(args, kwargs)`."""
     which, at, *inner = keys
-    return (names[at.idx] if which.idx == 0 else str(at.key)) + jax.tree_util.keystr(tuple(inner))
-
-
-def _results(out_info: Any) -> tuple[Leaf, ...]:
-    pairs, _ = jax.tree_util.tree_flatten_with_path(out_info)
-    return tuple(
-        Leaf("result" + jax.tree_util.keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)
-    )
+    return (names[at.idx] if which.idx == 0 else str(at.key)) + keystr(tuple(inner))

@@ -7,8 +7,15 @@ from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import NOWHERE
-from partax._doctor.liveness import Buffer, live_bytes
-from partax._doctor.memory_use import compiled_for_figures, is_spread, memory_limit, peak_bytes, peak_of
+from partax._doctor.liveness import (
+    Buffer,
+    compiled_for_figures,
+    is_spread,
+    live_bytes,
+    memory_limit,
+    peak_bytes,
+    peak_of,
+)
 from partax._report.figure_text import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
@@ -22,8 +29,9 @@ def find(examined: Examined) -> Iterator[Finding]:
         return  # which part of it one device has is not known
     limit = memory_limit(examined)
     room = math.inf if limit is None else _NEARLY_FULL * limit
-    if most_bytes(examined) < min(_FEWEST_BYTES, room):
-        return
+    given = sum(leaf.bytes for leaf in examined.arguments) + sum(map(bytes_of, examined.jaxpr.consts))
+    if given + examined.equations.result_bytes < min(_FEWEST_BYTES, room):
+        return  # whatever is let go in between: that is known without a walk
     made = [buffer for buffer in live_bytes(examined).largest if buffer.line.file]
     around = sum(leaf.bytes for leaf in (*examined.arguments, *examined.results))
     least = max(_FEWEST_BYTES, _MANY_TIMES * around + 1)
@@ -46,12 +54,6 @@ def find(examined: Examined) -> Iterator[Finding]:
             f"take {bytes_text(around)}.",
             _advice(dwarfing),
         )
-
-
-def most_bytes(examined: Examined) -> int:
-    """What the program takes at most, whatever is let go in between: it is known without a walk."""
-    given = sum(leaf.bytes for leaf in examined.arguments) + sum(map(bytes_of, examined.jaxpr.consts))
-    return given + examined.equations.result_bytes
 
 
 def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Finding:

@@ -9,8 +9,7 @@ from partax._doctor.compiled_programs import Program, examined_program, traced_p
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.icicle import Box, icicle
-from partax._doctor.liveness import Buffer, Liveness, live_bytes
-from partax._doctor.memory_use import told_limit
+from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
 from partax._doctor.timeline import LOAD, STAGES, Event, events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
@@ -57,27 +56,23 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
         import jinja2
     except ImportError as error:
         raise ImportError(_MISSING, name="jinja2") from error
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment: Any = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(
         figures=figure_texts, bytes=bytes_text, seconds=seconds_text, place=_place, relative=file_text
     )
+    programs = [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
     report = _function_reports.report() if report is None else report
     traces = _traces(report)
     costliest = {id(it) for it in sorted(traces, key=lambda it: -it[0])[:_TRACES]}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
         summary=_summary(diagnoses, report),
-        sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
+        sections=list(_sections(programs if diagnoses else _costliest(report))),
         traces=[it for it in traces if id(it) in costliest],
         left_out=max(len(traces) - _TRACES, 0),
         stages=[(stage, stage) for stage in (*STAGES, LOAD)],
     )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
-
-
-def _examined(diagnoses: Sequence[Any]) -> list[Pictured]:
-    """The programs of diagnoses, with what was found of each."""
-    return [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
 
 
 def _costliest(report: Report) -> list[Pictured]:

@@ -128,7 +128,8 @@ class _Reader:
             return
         derived[result] = None
         if eqn.primitive.name == "convert_element_type":
-            if narrow and _names_a_type(eqn):
+            # One that the user wrote is not one of two operands to their common type.
+            if narrow and any(code.co_name in _NAMES_A_TYPE for code in frames_of(eqn)[0]):
                 self.found.append(
                     _Widened(place, array_text(eqn.invars[0].aval), array_text(eqn.outvars[0].aval), "", False)
                 )
@@ -154,11 +155,6 @@ class _Reader:
             if is_wide or i in program.bodies or eqn.primitive.name in _PRODUCTS:
                 used.update(program.reads[i])
         return used
-
-
-def _names_a_type(eqn: Any) -> bool:
-    """Whether a conversion is one that the user wrote, and not one of two operands to their common type."""
-    return any(code.co_name in _NAMES_A_TYPE for code in frames_of(eqn)[0])
 
 
 def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Finding:

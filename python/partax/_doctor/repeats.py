@@ -215,7 +215,10 @@ def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
         best = int(np.argmax(counts))
         if counts[best] < _FEWEST_PLACES:
             return
-        starts = _apart(at[inverse == best].tolist(), _SHORTEST_BLOCK)
+        starts: list[int] = []
+        for start in at[inverse == best].tolist():
+            if not starts or start - starts[-1] >= _SHORTEST_BLOCK:
+                starts.append(start)
         earlier = _common_length(tokens[::-1], free[::-1], [len(tokens) - start for start in reversed(starts)], 0)
         starts = [start - earlier for start in starts]
         length = _common_length(tokens, free, starts, _SHORTEST_BLOCK + earlier)
@@ -223,15 +226,6 @@ def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
             free[start : start + length] = False
         if len(starts) >= _FEWEST_PLACES:
             yield Repeat(tuple(starts), length, False)
-
-
-def _apart(starts: list[int], length: int) -> list[int]:
-    """Those of them that are no nearer to each other than so much."""
-    kept: list[int] = []
-    for start in starts:
-        if not kept or start - kept[-1] >= length:
-            kept.append(start)
-    return kept
 
 
 def _common_length(tokens: np.ndarray, free: np.ndarray, starts: list[int], known: int) -> int:

@@ -31,14 +31,6 @@ class SlowOperation(NamedTuple):
     thread: str  # where it is shown
 
 
-def _any(_: Any) -> bool:
-    return True
-
-
-def _is_small_matrix(eqn: Any) -> bool:
-    return max(eqn.invars[0].aval.shape[-2:]) <= _SMALL_MATRIX
-
-
 def _is_wide_transpose(eqn: Any) -> bool:
     window = [eqn.invars[1].aval.shape[i] for i in eqn.params["dimension_numbers"].rhs_spec[2:]]
     return math.prod(eqn.params["lhs_dilation"]) >= _DILATION and math.prod(window) >= _WINDOW
@@ -65,7 +57,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
         "scatters that add, one after the other",
         frozenset({"scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter_add", "scatter_mul",
                    "scatter_min", "scatter_max"}),
-        _any, True, 8, 50, 0.1,
+        lambda _: True, True, 8, 50, 0.1,
         "8 of them before a sum have taken GPUs 75 s to compile",
         "write all places at once: gather the indices and the values in arrays, and call `x.at[indices].add(values)` "
         "one time, or use `jax.lax.scan`",
@@ -75,7 +67,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "updates of one array, one after the other",
         frozenset({"scatter", "dynamic_update_slice"}),
-        _any, True, 64, 400, 0.012,
+        lambda _: True, True, 64, 400, 0.012,
         "the compiler takes longer for each, and longer for all where they are many",
         "write all places at once: `x.at[indices].set(values)`, `jnp.stack` of a list, or `jax.lax.scan` where each "
         "depends on the one before",
@@ -86,7 +78,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "selects, each of the result of the one before",
         frozenset({"select_n"}),
-        _any, True, 200, 800, 0.005,
+        lambda _: True, True, 200, 800, 0.005,
         "the time grows with the square of their number",
         "look it up instead: `table[index]`, `jnp.select` with few conditions, `jnp.searchsorted`, or `jax.lax.switch`",
         _JAX + "20854",
@@ -96,7 +88,7 @@ SLOW_OPERATIONS: tuple[SlowOperation, ...] = (
     SlowOperation(
         "decompositions and solves of small matrices at one line",
         DECOMPOSITIONS,
-        _is_small_matrix, False, 40, 400, 0.027,
+        lambda eqn: max(eqn.invars[0].aval.shape[-2:]) <= _SMALL_MATRIX, False, 40, 400, 0.027,
         "each is a call of a library with its own copies and checks",
         "stack the matrices and decompose them in one call: `jnp.linalg` takes batches, and `jax.vmap` makes them",
         _JAX + "20326",

@@ -10,8 +10,8 @@ from partax._pytree.call_site import site_text
 from partax._report.captured_arrays import captured_constants
 from partax._report.flatten_costs import flatten_microseconds
 from partax._report.history import History, kept
-from partax._report.record import Record
 from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+from partax._report.snapshot import Record
 
 
 def _equations(jaxpr: Any) -> int:

@@ -20,9 +20,8 @@ from partax._report.explain import explaining, report_line
 from partax._report.flatten_costs import time_flatten_functions
 from partax._report.limits import RetraceError, counters, forbidden
 from partax._report.reasons import Occasion, Reasons, first_reason
-from partax._report.record import Record
 from partax._report.report import LoadReport, StepsReport
-from partax._report.snapshot import Snapshot, take_snapshot
+from partax._report.snapshot import Record, Snapshot, take_snapshot
 from partax._report.value_parts import ValueParts
 
 _KEPT = 256  # records of one function that are kept in full

@@ -17,7 +17,7 @@ from partax._jit.ahead_of_time import record_at_work
 from partax._pytree.key_details import details
 
 if TYPE_CHECKING:
-    from partax._report.record import Record
+    from partax._report.snapshot import Record
 
 _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
 

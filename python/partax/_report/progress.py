@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from partax._pytree.short_text import one_line
-from partax._report.terminal import is_terminal
+from partax._report.table import is_terminal
 
 _AFTER = 1.0  # seconds; what is done sooner shows nothing
 _EVERY = 0.1  # seconds

@@ -14,8 +14,7 @@ from partax._report.differences import Difference, below, change_text, changed_f
 from partax._report.explain import explaining
 from partax._report.limits import RetraceWarning
 from partax._report.part import Part
-from partax._report.record import Record
-from partax._report.snapshot import Snapshot
+from partax._report.snapshot import Record, Snapshot
 from partax._report.value_parts import ValueParts
 
 _DIGESTS = 1 << 16

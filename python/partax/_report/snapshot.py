@@ -1,9 +1,12 @@
 """A small description of all that one trace depends on: it compares, it prints, and keeps nothing alive."""
 
+import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partax._jax.private import configuration
+from partax._pytree.call_site import call_site
 from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
 from partax._pytree.short_text import one_line
 from partax._report.part import MAX_TEXT, ArrayParts, Part, context_text, short_name, weak_refs
@@ -89,3 +92,34 @@ def _node(family: str, kind: type | None, children: Any) -> Part:
         text += f" of {count}"
     refs = () if kind.__module__ in ("builtins", "collections") else weak_refs(kind)
     return Part(("node", family, id(kind), count, keys), "", text, refs)
+
+
+class Record:
+    """One trace: what it depended on, and what it cost."""
+
+    def __init__(self, history: Any, number: int, snapshot: Snapshot, epoch: int):
+        self._history = weakref.ref(history)
+        self.number = number  # counts the traces of its function, from 1
+        self.snapshot = snapshot
+        self.epoch = epoch
+        self.site = call_site()
+        self.reason = ""
+        self.failed = False
+        self.measured = False  # whether jax has told how long the trace took
+        self.tracked = True
+        self.compiled = 0  # how often
+        self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        # What jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds. After
+        # `compile` comes `run`, until the call returned.
+        self.stages: list[tuple[str, float, float]] = []
+        self.places: list[Snapshot] = []  # of its further executables
+        self.started = time.perf_counter()
+
+    def arrays(self) -> Iterator[tuple[str, Part]]:
+        """The arrays that the trace was made for, each with its path."""
+        return ((path, part) for path, part in self.snapshot.pairs() if part.key[0] == "array")
+
+    @property
+    def history(self) -> Any:
+        """The `History` that it is one of; None if that is gone."""
+        return self._history()

@@ -1,15 +1,16 @@
-"""Tables: one description of a table, and what it is as plain text, as rich draws it, and as HTML."""
+"""Tables: one description of a table, and what it is as plain text, as rich draws it on a terminal, and as HTML."""
 
 import contextlib
 import dataclasses
 import html
 import io
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from partax._pytree.short_text import printable
-from partax._report.terminal import is_terminal, width_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -145,3 +146,24 @@ def _html(table: Table) -> str:
     notes = "".join(f"<li>{html.escape(note.strip())}</li>" for note in table.notes)
     rows = f"<table><thead>{line('th', table.columns)}</thead>{body}</table>" if any(table.sections) else ""
     return head + rows + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def is_terminal(file: Any) -> bool:
+    """Whether a stream is a terminal that can place its text: no pipe, file or notebook, and not a dumb one."""
+    try:
+        return bool(file.isatty()) and os.environ.get("TERM") != "dumb"
+    except (AttributeError, ValueError, OSError):  # None, as under pythonw; or a closed file
+        return False
+
+
+def width_of(file: Any) -> int:
+    """How many columns a terminal has: what the environment variable `COLUMNS` says, else what the terminal does."""
+    try:
+        if not os.environ.get("COLUMNS", "").isdecimal():
+            return os.get_terminal_size(file.fileno()).columns or _USUAL
+    except (AttributeError, ValueError, OSError):  # a stream that says that it is a terminal, but is no file
+        pass
+    return shutil.get_terminal_size((_USUAL, 24)).columns
+
+
+_USUAL = 80

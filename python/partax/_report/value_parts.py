@@ -27,10 +27,6 @@ def _is_known(kind: type) -> bool:
     return kind.__module__.split(".")[0] in ("builtins", "numpy", "jax", "jaxlib", "pathlib")
 
 
-def _unknown() -> None:
-    """In the place of a weak reference to a value that allows none."""
-
-
 class ValueParts:
     """Makes parts of static values.
 
@@ -196,7 +192,8 @@ class ValueParts:
         refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
         original = None
         if not identity:
-            original = next(iter(weak_refs(value)), None if _is_known(kind) else _unknown)
+            gone = None if _is_known(kind) else lambda: None  # of a value that allows no weak reference
+            original = next(iter(weak_refs(value)), gone)
         return Part(("object", id(kind), hashed), label, self._repr(value), refs, original=original)
 
     def _repr(self, value: Any) -> str:

@@ -49,7 +49,10 @@ class Batches:
         while count < self._size and self.error is None:
             try:
                 leaves = self._leaves(self._named(next(self._iterator)))
-                columns = columns or list(map(self._column, leaves))
+                columns = columns or [
+                    [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype)
+                    for it in leaves
+                ]
                 # At once: the iterator may put the next batch into the same arrays.
                 for column, leaf in zip(columns, leaves, strict=True):
                     if isinstance(column, list):
@@ -63,9 +66,6 @@ class Batches:
             except BaseException as error:
                 self.error = error
         return None if not count or self._first is None else Taken(count, self._first.spec, columns)
-
-    def _column(self, leaf: Any) -> Any:
-        return [] if isinstance(leaf, jax.Array) else np.empty((self._size, *np.shape(leaf)), leaf.dtype)
 
     def _named(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
@@ -81,22 +81,23 @@ class Batches:
         return dict(zip(self._names, batch, strict=True))
 
     def _leaves(self, batch: dict[str, Any]) -> list[Any]:
-        leaves = None if self._first is None else self._first.spec.match(batch)
-        if leaves is None:
+        expected = self._first
+        leaves = None if expected is None else expected.spec.match(batch)
+        if expected is None or leaves is None:
             leaves, spec = _core.flatten(batch, "batch")
             flat = Flat(spec, list(map(_type_of, leaves)))
-            if self._first is None:
+            if expected is None:
                 self._first = flat
                 return leaves
-            found = first_difference(self._first, flat, "batch")
+            found = first_difference(expected, flat, "batch")
             told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
-            expected = "" if found is None else f", expected {found.first}, as in batch 0"
-            raise TypeError(f"batch {self._taken}: {told}{expected}; batches are to differ in their arrays alone")
-        for i, (leaf, first) in enumerate(zip(leaves, self._first.arrays, strict=True)):
+            beside = "" if found is None else f", expected {found.first}, as in batch 0"
+            raise TypeError(f"batch {self._taken}: {told}{beside}; batches are to differ in their arrays alone")
+        for i, (leaf, first) in enumerate(zip(leaves, expected.arrays, strict=True)):
             found = _type_of(leaf)
             if found != first:
                 raise ValueError(
-                    f"batch {self._taken}: `{self._first.spec.dynamic_paths()[i]}`: found {found.text}, expected "
+                    f"batch {self._taken}: `{expected.spec.dynamic_paths()[i]}`: found {found.text}, expected "
                     f"{first.text}, as in batch 0; leave a smaller one out, or give it to the step itself"
                 )
         return leaves
