@@ -7,7 +7,7 @@ from typing import Any
 from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import DECOMPOSITIONS, multiplications
 from partax._doctor.lines import Line, comes_from, stack_of
 
@@ -19,7 +19,7 @@ _TURNS = 100  # of a while loop, which nobody knows
 def find(examined: Examined) -> Iterator[Finding]:
     if not examined.equations.named("stop_gradient"):  # which `vmap` puts before what goes into a branch
         return
-    for program in flat_programs(examined).all:
+    for program in flat_program(examined).all:
         for line, branches in _selected(program).items():
             work = [sum(_work(program.eqns[i]) for i in branch) for branch in branches]
             if sum(work) >= _MUCH_WORK:

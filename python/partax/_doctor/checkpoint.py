@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.flat_program import FlatProgram, flat_program
 from partax._doctor.lines import Line
 from partax._doctor.liveness import peak_bytes, told_limit
 from partax._report.figure_text import bytes_text
@@ -45,10 +45,9 @@ class Residuals(NamedTuple):
 def find(examined: Examined) -> Iterator[Finding]:
     if len(examined.equations.named("scan")) < 2:
         return
-    programs = flat_programs(examined)
     limit = told_limit(examined)
     enough = _FEWEST_BYTES if limit is None else min(_FEWEST_BYTES, _SHARE_OF_LIMIT * limit)
-    found = [it for program in programs.all for it in residuals(program, programs) if it.saved_bytes >= enough]
+    found = [it for program in flat_program(examined).all for it in residuals(program) if it.saved_bytes >= enough]
     peak = peak_bytes(examined) if found else 0
     least = _SHARE_WHERE_TOO_MUCH if limit is not None and peak > limit else _SHARE_OF_PEAK
     for it in found:
@@ -66,7 +65,7 @@ def find(examined: Examined) -> Iterator[Finding]:
             )
 
 
-def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residuals]:
+def residuals(program: FlatProgram) -> Iterator[Residuals]:
     """What each forward scan of a program keeps for a backward scan, and for nothing else."""
     for i in program.bodies:
         eqn = program.eqns[i]
@@ -76,7 +75,7 @@ def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residual
         results = [at for at in stacked if _is_kept(program, eqn, program.writes[i][at])]
         if results:
             length, size = int(eqn.params["length"]), sum(bytes_of(eqn.outvars[at].aval) for at in results)
-            [(_, body)] = programs.inside(program, i)
+            body = program.bodies[i][0].program
             yield Residuals(program.line(i), length, size, length * _carried_bytes(eqn, body, results))
 
 

@@ -9,7 +9,7 @@ from jax.extend.core import Literal
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, Severity, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, Place, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
 from partax._doctor.folding import folding_seconds
 from partax._doctor.fusion import ELEMENTWISE, TREATMENT
 from partax._doctor.lines import NOWHERE, Line
@@ -50,13 +50,12 @@ class Captures:
         self.folded: list[tuple[Place, float]] = []
         self._numbers: dict[int, int] = {}  # of arrays, by identity
         if _may_have(examined):
-            programs = flat_programs(examined)
-            self._read(programs, programs.outermost, {})
+            self._read(flat_program(examined), {})
 
-    def _read(self, programs: FlatPrograms, program: FlatProgram, known: dict[int, int]) -> None:
+    def _read(self, program: FlatProgram, known: dict[int, int]) -> None:
         known.update((number, self._number(value, False)) for number, value in program.constants.items())
         for i, (eqn, reads) in enumerate(zip(program.eqns, program.reads, strict=True)):
-            inside = programs.inside(program, i)
+            bodies = program.bodies.get(i, ())
             is_known, holds = True, False
             for var, number in zip(eqn.invars, reads, strict=True):
                 what = known.get(number)
@@ -67,12 +66,12 @@ class Captures:
                     is_known = False
                 elif what is not None and what != _FILLED:
                     holds = True
-                    if what >= 0 and not any(number in body.given for body, _ in inside):
+                    if what >= 0 and not any(number in body.given for body in bodies):
                         self._use(what, program, i)
-            for body, inner in inside:
-                given = zip(inner.inputs, body.given, strict=True)
-                self._read(programs, inner, {number: known[it] for number, it in given if it in known})
-            made = self._made(Place(program, i), holds) if is_known and not inside else None
+            for body in bodies:
+                given = zip(body.program.inputs, body.given, strict=True)
+                self._read(body.program, {number: known[it] for number, it in given if it in known})
+            made = self._made(Place(program, i), holds) if is_known and not bodies else None
             if made is not None:
                 known.update((number, made) for number in program.writes[i])
 

@@ -42,46 +42,36 @@ class Equations:
 
     def __init__(self, jaxpr: Any) -> None:
         self.eqns: list[Any] = []
-        self.names: list[str] = []  # of their primitives
         self.parents: list[int] = []  # the equation that each is inside of, or -1
         self.depths: list[int] = []  # how many each is inside of
         self.times: list[int] = []  # how often each runs in one run of the program; a while loop counts as once
-        self._walk(jaxpr)
-
-    def _walk(self, jaxpr: Any) -> None:
-        stack: list[tuple[Iterator[Any], int, int, int]] = [(iter(jaxpr.eqns), -1, 0, 1)]
-        eqns, names, parents, depths, all_times = self.eqns, self.names, self.parents, self.depths, self.times
         # By primitive and the types of its parameters: most hold no program, and looking into each would take longest.
-        holds_program: dict[tuple[Any, ...], bool] = {}
-        while stack:
-            equations, parent, depth, times = stack[-1]
-            begin = len(eqns)
-            inner: list[Any] = []
-            for eqn in equations:
-                name, params = eqn.primitive.name, eqn.params
-                eqns.append(eqn)
-                names.append(name)
-                if not params:
-                    continue
-                key = (name, *map(type, params.values()))
-                may_hold = holds_program.get(key)
-                if may_hold is False:
-                    continue
+        self._holds_program: dict[tuple[Any, ...], bool] = {}
+        self._add(jaxpr, -1, 0, 1)
+        self.names = [eqn.primitive.name for eqn in self.eqns]
+
+    def _add(self, jaxpr: Any, parent: int, depth: int, times: int) -> None:
+        eqns, holds_program = self.eqns, self._holds_program
+        for eqn in jaxpr.eqns:
+            eqns.append(eqn)
+            params = eqn.params
+            key = (eqn.primitive, *map(type, params.values())) if params else None
+            if key is not None and holds_program.get(key, True):
                 inner = list(inner_jaxprs(eqn))
-                if may_hold is None:
-                    holds_program[key] = bool(inner)
+                holds_program.setdefault(key, bool(inner))
                 if inner:
-                    break
-            count = len(eqns) - begin
-            parents += [parent] * count
-            depths += [depth] * count
-            all_times += [times] * count
-            if inner:
-                length = int(eqns[-1].params.get("length", 1)) if names[-1] == "scan" else 1
-                at = len(eqns) - 1
-                stack.extend((iter(it.eqns), at, depth + 1, times * length) for it in reversed(inner))
-            else:
-                stack.pop()
+                    self._place(parent, depth, times)
+                    at, turns = len(eqns) - 1, int(params["length"]) if eqn.primitive.name == "scan" else 1
+                    for it in inner:
+                        self._add(it, at, depth + 1, times * turns)
+        self._place(parent, depth, times)
+
+    def _place(self, parent: int, depth: int, times: int) -> None:
+        """Of the equations since the last time: all at once, as there may be many."""
+        count = len(self.eqns) - len(self.parents)
+        self.parents += [parent] * count
+        self.depths += [depth] * count
+        self.times += [times] * count
 
     def named(self, *names: str) -> list[int]:
         """The indices of all equations of these primitives, in order of the names."""
@@ -136,9 +126,13 @@ class Equations:
         numbers.default_factory = numbers.__len__
         tokens: list[int] = []
         for name, depth, eqn in zip(self.names, self.depths, self.eqns, strict=True):
-            avals = [var.aval for var in eqn.outvars]
-            types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
-            tokens.append(numbers[name, depth, *types])
+            if len(eqn.outvars) == 1:  # as nearly all have
+                aval = eqn.outvars[0].aval
+                tokens.append(numbers[name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None)])
+            else:
+                avals = [var.aval for var in eqn.outvars]
+                types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
+                tokens.append(numbers[name, depth, *types])
         return np.asarray(tokens, dtype=np.int64)
 
     @functools.cached_property

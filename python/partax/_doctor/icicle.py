@@ -1,7 +1,7 @@
 """The icicle: how many equations of a program each line stands for, by call stack, the outermost call on top."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax._doctor.examined import Examined
@@ -46,7 +46,7 @@ def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _B
     Lines that something was found about have its severity. There are at most so many boxes, but for those of "other".
     """
     root = _call_tree(examined)
-    every = _preorder(root)
+    every = list(_preorder(root))
     # A line has no more equations than its caller, which comes before it where they have as many.
     by_size = sorted(every, key=lambda box: -box.equations)[:boxes]
     drawn = {id(box) for box in by_size if box.equations >= _NARROWEST * root.equations}
@@ -82,16 +82,12 @@ def _call_tree(examined: Examined) -> Box:
             known[key] = box
         boxes.append(box)
         box.equations += 1
-    for box in reversed(_preorder(root)):
+    for box in reversed(list(_preorder(root))):
         box.equations += sum(it.equations for it in box.below.values())
     return root
 
 
-def _preorder(root: Box) -> list[Box]:
-    found: list[Box] = []
-    stack = [root]
-    while stack:
-        box = stack.pop()
-        found.append(box)
-        stack.extend(reversed(box.below.values()))
-    return found
+def _preorder(box: Box) -> Iterator[Box]:
+    yield box
+    for it in box.below.values():
+        yield from _preorder(it)

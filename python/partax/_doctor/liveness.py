@@ -10,7 +10,7 @@ import jax
 
 from partax._doctor.equations import LOOPS, bytes_of
 from partax._doctor.examined import Examined, kept
-from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
 from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
@@ -69,10 +69,9 @@ def live_bytes(examined: Examined) -> Liveness:
     An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
     What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read.
     """
-    programs = flat_programs(examined)
-    program = programs.outermost
+    program = flat_program(examined)
     inner: dict[int, _Walk] = {}
-    _walk_inner(programs, program, inner)
+    _walk_inner(program, inner)
     leaves = dict(zip(program.inputs, examined.arguments, strict=True))
     donated = {number: leaf.bytes for number, leaf in leaves.items() if leaf.donated}
     always = sum(leaf.bytes for leaf in leaves.values() if not leaf.donated) + program.constant_bytes
@@ -84,20 +83,20 @@ def live_bytes(examined: Examined) -> Liveness:
         if last_use >= at:
             buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last_use))
     buffers += walk.buffers()
-    while inside := [inner[id(it.jaxpr)] for it in walk.program.bodies.get(walk.at, ())]:
+    while inside := [inner[id(it.program)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)
         buffers += walk.buffers((at, at))
     largest = heapq.nlargest(_LARGEST, buffers, key=lambda it: it.bytes)
     return Liveness(tuple(outer.bytes), outer.peak, at, tuple(largest))
 
 
-def _walk_inner(programs: FlatPrograms, program: FlatProgram, done: dict[int, _Walk]) -> None:
-    """Walks the programs inside of a program's equations, by the id of their jaxpr; the innermost first."""
-    for i in program.bodies:
-        for body, inner in programs.inside(program, i):
-            if id(body.jaxpr) not in done:
-                _walk_inner(programs, inner, done)
-                done[id(body.jaxpr)] = _walk(inner, done, program.eqns[i].primitive.name in LOOPS)
+def _walk_inner(program: FlatProgram, done: dict[int, _Walk]) -> None:
+    """Walks the programs inside of a program's equations, by their ids; the innermost first."""
+    for i, bodies in program.bodies.items():
+        for body in bodies:
+            if id(body.program) not in done:
+                _walk_inner(body.program, done)
+                done[id(body.program)] = _walk(body.program, done, program.eqns[i].primitive.name in LOOPS)
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
@@ -179,7 +178,7 @@ def _walk(
                 freed[end] += size
                 made.append(_Made(size, var.aval, i, end))
         treatment = program.treatments[i]
-        inside = max((inner[id(body.jaxpr)].peak for body in program.bodies.get(i, ())), default=0)
+        inside = max((inner[id(body.program)].peak for body in program.bodies.get(i, ())), default=0)
         live += new
         # What is read for the last time may be written over.
         over = min(new, freed[i]) if treatment in _WRITES_OVER or eqn.primitive.name in LOOPS else 0

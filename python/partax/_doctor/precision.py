@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, Place, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
 from partax._doctor.lines import Line
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
@@ -53,9 +53,8 @@ def find(examined: Examined) -> Iterator[Finding]:
     eqns = examined.equations.eqns
     if all(_width(var.aval) <= own for i in examined.equations.first_of_tokens for var in eqns[i].outvars):
         return
-    programs = flat_programs(examined)
-    reader = _Reader(programs, own)
-    reader.read(programs.outermost, {})
+    reader = _Reader(own)
+    reader.read(flat_program(examined), {})
     share = reader.wide / max(reader.arrays, 1)
     if share < (_SMALLEST_SHARE_OF_HALF if own == _HALF else _SMALLEST_SHARE):
         return
@@ -79,10 +78,9 @@ def _is_array(aval: Any) -> bool:
 class _Reader:
     """Reads a program once: where arrays become wider, how many operations give arrays of floats, and of wider ones."""
 
-    def __init__(self, programs: FlatPrograms, own: int) -> None:
+    def __init__(self, own: int) -> None:
         self.found: list[_Widened] = []
         self.wide = self.arrays = 0
-        self._programs = programs
         self._own = own
         self._widths: dict[Any, int] = {}
 
@@ -90,14 +88,14 @@ class _Reader:
         """Reads a program, of whose values some are known; what comes out of a loop is its body's result."""
         used = self._used(program) if self._own == _HALF else set[int]()
         for i, eqn in enumerate(program.eqns):
-            inside = self._programs.inside(program, i)
-            for body, inner in inside:
-                inputs = zip(inner.inputs, body.given, body.jaxpr.invars, strict=True)
+            bodies = program.bodies.get(i, ())
+            for inner, givens in bodies:
+                inputs = zip(inner.inputs, givens, inner.jaxpr.invars, strict=True)
                 wide = [(number, given) for number, given, var in inputs if self._is_wide(var)]
                 # Of what changes from turn to turn nothing is known: it is taken to be derived.
                 known = [it for it in wide if it[1] is None or it[1] in derived]
                 self.read(inner, {number: None if given is None else derived[given] for number, given in known})
-            if inside:
+            if bodies:
                 made = zip(program.writes[i], eqn.outvars, strict=True)
                 derived.update((number, None) for number, var in made if self._is_wide(var))
             elif eqn.outvars:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
 from partax._doctor.examined import Examined, Leaf, argument_name, kept
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
 from partax._jit.ahead_of_time import Traced
 
@@ -54,7 +54,7 @@ def returned(examined: Examined) -> list[Returned]:
     arguments, results = _by_name(examined.arguments), _by_element(examined)
     if not _may_matter(examined, arguments, results):
         return []
-    program = flat_programs(examined).outermost
+    program = flat_program(examined)
     origins = _origins(program, examined)
     numbers = _result_numbers(examined, program)
     inputs = dict(zip((leaf.path for leaf in examined.arguments), program.inputs, strict=True))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.flat_program import flat_programs
+from partax._doctor.flat_program import flat_program
 from partax._doctor.fusion import DECOMPOSITIONS
 from partax._doctor.lines import Line
 from partax._report.figure_text import seconds_text
@@ -156,7 +156,7 @@ def _chains(examined: Examined, row: SlowOperation) -> Iterator[tuple[Line, int]
 
     Of each the line that most of it comes from, and its length.
     """
-    for program in flat_programs(examined).all:
+    for program in flat_program(examined).all:
         chains: dict[int, list[int]] = {}  # by the number of the result
         for i, eqn in enumerate(program.eqns):
             if eqn.primitive.name not in row.primitives:

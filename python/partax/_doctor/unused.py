@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from partax._doctor.examined import Examined, Leaf, argument_name, definition
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import flat_programs
+from partax._doctor.flat_program import flat_program
 from partax._pytree.array_text import array_text
 from partax._report.figure_text import bytes_text
 
@@ -17,7 +17,7 @@ _MOST_OF_IT = 0.5  # of an argument's bytes: a model of which one part is not ca
 def find(examined: Examined) -> Iterator[Finding]:
     if sum(leaf.bytes for leaf in examined.arguments) < _FEWEST_BYTES:
         return
-    program = flat_programs(examined).outermost
+    program = flat_program(examined)
     used = set(itertools.chain(program.results, itertools.chain.from_iterable(program.reads)))
     used.update(program.inputs[i] for i in examined.forwarded)
     all_bytes: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from jax.extend.core import Literal
 from partax._doctor.equations import bytes_of, inner_jaxprs, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
-from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_programs
+from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_program
 from partax._doctor.fusion import (
     DECOMPOSITIONS,
     ELEMENTWISE,
@@ -111,14 +111,14 @@ _TEXTS = {
 def find(examined: Examined) -> Iterator[Finding]:
     if not examined.equations.named("scan") and examined.equations.largest < _FEWEST_ROWS**2:
         return
-    programs = flat_programs(examined)
+    programs = flat_program(examined).all
     turns: dict[int, int] = {}
-    for program in programs.all:
+    for program in programs:
         for i, [body, *_] in program.bodies.items():
             if program.eqns[i].primitive.name == "scan":
-                turns[id(programs.inner[id(body.jaxpr)])] = int(program.eqns[i].params["length"])
+                turns[id(body.program)] = int(program.eqns[i].params["length"])
     found: dict[Line, Finding] = {}
-    for program in programs.all:
+    for program in programs:
         for at, text, aval, figures in _Reader(program, turns.get(id(program), 1)).find():
             size, what = (aval, bytes_text(aval)) if isinstance(aval, int) else (bytes_of(aval), array_text(aval))
             message, advice = _TEXTS[text]

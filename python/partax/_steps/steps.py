@@ -134,24 +134,19 @@ class Steps:
             given = dict(signature.bind_partial(*args, **kwargs).arguments)
         except TypeError as error:
             raise TypeError(f"{name}{signature} cannot be called so: {error}") from None
-        batch: list[str] = []
-        for parameter in signature.parameters.values():
-            if parameter.kind not in VARIABLE:
-                batch += (
-                    [parameter.name] if parameter.default is parameter.empty and parameter.name not in given else []
-                )
-            elif parameter.name in given:
-                more = given.pop(parameter.name)
-                if parameter.kind is parameter.VAR_POSITIONAL:
-                    raise TypeError(
-                        f"found {len(more)} arguments for `*{parameter.name}`, expected arguments with names"
-                    )
-                for twice in more.keys() & signature.parameters.keys() - {parameter.name}:
-                    raise TypeError(f"found {twice!r} by name, which {name}{signature} takes by position too")
-                given.update(more)
+        parameters = signature.parameters
+        for it in [it for it in parameters.values() if it.kind in VARIABLE and it.name in given]:
+            more = given.pop(it.name)
+            if it.kind is it.VAR_POSITIONAL:
+                raise TypeError(f"found {len(more)} arguments for `*{it.name}`, expected arguments with names")
+            for twice in more.keys() & parameters.keys() - {it.name}:
+                raise TypeError(f"found {twice!r} by name, which {name}{signature} takes by position too")
+            given.update(more)
+        required = [it for it in parameters.values() if it.kind not in VARIABLE and it.default is it.empty]
+        batch = tuple(it.name for it in required if it.name not in given)
         if not batch:
             raise TypeError(f"found a value for each parameter of {name}{signature}, expected one left for the batch")
-        return given, tuple(batch)
+        return given, batch
 
     def plan(self, values: dict[str, Any], batch: dict[str, Any]) -> "_Plan":
         """How steps with these arguments go together; for arguments like earlier ones it is known."""
@@ -201,39 +196,35 @@ class _Plan:
     chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)  # by the number of steps
 
 
-class Run:
+class Run(Iterator[Any]):
     """A loop of steps: an iterator over its chunks, for one use."""
 
     def __init__(self, steps: Steps, values: dict[str, Any], batch: tuple[str, ...], over: Any) -> None:
         self._steps = steps
         self._values = values
-        self._batch = batch
         self._over = over
-        self._plan: _Plan | None = None
-        self._iterator = self._chunks()
+        self._iterator = self._chunks(batch)
 
     def __len__(self) -> int:
         return math.ceil(len(self._over) / self._steps._size)
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
     def __next__(self) -> Any:
         return next(self._iterator)
 
-    def _chunks(self) -> Iterator[Any]:
+    def _chunks(self, names: tuple[str, ...]) -> Iterator[Any]:
         size = self._steps._size
-        batches = Batches(self._over, size, self._batch)
+        batches = Batches(self._over, size, names)
         taken = batches.take()
+        plan: _Plan | None = None
         # A chunk is compared with as many single steps once: the first is run step by step, the second as one.
         is_measured, single = explaining() and size > 1, 0.0
         while taken is not None:
-            if self._plan is None or self._plan.program() is None:
-                self._plan = self._steps.plan(self._values, taken.first())
+            if plan is None or plan.program() is None:
+                plan = self._steps.plan(self._values, taken.first())
             if taken.size < size or (is_measured and not single):
-                result, single = self._one_by_one(self._plan, taken, is_measured)
+                result, single = self._one_by_one(plan, taken, is_measured)
             else:
-                result = self._together(self._plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
+                result = self._together(plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
                 is_measured = False
             taken = batches.take()  # beside the chunk
             yield result
@@ -249,7 +240,10 @@ class Run:
         result = chunk(*args, **kwargs)
         if single:
             jax.block_until_ready(result)
-            self._tell(StepsReport(size, (time.perf_counter() - begin) / size, single))
+            step, measured = self._steps._step, StepsReport(size, (time.perf_counter() - begin) / size, single)
+            report_line(call_site(), f"{step.__name__}: {measured}")
+            if step._cache.history is not None:
+                step._cache.history.steps.append(measured)
         self._values |= places.taken_apart(plan.carried, result)[0]
         return result
 
@@ -268,12 +262,6 @@ class Run:
             jax.block_until_ready((self._values, rest))
         seconds = (time.perf_counter() - begin) / (taken.size - warm)
         return places.put_together(plan.carried, self._values, joined_results(rest)), seconds
-
-    def _tell(self, measured: StepsReport) -> None:
-        step = self._steps._step
-        report_line(call_site(), f"{step.__name__}: {measured}")
-        if step._cache.history is not None:
-            step._cache.history.steps.append(measured)
 
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
