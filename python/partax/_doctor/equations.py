@@ -17,9 +17,7 @@ LOOPS = {"scan": "scan", "while": "while loop"}
 
 
 def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
-    """As of `partax._jax.programs`, but of a linear solve only the solve: the others are for derivatives, and are not
-    compiled.
-    """
+    """As of `partax._jax.programs`, but of a linear solve only the solve: the others are not compiled."""
     solve = getattr(eqn.params.get("jaxprs"), "solve", None)
     if solve is not None:
         yield "jaxprs", solve, solve.jaxpr

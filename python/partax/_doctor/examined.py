@@ -124,11 +124,7 @@ def kept(read: Callable[[Examined], Read]) -> Callable[[Examined], Read]:
 
 
 def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:
-    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array.
-
-    Raises:
-      TypeError: there is no program; the cause is the function's own exception, if there is one.
-    """
+    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array."""
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)

@@ -41,10 +41,7 @@ class Box:
 
 
 def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Box:
-    """The equations of a program by call stack: the width of a box is its number of equations.
-
-    Lines that something was found about have its severity. There are at most so many boxes, but for those of "other".
-    """
+    """The equations of a program by call stack, in at most so many boxes, but for those of "other"."""
     root = _call_tree(examined)
     every = list(_preorder(root))
     # A line has no more equations than its caller, which comes before it where they have as many.
@@ -62,10 +59,8 @@ def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _B
 
 
 def _call_tree(examined: Examined) -> Box:
-    """All equations of a program by call stack, from the examined function on.
-
-    jax knows of an equation of an inner program the lines from the inner function on, however often that is called:
-    they stand below the lines of each call.
+    """All equations of a program by call stack, from the examined function on. Of one of an inner program jax knows the
+    lines from the inner function on, however often that is called: they stand below the lines of each call.
     """
     root = Box(Line("", 0, examined.name), 0)
     equations = examined.equations

@@ -144,10 +144,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def loop_around(line: Line) -> tuple[int, int] | None:
-    """The first and the last line of the innermost loop of the line's own function that is around it.
-
-    None where there is none, also where the source is not there.
-    """
+    """The first and the last line of the innermost loop around a line, in its own function; None if none is known."""
     around = [it for it in _loops(line.file, line.line) if it[0] <= line.line <= it[1]]
     return min(around, key=lambda it: it[1] - it[0], default=None)
 

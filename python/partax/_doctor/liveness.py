@@ -100,11 +100,8 @@ def _walk_inner(program: FlatProgram, done: dict[int, _Walk]) -> None:
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
-    """The equation that reads each value last, and which equations XLA fuses into those that read what they make.
-
-    Returns:
-      For each value an index; -1 for none, the number of equations for a result. For each equation 1 if it is fused,
-      or if nothing needs it.
+    """The equation that reads each value last (-1 for none, the number of equations for a result), and which equations
+    XLA fuses into those that read what they make, or nothing needs.
     """
     count = len(program.eqns)
     last = [-1] * program.values
@@ -210,8 +207,7 @@ def peak_of(compiled: Any) -> int | None:
 
 
 def _hides_buffers(hlo: str) -> bool:
-    """Whether a library of the CPU computes products in one piece with what follows, whose buffers XLA does not count.
-
+    """Whether a library of the CPU computes products in one piece with what follows, whose buffers XLA does not count:
     YNNPACK does so, with a whole attention for one.
     """
     inner = "\n".join(part for part in hlo.split("\n\n") if not part.startswith("ENTRY"))

@@ -240,10 +240,8 @@ def _common_length(tokens: np.ndarray, free: np.ndarray, starts: list[int], know
 
 
 def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
-    """The lines that a turn comes from, for each of its equations, or for some of many.
-
-    Of a turn in the middle, as the first may begin before the loop. What it calls by `jax.jit` is left out: it has the
-    lines of where it was traced first.
+    """The lines that a turn comes from, for each of its equations, or for some of many. It is one in the middle, as the
+    first may begin before the loop; what it calls by `jax.jit` has the lines of where it was traced first.
     """
     first = repeat.starts[len(repeat.starts) // 2]
     outer = equations.outermost(first, repeat.length)

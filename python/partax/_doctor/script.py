@@ -215,11 +215,7 @@ def _row(programs: Sequence[Program], name: str, equations: str = "-") -> tuple[
 
 
 def refuse_unwritable(*paths: str | None) -> None:
-    """Says before a script runs for hours that what is found could not be written.
-
-    Raises:
-      SystemExit: a file's folder is not there, or cannot be written to.
-    """
+    """Ends before a script runs for hours where what is found could not be written."""
     for path in paths:
         folder = None if path is None else os.path.dirname(os.path.abspath(path))
         if folder is not None and not os.access(folder, os.W_OK):
@@ -227,12 +223,7 @@ def refuse_unwritable(*paths: str | None) -> None:
 
 
 def write_diagnoses(found: Sequence[Diagnosis], json_file: str | None, html_file: str | None) -> None:
-    """Writes the diagnoses as a list in JSON and as a page, each file as a whole or not at all.
-
-    Raises:
-      ImportError: the page needs `partax[doctor]`.
-      OSError: a file cannot be written.
-    """
+    """Writes the diagnoses as a list in JSON and as a page, each file as a whole or not at all."""
     if json_file is not None:
         write_whole(json_file, json.dumps([json.loads(it.to_json()) for it in found], indent=2) + "\n")
     if html_file is not None:

@@ -33,7 +33,6 @@ def events() -> list[Event]:
     """What every filter_jit function was traced, lowered and compiled for in this process, by time.
 
     A `run` is that of the call which has compiled: it ends when that call returns, maybe before the program does.
-
     Functions that are gone are left out, unless `partax explain` or `partax doctor` keeps all.
     """
     histories: dict[History, None] = {cache.history: None for cache in _core.caches() if cache.history is not None}

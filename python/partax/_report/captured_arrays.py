@@ -43,14 +43,11 @@ class Constant:
 
 
 class Holder(NamedTuple):
-    """The variable that holds an array, and the path from there to it, such as `model.layers[0].weight`.
+    """The variable that holds an array."""
 
-    It is a `closure cell`, `global`, `bound argument`, `static argument` or `attribute`.
-    """
-
-    kind: str
-    root: str
-    name: str
+    kind: str  # `closure cell`, `global`, `bound argument`, `static argument` or `attribute`
+    root: str  # its name
+    name: str  # the path from there to the array, such as `model.layers[0].weight`
 
 
 def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:

@@ -72,11 +72,7 @@ class History:
         return min(reversed(recent), key=lambda record: distance(record.snapshot, snapshot))
 
     def begin(self, snapshot: Snapshot, occasion: Occasion) -> Record:
-        """Adds a record of a trace that depends on this.
-
-        Raises:
-          RetraceError: there are to be no more traces.
-        """
+        """Adds a record of a trace that depends on this, or raises a RetraceError if there are to be no more."""
         with self._lock:
             nearest = self.nearest(snapshot) if self.records else None
             changes = [] if nearest is None else list(differences(nearest.snapshot, snapshot))

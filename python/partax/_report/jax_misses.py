@@ -12,9 +12,8 @@ _traces: Counter[tuple[str, str]] = Counter()
 
 
 def one_line(text: str) -> str | None:
-    """An explanation that jax logs, as `train.py:41 step: trace 2, because x: float32[2] -> float32[3]`.
-
-    It is rewritten while the call is under way; None for what is no explanation of a miss.
+    """An explanation that jax logs while a call is under way, as `train.py:41 step: trace 2, because x: float32[2] ->
+    float32[3]`; None for what is none.
     """
     if "TRACING CACHE MISS" not in text:
         return None

@@ -43,11 +43,7 @@ def count_others() -> dict[str, Other]:
 
 @contextlib.contextmanager
 def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
-    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled.
-
-    Raises:
-      RuntimeError: jax tells of no traces.
-    """
+    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
     if not _tells_traces():
         raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
     token = _watcher.set(seen)
@@ -125,10 +121,7 @@ def _record_of_call(compiles: bool = True) -> "Record | None":
 
 
 def note_run(record: "Record") -> None:
-    """Notes that a call which has compiled now returns. Called by the native wrapper.
-
-    jax may return before the program has ended.
-    """
+    """Notes that a call which has compiled now returns, maybe before its program ends. Called by the native wrapper."""
     if record.stages and record.stages[-1][0] == "compile":
         _, begin, seconds = record.stages[-1]
         record.stages.append(("run", begin + seconds, time.perf_counter() - begin - seconds))

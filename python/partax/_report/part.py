@@ -103,33 +103,23 @@ def _array_part(text: str, aval: Any, sharding: Any) -> Part:
     return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)
 
 
-class ArrayParts:
-    """Makes parts of array leaves: one for all that are alike, since a model has thousands of arrays of few shapes."""
+def array_part(value: Any, traced: Any, known: dict[Any, Part]) -> Part:
+    """Of an array leaf of a call; `traced` is what the program sees of it, a tracer or the value itself.
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Part] = {}
-        self._concrete: dict[type, bool] = {}
-
-    def part(self, value: Any, traced: Any) -> Part:
-        """Of a leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
-        kind = type(value)
-        concrete = self._concrete.get(kind)
-        if concrete is None:
-            concrete = self._concrete[kind] = isinstance(value, jax.Array) and not isinstance(value, Tracer)
-        if concrete:
-            sharding = value.sharding if value.committed else ""
-        else:
-            sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
-        try:
-            aval = jax.typeof(traced)
-        except Exception:  # jax cannot trace it, and will say so
-            text = f"{getattr(value, 'dtype', kind.__name__)}{list(getattr(value, 'shape', ()))}"
-            return _array_part(text, None, sharding)
-        key = aval, sharding
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = _array_part(_aval_text(aval), aval, sharding)
-        return known
+    There is one for all that are alike, as a model has thousands of arrays of few shapes.
+    """
+    if isinstance(value, jax.Array) and not isinstance(value, Tracer):
+        sharding = value.sharding if value.committed else ""
+    else:
+        sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
+    try:
+        aval = jax.typeof(traced)
+    except Exception:  # jax cannot trace it, and will say so
+        text = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+        return _array_part(text, None, sharding)
+    if (aval, sharding) not in known:
+        known[aval, sharding] = _array_part(_aval_text(aval), aval, sharding)
+    return known[aval, sharding]
 
 
 def atom_key(value: Any) -> tuple[type, Any]:

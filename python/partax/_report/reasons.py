@@ -35,13 +35,11 @@ class Occasion(NamedTuple):
 
 
 class Reasons:
-    """Finds the reason of each trace of one function, of which clear_cache may have dropped those up to
-    `cleared_at`.
-    """
+    """Finds the reason of each trace of one function."""
 
     def __init__(self, name: str, cache_size: int, nested: bool):
         self.first = "the first"
-        self.cleared_at = 0
+        self.cleared_at = 0  # those up to this one clear_cache has dropped
         self._name = name
         self._cache_size = cache_size
         self._nested = nested
@@ -77,9 +75,7 @@ class Reasons:
         )
 
     def reason(self, snapshot: Snapshot, nearest: Record | None, changes: list[Difference], occasion: Occasion) -> str:
-        """Why a trace is made, in words, where `changes` are the differences from the nearest record, None if there is
-        none.
-        """
+        """Why a trace is made, in words; `changes` are the differences from the nearest record, if there is one."""
         if nearest is None:
             return self.first
         if not changes:
@@ -207,8 +203,8 @@ def _are_equal(one: object, other: object) -> bool:
 
 
 def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:
-    """A sentence that names the static values, or those that it may be, by which the key of a trace is another one than
-    that of an earlier trace of the same snapshot, if that is known.
+    """Names the static values by which the key of a trace is another one than that of an earlier trace of an equal
+    snapshot, or those that it may be.
     """
     known = dict(old.pairs()) if old is not None else {}
     found = [it for path, part in new.pairs() for it in _places(path, known.get(path), part)]

@@ -9,7 +9,7 @@ from partax._jax.private import configuration
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
 from partax._pytree.short_text import one_line
-from partax._report.part import MAX_TEXT, ArrayParts, Part, context_text, short_name, weak_refs
+from partax._report.part import MAX_TEXT, Part, array_part, context_text, short_name, weak_refs
 from partax._report.value_parts import ValueParts
 
 
@@ -38,12 +38,9 @@ def take_snapshot(
     statics: ValueParts,
     like: Snapshot | None,
 ) -> Snapshot:
-    """The snapshot of a call by its details, of its array leaves and what the program sees of them.
-
-    Equal parts of an earlier snapshot are used again.
-    """
-    of_arrays = ArrayParts()
-    arrays = map(of_arrays.part, values, traced)
+    """The snapshot of a call, of its array leaves and what the program sees of them. Parts of `like` are used again."""
+    arrays_known: dict[Any, Part] = {}
+    arrays = (array_part(*pair, arrays_known) for pair in zip(values, traced, strict=True))
     nodes: dict[Any, Part] = {}
     paths: list[str] = []
     parts: list[Part] = []

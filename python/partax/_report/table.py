@@ -43,19 +43,14 @@ def _printable(row: Row) -> Row:
 
 
 class Tables:
-    """Tables, one below the other; `rich.print` draws them.
-
-    No text is read as markup: a path such as `[bold]` stays as it is.
-    """
+    """Tables, one below the other; `rich.print` draws them. No text is read as markup: `[bold]` stays as it is."""
 
     def __init__(self, *tables: Table) -> None:
         self._tables = [table.printable() for table in tables]
 
     def text(self, file: Any, plain: str = "") -> str:
-        """The tables as they are printed to a file, without codes for colours.
-
-        On a terminal rich draws them in its width, where it is installed; elsewhere each row is one line, or it is the
-        plain text, if one is given.
+        """The tables as they are printed to a file, without codes for colours: drawn by rich on a terminal, where it is
+        installed; elsewhere each row is one line, or it is the plain text, if one is given.
         """
         if is_terminal(file) and (getattr(file, "encoding", None) or "").lower().replace("-", "") == "utf8":
             with contextlib.suppress(ImportError):  # rich is not installed

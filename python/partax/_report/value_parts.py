@@ -15,7 +15,7 @@ from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
 from partax._pytree.short_text import one_line
-from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, short_name, weak_refs
+from partax._report.part import ATOMS, MAX_TEXT, Part, array_part, atom_key, class_text, short_name, weak_refs
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256
@@ -28,15 +28,11 @@ def _is_known(kind: type) -> bool:
 
 
 class ValueParts:
-    """Makes parts of static values.
-
-    By structure, functions that mean the same are the same static value; only verbose, the `repr` of users' objects is
-    asked.
-    """
+    """Makes parts of static values."""
 
     def __init__(self, by_structure: bool, verbose: bool):
-        self._by_structure = by_structure
-        self._verbose = verbose
+        self._by_structure = by_structure  # functions that mean the same are the same static value
+        self._verbose = verbose  # whether the `repr` of users' objects is asked
         self._open: list[Any] = []  # the values that are being read, outermost first
         self._met: dict[int, tuple[int, Any]] = {}  # the callables of one static value, by address, and which each is
         self._atoms: dict[Any, Part] = {}  # one part for all that are equal
@@ -95,7 +91,7 @@ class ValueParts:
         if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
         if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
-            return Part.by_identity(value, "array", ArrayParts().part(value, value).text)
+            return Part.by_identity(value, "array", array_part(value, value, {}).text)
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
@@ -105,9 +101,8 @@ class ValueParts:
         return self._other(value, kind)
 
     def _items(self, value: Any, kind: type) -> tuple[tuple[str, Part], ...] | None:
-        """What a container consists of, with the segments of its items' paths.
-
-        Of dictionaries always copies: while an item is looked at, its text or another thread may change them.
+        """What a container consists of, with the segments of its items' paths; of dictionaries always copies: while an
+        item is looked at, its text or another thread may change them.
         """
         pairs: list[tuple[str, Any]]
         if issubclass(kind, (tuple, list)) and len(value) <= _MAX_ITEMS:

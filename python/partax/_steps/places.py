@@ -29,16 +29,8 @@ class Shape(NamedTuple):
 
 
 def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
-    """What is carried, and where it is: pairs parts of a result with arguments.
-
-    Args:
-      values: the arguments that may be carried, by name.
-      result: of a step, with a `jax.ShapeDtypeStruct` for each array.
-      carry: what the user has said: names, or places by name; None for nothing.
-
-    Raises:
-      TypeError: what is to be carried comes back with another static part, dtype or shape; the message has the path.
-      ValueError: nothing comes back as it went in, or it could be one or the other.
+    """What is carried, and where it is: pairs parts of a result, with a `jax.ShapeDtypeStruct` for each array, with the
+    arguments that may be carried. The user has said so in `carry`, by names, or places by name, or nothing (None).
     """
     asked = list(values if carry is None else carry)
     for name in asked:
@@ -69,10 +61,7 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
 
 
 def taken_apart(places: Places, result: Any) -> tuple[dict[str, Any], Any]:
-    """What of a result is carried, by name, and the result with None in the places of that.
-
-    A ValueError if the result has another structure than the one that the places are of.
-    """
+    """What of a result is carried, by name, and the result with None in the places of that."""
     carried = {name: _at(result, path) for path, name in places.items()}
     return carried, _with_parts(result, dict.fromkeys(places))
 

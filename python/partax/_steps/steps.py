@@ -23,11 +23,7 @@ from partax._transforms.loops import scan
 
 
 def steps(
-    step: JitFunction[..., Any],
-    size: int,
-    *,
-    carry: Sequence[str] | Mapping[str, Place] | None = None,
-    unroll: int = 1,
+    step: JitFunction[..., Any], size: int, *, carry: Sequence[str] | Mapping[str, Place] | None = None, unroll: int = 1
 ) -> "Steps":
     """So many steps of a compiled function in one call: for steps that are shorter than their dispatch.
 
