@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import pytest
@@ -14,7 +14,7 @@ from thread_program import PROGRAMS, ThreadProgram
 
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.doctor import doctor
-from partax._doctor.finding import KINDS
+from partax._doctor.finding import Kind
 
 # The first and the last turns of an unrolled loop are often not as the others: a constant comes in, or none goes out.
 TURNS_THAT_DIFFER = 2
@@ -39,7 +39,7 @@ def is_near(name: str, expected: Any, found: Any) -> bool:
 def test_many_threads_are_there() -> None:
     assert len({program.name for program in PROGRAMS}) == len(PROGRAMS) >= 20
     assert len({program.url for program in PROGRAMS}) == len(PROGRAMS)
-    assert {program.kind for program in PROGRAMS} == set(KINDS)
+    assert {program.kind for program in PROGRAMS} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

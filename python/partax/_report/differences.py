@@ -24,8 +24,7 @@ def below(path: str, ancestor: str | None) -> bool:
     return ancestor is not None and path.startswith(ancestor) and path[len(ancestor) : len(ancestor) + 1] in (".", "[")
 
 
-_COST = 3
-"""Of one part that differs."""
+_COST = 3  # of one part that differs
 
 
 def _cost(old: Part, new: Part) -> int:

@@ -117,9 +117,8 @@ def array_part(value: Any, traced: Any, known: dict[Any, Part]) -> Part:
     except Exception:  # jax cannot trace it, and will say so
         text = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
         return _array_part(text, None, sharding)
-    if (aval, sharding) not in known:
-        known[aval, sharding] = _array_part(_aval_text(aval), aval, sharding)
-    return known[aval, sharding]
+    part = known.get((aval, sharding))
+    return part or known.setdefault((aval, sharding), _array_part(_aval_text(aval), aval, sharding))
 
 
 def atom_key(value: Any) -> tuple[type, Any]:

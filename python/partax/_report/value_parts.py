@@ -75,9 +75,6 @@ class ValueParts:
             return f"{value.__name__} at {file_text(value.__code__.co_filename)}:{value.__code__.co_firstlineno}"
         return str(read(value, "__name__") or type(value).__name__)
 
-    def _meet(self, value: Any) -> None:
-        self._met[id(value)] = (len(self._met), value)
-
     def _compound(self, value: Any, kind: type) -> Part:
         if issubclass(kind, types.FunctionType):
             return self._function(value)
@@ -127,7 +124,7 @@ class ValueParts:
         self, label: str, prefix: str, value: Any, wrapped: Any, named: list[tuple[str, Any]], by_structure: bool
     ) -> Part:
         """A callable of another one, and of what is told by name."""
-        self._meet(value)
+        self._met[id(value)] = (len(self._met), value)
         inner = self.value(wrapped)
         text = f"{prefix} {inner.text if inner.label == 'function' else inner}"
         items = (("function", inner), *((name, self.value(item)) for name, item in named))
@@ -142,7 +139,7 @@ class ValueParts:
         return Part(key, label, text, refs + (weak_refs(kind) if heap else ()), items)
 
     def _function(self, function: types.FunctionType) -> Part:
-        self._meet(function)
+        self._met[id(function)] = (len(self._met), function)
         code = function.__code__
         items = [("code", Part(("code", code), "", ""))]
         attributes = dict(function.__dict__)
