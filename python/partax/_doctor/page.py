@@ -57,9 +57,8 @@ def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
     except ImportError as error:
         raise ImportError(_MISSING, name="jinja2") from error
     environment: Any = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(
-        figures=figure_texts, bytes=bytes_text, seconds=seconds_text, place=_place, relative=file_text
-    )
+    environment.filters.update(figures=figure_texts, bytes=bytes_text, seconds=seconds_text, relative=file_text)
+    environment.filters["place"] = lambda it: site_text((it.file, it.line)) if it.file else it.path
     programs = [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
     report = _function_reports.report() if report is None else report
     traces = _traces(report)
@@ -138,7 +137,3 @@ def _counted(count: int, noun: str) -> str:
 
 def _cost(figures: Figures) -> float:
     return sum(float(figures.get(f"{stage}_seconds", 0.0)) for stage in ("trace", "lower", "compile"))
-
-
-def _place(finding: Finding) -> str:
-    return site_text((finding.file, finding.line)) if finding.file else finding.path

@@ -200,19 +200,14 @@ def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
             together = tuple(dict.fromkeys(it for number in reads for it in origins[number]))
             given = [together] * len(made)
         elif treatment is None and name in LOOPS:
-            given = [origins[number] for number in reads[_first_carry(eqn) :]]
+            is_while = name == "while"
+            consts = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] if is_while else scan_parts(eqn).consts
+            given = [origins[number] for number in reads[int(consts) :]]
         else:
             continue
         for number, var, its in zip(made, eqn.outvars, given, strict=False):
             origins[number] = tuple([it for it in its if shapes[it] == var.aval.shape][:_MOST_ORIGINS])
     return origins
-
-
-def _first_carry(eqn: Any) -> int:
-    """Which operand of a loop is its first carry."""
-    if eqn.primitive.name == "scan":
-        return scan_parts(eqn).consts
-    return int(eqn.params["cond_nconsts"]) + int(eqn.params["body_nconsts"])
 
 
 def returned_names(function: Any) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Finds steps of a loop that are shorter than their dispatch: many of them in one call would take less time."""
 
-import time
+import timeit
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -119,12 +119,8 @@ def _zeros(leaf: Leaf) -> Any:
 def _seconds(run: Callable[..., Any], values: Sequence[Any], calls: int) -> float:
     """Of a call, the fastest of three times so many one after the other."""
     jax.block_until_ready(run(*values))
-    taken: list[float] = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        out = None
-        for _ in range(calls):
-            out = run(*values)
-        jax.block_until_ready(out)
-        taken.append((time.perf_counter() - begin) / calls)
-    return min(taken)
+
+    def one_after_the_other() -> None:
+        jax.block_until_ready([run(*values) for _ in range(calls)][-1])
+
+    return min(timeit.repeat(one_after_the_other, number=1, repeat=3)) / calls

@@ -17,6 +17,7 @@ import numpy as np
 from partax import _core
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
+from partax._pytree.array_text import array_text
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import FIELD, VALUE, Detail
 from partax._pytree.spec_data import shown
@@ -54,10 +55,8 @@ def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
     """The constants of a program by name, the largest first; `fun` was traced, or is None if it is gone."""
     found: list[Constant] = []
     for constant, holder in zip(constants, holders(constants, fun), strict=True):
-        shape, dtype = getattr(constant, "shape", ()), getattr(constant, "dtype", None)
-        size = int(getattr(constant, "nbytes", 0)) or math.prod(shape) * getattr(dtype, "itemsize", 0)
-        name = "" if holder is None else holder.name
-        found.append(Constant(name, f"{dtype}[{','.join(map(str, shape))}]", size))
+        size = int(getattr(constant, "nbytes", 0)) or math.prod(constant.shape) * constant.dtype.itemsize
+        found.append(Constant("" if holder is None else holder.name, array_text(constant), size))
     return sorted(found, key=lambda constant: -constant.bytes)
 
 

@@ -1,6 +1,7 @@
 """report: what each function has cost, from the records of its traces."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from partax import _core
@@ -66,21 +67,15 @@ def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> T
     )
 
 
-def _static_text(record: Record | None, varying: set[str]) -> str:
-    if record is None:
-        return ""
-    pairs = record.snapshot.pairs()
-    texts = [f"{path}={part.text}" for path, part in pairs if path in varying and part.key[0] != "array"]
-    return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
-
-
-def _varying(records: list[Record]) -> set[str]:
-    """The paths at which keys differ."""
-    found = [
-        {(path, part.key, part.text) for path, part in it.snapshot.pairs() if part.key[0] != "array"} for it in records
+def _static_texts(records: list[Record]) -> Iterator[str]:
+    """Of each record the static values in which it differs from the others."""
+    statics = [
+        [(path, part.key, part.text) for path, part in it.snapshot.pairs() if part.key[0] != "array"] for it in records
     ]
-    of_all = set.intersection(*found) if found else set[Any]()
-    return {path for of_one in found for path, _, _ in of_one - of_all}
+    of_all = set[Any].intersection(*map(set, statics)) if statics else set[Any]()
+    for of_one in statics:
+        texts = [f"{path}={text}" for path, key, text in of_one if (path, key, text) not in of_all]
+        yield ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
 
 
 _Use = tuple[Record, Any, int | None]  # a trace, its target, its calls
@@ -98,14 +93,10 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
             grouped.append((calls, known))
     for record in records.values():
         grouped.append((None, [(record, None, None)]))
-    varying = _varying([traces[0][0] for _, traces in grouped])
+    statics = _static_texts([traces[0][0] for _, traces in grouped])
     keys = tuple(
-        KeyReport(
-            _static_text(traces[0][0], varying),
-            calls,
-            tuple(_trace_report(target, record, n, fun) for record, target, n in traces),
-        )
-        for calls, traces in grouped
+        KeyReport(text, calls, tuple(_trace_report(target, record, n, fun) for record, target, n in traces))
+        for text, (calls, traces) in zip(statics, grouped, strict=True)
     )
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]

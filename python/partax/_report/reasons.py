@@ -156,16 +156,16 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     known = _functions_of.setdefault(inner.__code__, {})
     form = (type(fun), read(fun, "__code__"))
     count, *latest = known.get(form, (0,))
-    if latest and latest[1].same(outer):
-        if not difference and replaced is not None:  # the very function, with other options
-            return "the first"
-        change = unproven_function(part, difference) if difference else _not_found(fun, part)
-        known[form] = (count + 1, part, outer)
-        return f"the first of function {count + 1} of this code: {change}"
+    is_same = bool(latest) and latest[1].same(outer)
+    if is_same and replaced is not None and not difference:  # the very function, with other options
+        return "the first"
     known[form] = (count + 1, part, outer)
     if not latest:
         return "the first"
-    change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
+    if is_same:
+        change = unproven_function(part, difference) if difference else _not_found(fun, part)
+    else:
+        change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
     return f"the first of function {count + 1} of this code: {change}"
 
 

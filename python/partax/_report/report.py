@@ -173,29 +173,28 @@ class SlowNode:
     __repr__ = record_text
 
 
-class _Data(Shown):
-    def to_json(self: Any, **options: Any) -> str:
-        """The report as JSON.
+def _to_json(self: Any, **options: Any) -> str:
+    """The report as JSON.
 
-        Example:
-          >>> import json
-          >>> double = partax.filter_jit(lambda x: 2 * x)
-          >>> sorted(json.loads(double.report().to_json()))
-          ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
-          >>> list(json.loads(partax.report().to_json()))
-          ['functions']
+    Example:
+      >>> import json
+      >>> double = partax.filter_jit(lambda x: 2 * x)
+      >>> sorted(json.loads(double.report().to_json()))
+      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
+      >>> list(json.loads(partax.report().to_json()))
+      ['functions']
 
-        Args:
-          **options: of `json.dumps`, such as `indent`.
+    Args:
+      **options: of `json.dumps`, such as `indent`.
 
-        Returns:
-          An object with the attributes of this class.
-        """
-        return json.dumps(dataclasses.asdict(self), **options)
+    Returns:
+      An object with the attributes of this class.
+    """
+    return json.dumps(dataclasses.asdict(self), **options)
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionReport(_Data):
+class FunctionReport(Shown):
     """What one function has cost. `str` gives a table.
 
     Example:
@@ -237,6 +236,8 @@ class FunctionReport(_Data):
         """Trace, lowering and compile seconds of all traces."""
         return sum(trace.seconds for trace in self.traces)
 
+    to_json = _to_json
+
     def __repr__(self) -> str:
         return angled(f"partax.FunctionReport of {_function_line(self)}")
 
@@ -245,7 +246,7 @@ class FunctionReport(_Data):
 
 
 @dataclasses.dataclass(frozen=True)
-class Report(_Data):
+class Report(Shown):
     """What all functions have cost. `str` gives a table for each.
 
     Example:
@@ -260,6 +261,8 @@ class Report(_Data):
     """
 
     functions: tuple[FunctionReport, ...]
+
+    to_json = _to_json
 
     def html(self, path: str | Path) -> None:
         """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
