@@ -45,7 +45,7 @@ class FlatProgram:
         around: Any = None,
         parent: Call | None = None,
     ) -> None:
-        self.jaxpr = jaxpr
+        self.jaxpr, self.around = jaxpr, around
         self._known = known  # this one and those around and inside of it, by the id of the jaxpr
         known[id(jaxpr)] = self
         self.values = 0  # how many numbers there are

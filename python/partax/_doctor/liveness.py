@@ -75,7 +75,7 @@ def live_bytes(examined: Examined) -> Liveness:
     leaves = dict(zip(program.inputs, examined.arguments, strict=True))
     donated = {number: leaf.bytes for number, leaf in leaves.items() if leaf.donated}
     always = sum(leaf.bytes for leaf in leaves.values() if not leaf.donated) + program.constant_bytes
-    outer = walk = _walk(program, inner, True, always, donated)
+    outer = walk = _walk(program, inner, always, donated)
     at, end = walk.at, max(len(program.eqns) - 1, 0)
     buffers: list[Buffer] = []
     for number, leaf in leaves.items():
@@ -92,11 +92,10 @@ def live_bytes(examined: Examined) -> Liveness:
 
 def _walk_inner(program: FlatProgram, done: dict[int, _Walk]) -> None:
     """Walks the programs inside of a program's equations, by their ids; the innermost first."""
-    for i, bodies in program.bodies.items():
-        for body in bodies:
-            if id(body.program) not in done:
-                _walk_inner(body.program, done)
-                done[id(body.program)] = _walk(body.program, done, program.eqns[i].primitive.name in LOOPS)
+    for inner in (body.program for bodies in program.bodies.values() for body in bodies):
+        if id(inner) not in done:
+            _walk_inner(inner, done)
+            done[id(inner)] = _walk(inner, done)
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
@@ -144,15 +143,12 @@ def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
 
 
 def _walk(
-    program: FlatProgram,
-    inner: dict[int, _Walk],
-    counts_results: bool,
-    always: int = 0,
-    inputs: Mapping[int, int] = MappingProxyType({}),
+    program: FlatProgram, inner: dict[int, _Walk], always: int = 0, inputs: Mapping[int, int] = MappingProxyType({})
 ) -> _Walk:
     """Adds up what lives: what does so `always`, and inputs until their last use, of which the bytes are given by their
-    number; results where they are buffers of the program's own.
+    number.
     """
+    has_results = program.around is None or program.around.primitive.name in LOOPS  # those of a branch are its caller's
     last, is_fused = _last_uses(program)
     count = len(program.eqns)
     freed = [0] * (count + 1)
@@ -169,7 +165,7 @@ def _walk(
         new = 0
         for number, var in zip(program.writes[i], eqn.outvars, strict=True):
             end = last[number]
-            if end >= 0 and (end < count or counts_results):
+            if end >= 0 and (end < count or has_results):
                 size = bytes_of(var.aval)
                 new += size
                 freed[end] += size

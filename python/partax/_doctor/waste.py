@@ -111,15 +111,9 @@ _TEXTS = {
 def find(examined: Examined) -> Iterator[Finding]:
     if not examined.equations.named("scan") and examined.equations.largest < _FEWEST_ROWS**2:
         return
-    programs = flat_program(examined).all
-    turns: dict[int, int] = {}
-    for program in programs:
-        for i, [body, *_] in program.bodies.items():
-            if program.eqns[i].primitive.name == "scan":
-                turns[id(body.program)] = int(program.eqns[i].params["length"])
     found: dict[Line, Finding] = {}
-    for program in programs:
-        for at, text, aval, figures in _Reader(program, turns.get(id(program), 1)).find():
+    for program in flat_program(examined).all:
+        for at, text, aval, figures in _Reader(program).find():
             size, what = (aval, bytes_text(aval)) if isinstance(aval, int) else (bytes_of(aval), array_text(aval))
             message, advice = _TEXTS[text]
             figures = {"bytes": size, **figures}
@@ -136,9 +130,10 @@ _Found = tuple[int, str, Any, Figures]
 class _Reader:
     """A program, with who makes and who reads each value."""
 
-    def __init__(self, program: FlatProgram, turns: int) -> None:
-        self.program, self.turns = program, turns
-        self.makers = program.makers
+    def __init__(self, program: FlatProgram) -> None:
+        self.program, self.makers = program, program.makers
+        is_body = program.around is not None and program.around.primitive.name == "scan"
+        self.turns = int(program.around.params["length"]) if is_body else 1
         self.results = set(program.results)
 
     def find(self) -> Iterator[_Found]:

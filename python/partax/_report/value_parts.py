@@ -82,7 +82,9 @@ class ValueParts:
             items = (("function", self.value(value.__func__)), ("self", self.value(value.__self__)))
             return self._composite("method", kind, value.__qualname__, items)
         if issubclass(kind, functools.partial):
-            return self._partial(value)
+            named = [(f"argument {i}", item) for i, item in enumerate(value.args)]
+            named += [(f"argument {name!r}", item) for name, item in dict(value.keywords).items()]
+            return self._around("function", "partial of", value, value.func, named, self._by_structure)
         if issubclass(kind, type):
             return Part.by_identity(value, "class", class_text(value))
         if issubclass(kind, enum.Enum):
@@ -164,11 +166,6 @@ class ValueParts:
             key = ("function", id(function.__globals__), tuple((name, item.key) for name, item in items))
             return Part(key, "function", text, tuple(ref for _, item in items for ref in item.refs), tuple(items))
         return Part.by_identity(function, "function", text, tuple(items))
-
-    def _partial(self, value: functools.partial[Any]) -> Part:
-        named = [(f"argument {i}", item) for i, item in enumerate(value.args)]
-        named += [(f"argument {name!r}", item) for name, item in dict(value.keywords).items()]
-        return self._around("function", "partial of", value, value.func, named, self._by_structure)
 
     def _other(self, value: Any, kind: type) -> Part:
         # What a function holds need not be a static value.
