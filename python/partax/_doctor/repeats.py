@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
@@ -162,13 +163,10 @@ def _loose_tokens(equations: Equations, tokens: np.ndarray) -> np.ndarray:
 
 def _hashes(tokens: np.ndarray, length: int) -> np.ndarray:
     """A number for each sequence of so many tokens; equal ones have the same."""
-    count = len(tokens) - length + 1
-    hashed = np.zeros(max(count, 0), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        for i in range(length if count > 0 else 0):
-            hashed = (hashed ^ (hashed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + mixed[i : i + count]
-    return hashed
+    if len(tokens) < length:
+        return np.zeros(0, dtype=np.uint64)
+    weights = np.random.default_rng(0).integers(1, 1 << 63, length, dtype=np.uint64)
+    return sliding_window_view(tokens.astype(np.uint64) + np.uint64(1), length) @ weights  # modulo 2**64
 
 
 def _loops(
@@ -205,10 +203,9 @@ def _periods(tokens: np.ndarray) -> list[int]:
 
 def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
     """Sequences that are there in many places; takes them from `free`."""
-    for _ in range(_MOST_PERIODS):
-        hashes = _hashes(tokens, _SHORTEST_BLOCK)
-        is_free = np.convolve(~free, np.ones(_SHORTEST_BLOCK, dtype=np.int64), "valid") == 0
-        at = np.flatnonzero(is_free) if len(hashes) else np.zeros(0, dtype=np.int64)
+    hashes = _hashes(tokens, _SHORTEST_BLOCK)
+    for _ in range(_MOST_PERIODS if len(hashes) else 0):
+        at = np.flatnonzero(sliding_window_view(free, _SHORTEST_BLOCK).all(1))
         if len(at) < _FEWEST_PLACES:
             return
         _, inverse, counts = np.unique(hashes[at], return_inverse=True, return_counts=True)
