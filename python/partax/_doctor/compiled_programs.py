@@ -8,7 +8,7 @@ from typing import Any
 
 from partax import _core
 from partax._doctor.examined import Examined, Leaf
-from partax._doctor.lines import Line, first_line_of, function_called_by
+from partax._doctor.lines import Line, first_line_of, function_called_by, grouped
 from partax._report.function_reports import program_of
 from partax._report.history import History
 from partax._report.snapshot import Record
@@ -89,10 +89,7 @@ def line_of_history(history: History) -> Line | None:
 
 def by_function(programs: Iterable[Program]) -> list[list[Program]]:
     """The programs of each function, in the order in which they are given."""
-    functions: dict[tuple[str, Line | None], list[Program]] = {}
-    for program in programs:
-        functions.setdefault((program.name, program.line), []).append(program)
-    return list(functions.values())
+    return list(grouped(programs, lambda program: (program.name, program.line)).values())
 
 
 def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
 from partax._doctor.folding import folding_seconds
 from partax._doctor.fusion import ELEMENTWISE, TREATMENT
-from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.lines import NOWHERE, Line, grouped
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders
 from partax._report.figure_text import bytes_text, seconds_text
@@ -174,9 +174,8 @@ def _captured(examined: Examined, group: _Group) -> Finding:
 
 
 def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
-    lines: dict[Line, list[tuple[Place, float]]] = {}
-    for place, seconds in folded if sum(seconds for _, seconds in folded) >= _FEWEST_SECONDS else ():
-        lines.setdefault(place.line, []).append((place, seconds))
+    is_much = sum(seconds for _, seconds in folded) >= _FEWEST_SECONDS
+    lines = grouped(folded if is_much else (), lambda it: it[0].line)
     by_seconds = sorted(((sum(it for _, it in found), line) for line, found in lines.items()), reverse=True)
     for at, (seconds, line) in enumerate(by_seconds):
         if at and seconds < _FEWEST_SECONDS:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partax._doctor.lines import Line, nearest_line
+from partax._doctor.lines import Line, grouped, nearest_line
 from partax._jax import programs
 from partax._pytree.array_text import array_text
 
@@ -77,10 +77,7 @@ class Equations:
 
     @functools.cached_property
     def _by_name(self) -> dict[str, list[int]]:
-        found: defaultdict[str, list[int]] = defaultdict(list)
-        for i, name in enumerate(self.names):
-            found[name].append(i)
-        return found
+        return grouped(range(len(self)), self.names.__getitem__)
 
     def held(self) -> Iterator[tuple[str, Any, Any]]:
         """All programs inside of equations, as `held_programs` has them."""
@@ -101,10 +98,7 @@ class Equations:
         return nearest_line(self.eqns[at] for at in (index, *self.around(index)))
 
     def by_line(self, indices: Iterable[int]) -> dict[Line, list[int]]:
-        lines: dict[Line, list[int]] = {}
-        for i in indices:
-            lines.setdefault(self.line(i), []).append(i)
-        return lines
+        return grouped(indices, self.line)
 
     def inside(self, index: int) -> range:
         end = index + 1

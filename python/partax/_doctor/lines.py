@@ -6,9 +6,9 @@ import linecache
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -44,6 +44,18 @@ class Line(NamedTuple):
 
 
 NOWHERE = Line("", 0, "")  # where no line is known
+
+It = TypeVar("It")
+Key = TypeVar("Key")
+
+
+def grouped(items: Iterable[It], key: Callable[[It], Key]) -> dict[Key, list[It]]:
+    """Things by what they have in common, such as their line."""
+    found: dict[Key, list[It]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
 
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})

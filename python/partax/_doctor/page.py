@@ -9,6 +9,7 @@ from partax._doctor.compiled_programs import Program, examined_program, traced_p
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.icicle import Box, icicle
+from partax._doctor.lines import grouped
 from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
 from partax._doctor.timeline import LOAD, STAGES, Event, events
 from partax._io.whole_file import write_whole
@@ -89,9 +90,7 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
     boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(programs), 1)))
     for program, findings in programs:
         live = live_bytes(program)
-        alike: dict[Buffer, list[Buffer]] = {}  # as the parameters of layers are
-        for buffer in live.largest:
-            alike.setdefault(buffer._replace(name="", type=""), []).append(buffer)
+        alike = grouped(live.largest, lambda it: it._replace(name="", type=""))  # as the parameters of layers are
         curve, buffers = _columns(live.bytes), list(alike.values())[:_BUFFERS]
         yield Section(program.name, icicle(program, findings, boxes), live, curve, buffers, told_limit(program))
 
@@ -104,10 +103,8 @@ def _columns(sizes: Sequence[int]) -> list[tuple[int, int]]:
 def _traces(report: Report) -> list[tuple[float, list[Event]]]:
     """The traces of a report's functions by time, each with its seconds and stages."""
     functions = {(it.name, it.defined) for it in report.functions}
-    traces: dict[tuple[int, int], list[Event]] = {}
-    for event in events():
-        if (event.function, event.defined) in functions:
-            traces.setdefault((event.track, event.trace), []).append(event)
+    told = (event for event in events() if (event.function, event.defined) in functions)
+    traces = grouped(told, lambda event: (event.track, event.trace))
     return [(sum(event.seconds for event in trace), trace) for trace in traces.values()]
 
 

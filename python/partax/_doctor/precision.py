@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
-from partax._doctor.lines import Line
+from partax._doctor.lines import Line, grouped
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
 
@@ -58,11 +58,11 @@ def find(examined: Examined) -> Iterator[Finding]:
     share = reader.wide / max(reader.arrays, 1)
     if share < (_SMALLEST_SHARE_OF_HALF if own == _HALF else _SMALLEST_SHARE):
         return
-    lines: dict[Line, list[_Widened]] = {}
-    for it in reader.found:
-        if (it.because and it.is_used) if own == _HALF else (it.because or share >= _HIGH_SHARE):
-            lines.setdefault(it.place.line, []).append(it)
-    for line, found in lines.items():
+
+    def is_told(it: _Widened) -> bool:
+        return bool(it.because) and it.is_used if own == _HALF else bool(it.because) or share >= _HIGH_SHARE
+
+    for line, found in grouped(filter(is_told, reader.found), lambda it: it.place.line).items():
         yield _finding(line, found, reader.wide, reader.arrays)
 
 

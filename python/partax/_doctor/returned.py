@@ -12,6 +12,7 @@ from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
 from partax._doctor.examined import Examined, Leaf, argument_name, kept
 from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
+from partax._doctor.lines import grouped
 from partax._jit.ahead_of_time import Traced
 
 FEWEST_BYTES = 64 << 20  # of all arguments together, for which donating is worth a word: no program fails for less
@@ -180,9 +181,7 @@ def _in_place(
             if origin != number and origin not in taken and leaf.aval.dtype == info.dtype:
                 taken[origin] = ReturnedArray(leaf, Leaf(leaf.path, info), is_update=True)
                 break
-    by_name: dict[str, list[ReturnedArray]] = {}
-    for origin in sorted(taken):
-        by_name.setdefault(argument_name(leaves[origin].path), []).append(taken[origin])
+    by_name = grouped((taken[it] for it in sorted(taken)), lambda pair: argument_name(pair.argument.path))
     return [Returned(name, arrays, is_named=True) for name, arrays in by_name.items()]
 
 

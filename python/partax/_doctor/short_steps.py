@@ -13,6 +13,7 @@ from partax._core import JitFunction
 from partax._doctor.equations import type_of
 from partax._doctor.examined import Examined, Leaf, argument_name, definition, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
+from partax._doctor.lines import grouped
 from partax._report.figure_text import seconds_text
 
 _FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
@@ -73,12 +74,9 @@ def _may_be_run(examined: Examined) -> bool:
 def _carried(examined: Examined) -> dict[int, int]:
     """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
     types = [type_of(leaf.aval) for leaf in examined.arguments]
-    left: dict[Any, list[int]] = {}
-    for i, aval in enumerate(examined.jaxpr.out_avals):
-        left.setdefault(type_of(aval), []).append(i)
-    roots: dict[str, list[int]] = {}
-    for i, leaf in enumerate(examined.arguments):
-        roots.setdefault(argument_name(leaf.path), []).append(i)
+    results = [type_of(aval) for aval in examined.jaxpr.out_avals]
+    left = grouped(range(len(results)), results.__getitem__)
+    roots = grouped(range(len(types)), lambda i: argument_name(examined.arguments[i].path))
     carried: dict[int, int] = {}
     for inputs in roots.values():
         counts = Counter(types[i] for i in inputs)

@@ -9,7 +9,7 @@ from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_fu
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
 from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import Line
+from partax._doctor.lines import Line, grouped
 from partax._pytree.call_site import site_text
 from partax._report.figure_text import seconds_text
 from partax._report.history import History
@@ -60,14 +60,16 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
 
 def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
     """A diagnosis for each line that runs one operation, or function of a library, on an array that grows."""
-    at_lines: dict[tuple[str, Line], list[Program]] = {}
-    for program in programs:
-        if program.site is not None and not program.is_users:
-            at_lines.setdefault((program.name, program.site), []).append(program)
+    of_libraries = (it for it in programs if not it.is_users)
     found: dict[Line, Diagnosis] = {}
-    for (name, line), several in at_lines.items():
+    for (name, line), several in grouped(of_libraries, lambda it: (it.name, it.site)).items():
         seconds = sum(it.seconds for it in several)
-        if len(several) >= _MANY and seconds >= _LEAST_SECONDS and _grows([it.jaxpr.in_avals for it in several]):
+        if (
+            line is not None
+            and len(several) >= _MANY
+            and seconds >= _LEAST_SECONDS
+            and _grows([it.jaxpr.in_avals for it in several])
+        ):
             message = (
                 f"`{name}` was compiled {len(several)} times at this line, for an array that grows: "
                 f"{_difference(*several[-2:])} at last."

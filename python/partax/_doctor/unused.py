@@ -1,12 +1,12 @@
 """Finds large arguments that nothing in the program reads."""
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 
-from partax._doctor.examined import Examined, Leaf, argument_name, definition
+from partax._doctor.examined import Examined, argument_name, definition
 from partax._doctor.finding import Finding, finding_at
 from partax._doctor.flat_program import flat_program
+from partax._doctor.lines import grouped
 from partax._pytree.array_text import array_text
 from partax._report.figure_text import bytes_text
 
@@ -20,20 +20,15 @@ def find(examined: Examined) -> Iterator[Finding]:
     program = flat_program(examined)
     used = set(itertools.chain(program.results, itertools.chain.from_iterable(program.reads)))
     used.update(program.inputs[i] for i in examined.forwarded)
-    all_bytes: Counter[str] = Counter()
-    unused: dict[str, list[Leaf]] = {}
-    for number, leaf in zip(program.inputs, examined.arguments, strict=True):
-        name = argument_name(leaf.path)
-        all_bytes[name] += leaf.bytes
-        if number not in used:
-            unused.setdefault(name, []).append(leaf)
+    pairs = zip(program.inputs, examined.arguments, strict=True)
     line = definition(examined.function)
-    for name, leaves in unused.items():
-        size = sum(leaf.bytes for leaf in leaves)
-        if size < _FEWEST_BYTES or size <= _MOST_OF_IT * all_bytes[name]:
+    for name, its in grouped(pairs, lambda it: argument_name(it[1].path)).items():
+        leaves = [leaf for number, leaf in its if number not in used]
+        size, whole = sum(leaf.bytes for leaf in leaves), sum(leaf.bytes for _, leaf in its)
+        if size < _FEWEST_BYTES or size <= _MOST_OF_IT * whole:
             continue
         largest = max(leaves, key=lambda leaf: leaf.bytes)
-        is_whole = size == all_bytes[name]
+        is_whole = size == whole
         what = f"`{name}`" if is_whole else f"`{largest.path}` ({array_text(largest.aval)})"
         if not is_whole and len(leaves) > 1:
             what += f" and {len(leaves) - 1} more arrays of `{name}`"

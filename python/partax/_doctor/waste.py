@@ -132,8 +132,8 @@ class _Reader:
 
     def __init__(self, program: FlatProgram) -> None:
         self.program, self.makers = program, program.makers
-        is_body = program.around is not None and program.around.primitive.name == "scan"
-        self.turns = int(program.around.params["length"]) if is_body else 1
+        loop = program.around
+        self.turns = 1 if loop is None or loop.primitive.name != "scan" else int(loop.params["length"])
         self.results = set(program.results)
 
     def find(self) -> Iterator[_Found]:
