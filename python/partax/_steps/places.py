@@ -1,6 +1,6 @@
 """Which parts of a step's result are what the next step takes: found by their structure, where that leaves no doubt."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -40,7 +40,6 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
     arguments = {name: shape_of(values[name], name) for name in asked}
     if carry is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
         arguments = {name: argument for name, argument in arguments.items() if argument.avals}
-    parts: list[tuple[tuple[Any, ...], Any]] = []
     if isinstance(carry, Mapping):
         found: dict[tuple[Any, ...], str] = {}
         for name, place in carry.items():
@@ -50,8 +49,8 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
                 raise ValueError(f"found `{place_text(path)}` for `{found[path]}` and `{name}` in carry, expected one")
             found[path] = name
     else:
-        _collect(result, (), arguments, carry is not None, parts)
-        found = _paired(parts, arguments, carry is not None)
+        is_named = carry is not None
+        found = _paired(list(_candidates(result, (), arguments, is_named)), arguments, is_named)
     if not found:
         raise ValueError(
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
@@ -107,10 +106,6 @@ def shape_of(tree: Any, root: str) -> Shape:
     return Shape(Flat(spec, types), by_path, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
 
 
-def _is_key(shape: Shape) -> bool:
-    return shape.is_array and all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in shape.avals.values())
-
-
 def _structure_difference(argument: Shape, part: Shape, name: str) -> Difference | None:
     """Where a part of a result cannot be the argument of the next step: a Python number may be a scalar there."""
     if argument.flat.spec == part.flat.spec:
@@ -140,8 +135,10 @@ def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> No
         )
 
 
-def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool, parts: list[Any]) -> None:
-    """Adds the largest parts of a result that may be an argument, with the names of those."""
+def _candidates(
+    value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool
+) -> Iterator[tuple[tuple[Any, ...], list[str]]]:
+    """The largest parts of a result that may be an argument, with the names of those."""
     shape = shape_of(value, "result")
     alike = {
         name: argument
@@ -152,13 +149,12 @@ def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], 
     }
     names = [name for name, argument in alike.items() if _type_difference(argument, shape, name) is None]
     if names:
-        parts.append((path, names))
+        yield path, names
         return
-    for name, argument in alike.items():
-        if not shape.is_array:
-            _check(argument, shape, name, path)
+    for name, argument in () if shape.is_array else alike.items():
+        _check(argument, shape, name, path)
     for key, child in (parts_of(value) or {}).items():
-        _collect(child, (*path, key), arguments, named, parts)
+        yield from _candidates(child, (*path, key), arguments, named)
 
 
 def _paired(
@@ -174,7 +170,9 @@ def _paired(
                 f"found {texts} of the structure of {wanted}, expected as many as these; say which is carried by "
                 f"carry={{{names[0]!r}: {(path[0] if len(path) == 1 else path)!r}}}"
             )
-        if not named and arguments[names[0]].is_array and not _is_key(arguments[names[0]]):
+        first = arguments[names[0]]
+        is_key = all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in first.avals.values())
+        if not named and first.is_array and not is_key:
             every = tuple(dict.fromkeys(name for _, its in parts for name in its))
             raise ValueError(
                 f"found {texts} of the type of `{names[0]}`, which is an array alone, and may be another one; say "
