@@ -15,7 +15,7 @@ from partax._doctor.timeline import LOAD, STAGES, Event, events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
-from partax._report.figure_text import bytes_text, figure_texts, seconds_text
+from partax._report.figure_text import bytes_text, counted, figure_texts, seconds_text
 from partax._report.report import Report
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -116,7 +116,7 @@ def _summary(diagnoses: Sequence[Any], report: Report) -> str:
         message = costliest.findings[0].message if costliest.findings else "nothing was found in it"
         reason = f"{message[0].upper()}{message[1:]}".rstrip(".") + "."
         count = sum(len(it.findings) for it in diagnoses)
-        found = f"{_counted(count, 'finding')} in {_counted(len(diagnoses), 'function')}. "
+        found = f"{counted(count, 'finding')} in {counted(len(diagnoses), 'function')}. "
     elif report.functions:
         costliest, found = report.functions[0], ""
         seconds, times = costliest.seconds, len(costliest.traces)
@@ -126,10 +126,6 @@ def _summary(diagnoses: Sequence[Any], report: Report) -> str:
     name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
     often = "once" if times == 1 else f"{times} times"
     return f"{found}The costliest function is {name}, traced {often}: {seconds_text(seconds)}. {reason}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _cost(figures: Figures) -> float:

@@ -5,7 +5,7 @@ import contextvars
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +15,7 @@ from partax import _core
 from partax._jax.private import function_name, is_before_compiling, stage_of
 from partax._jit.ahead_of_time import record_at_work
 from partax._pytree.key_details import details
+from partax._report.limits import during
 
 if TYPE_CHECKING:
     from partax._report.snapshot import Record
@@ -41,26 +42,18 @@ def count_others() -> dict[str, Other]:
     return _others
 
 
-@contextlib.contextmanager
-def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
+def watching_traces(seen: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
     """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
     if not _tells_traces():
         raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
-    token = _watcher.set(seen)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
+    return during(_watcher, seen)
 
 
 @functools.cache
 def _tells_traces() -> bool:
     heard: list[str] = []
-    token = _watcher.set(heard.append)
-    try:
+    with during(_watcher, heard.append):
         jax.jit(lambda x: x).trace(jax.ShapeDtypeStruct((), "float32"))
-    finally:
-        _watcher.reset(token)
     return bool(heard)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from partax._pytree.short_text import angled, record_text
 from partax._report import page
 from partax._report.captured_arrays import Constant
-from partax._report.figure_text import bytes_text
+from partax._report.figure_text import bytes_text, counted
 from partax._report.table import Shown, Table, Tables
 
 _HEADINGS = (
@@ -283,8 +283,8 @@ class Report(Shown):
         page.writer(path, self)
 
     def __repr__(self) -> str:
-        functions, traces = len(self.functions), sum(len(function.traces) for function in self.functions)
-        counts = f"{functions} function{'' if functions == 1 else 's'}, {traces} trace{'' if traces == 1 else 's'}"
+        traces = sum(len(function.traces) for function in self.functions)
+        counts = f"{counted(len(self.functions), 'function')}, {counted(traces, 'trace')}"
         seconds = sum(function.seconds for function in self.functions)
         return angled(f"partax.Report: {counts}, {seconds:.3g} s to trace and compile")
 
