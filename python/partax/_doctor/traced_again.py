@@ -108,9 +108,8 @@ def _diagnosis(
     is_retyped = changes == [(False, False, True)]  # nobody wants such a second program
     is_resized = count == len(types) and all(it[0] or it[1:] == (True, False) for it in changes)
     # Buckets of lengths, and a last batch in two modes, are as they should be.
-    are_buckets = count < _MANY and _are_buckets([shapes for _, shapes, _ in known])
-    is_few = is_resized and (count < _FEWEST_SIZES or are_buckets)
-    if is_few or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
+    is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets([shapes for _, shapes, _ in known]))
+    if (is_resized and is_small) or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
         return []
     advice = (
         "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in "
