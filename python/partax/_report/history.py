@@ -1,6 +1,7 @@
 """All traces of a function: begun, ended, counted, limited and reported."""
 
 import contextlib
+import dataclasses
 import functools
 import threading
 import time
@@ -28,32 +29,27 @@ _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class History:
     """All traces of one function, the latest ones as records, oldest first."""
 
-    def __init__(
-        self,
-        name: str,
-        defined: tuple[str, int] | None,
-        max_traces: int | None,
-        cache_size: int,
-        by_structure: bool,
-        nested: bool = False,
-    ):
-        self.name = name
-        self.defined = defined  # the file and line of its definition
-        self.max_traces = max_traces
-        self.by_structure = by_structure
-        self.nested = nested  # counts the traces of another one, which reports them
-        self.reasons = Reasons(name, cache_size, nested)
-        self.function: Callable[[], Any] = lambda: None  # gives it if it lives
-        self.records: list[Record] = []
-        self.count = 0  # of all traces
-        self.live = 0  # since `clear_cache`, without those that raised
-        self.loads: list[tuple[float, LoadReport]] = []  # stored programs in the place of a trace, and when that began
-        self.steps: list[StepsReport] = []  # what its steps take in `partax.steps`
-        self._under_way = 0  # traces that have begun
-        self._lock = threading.RLock()  # threads may trace one function at once
+    name: str
+    defined: tuple[str, int] | None  # the file and line of its definition
+    max_traces: int | None
+    cache_size: int
+    by_structure: bool
+    nested: bool = False  # counts the traces of another one, which reports them
+    function: Callable[[], Any] = lambda: None  # gives it if it lives
+    records: list[Record] = dataclasses.field(default_factory=list)
+    count: int = 0  # of all traces
+    live: int = 0  # since `clear_cache`, without those that raised
+    loads: list[tuple[float, LoadReport]] = dataclasses.field(default_factory=list)  # in the place of a trace, and when
+    steps: list[StepsReport] = dataclasses.field(default_factory=list)  # what its steps take in `partax.steps`
+    _under_way: int = 0  # traces that have begun
+    _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
+
+    def __post_init__(self) -> None:
+        self.reasons = Reasons(self.name, self.cache_size, self.nested)
 
     def cleared(self) -> None:
         """clear_cache has dropped every key."""
