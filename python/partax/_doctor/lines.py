@@ -157,13 +157,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def loop_around(line: Line) -> tuple[int, int] | None:
     """The first and the last line of the innermost loop around a line, in its own function; None if none is known."""
-    around = [it for it in _loops(line.file, line.line) if it[0] <= line.line <= it[1]]
-    return min(around, key=lambda it: it[1] - it[0], default=None)
+    return min(_loops(line.file, line.line), key=lambda it: it[1] - it[0], default=None)
 
 
 @functools.lru_cache(maxsize=1024)
 def _loops(file: str, line: int) -> tuple[tuple[int, int], ...]:
-    """The first and the last line of each loop in the innermost function that has this line."""
+    """The first and the last line of each loop around this line in its innermost function."""
     tree = _tree(file)
     if tree is None:
         return ()

@@ -185,18 +185,13 @@ def _brief(old: Part, new: Part) -> str:
     return f"{a} -> {b}".replace("static ", "")
 
 
-_SETTINGS = {
-    "axis_env_state": "axes of vmap or shard_map",
-    "mesh_context_manager": "mesh",
-    "abstract_mesh_context_manager": "mesh",
-}
-
-
 def _configuration(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     for name in sorted(old.configuration.keys() | new.configuration.keys()):
         a, b = old.configuration.get(name), new.configuration.get(name)
         if a != b:
-            yield Difference(_SETTINGS.get(name, name), f"{a} -> {b}")
+            is_mesh = name.endswith("mesh_context_manager")
+            called = "mesh" if is_mesh else "axes of vmap or shard_map" if name == "axis_env_state" else name
+            yield Difference(called, f"{a} -> {b}")
 
 
 def places(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
