@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from partax._report.part import Part
+from partax._report.part import Part, atom_part
 from partax._report.snapshot import Snapshot
 
 
@@ -85,7 +85,13 @@ def _differences(before: dict[str, Part], now: dict[str, Part]) -> Iterator[Diff
 
 def _changed(path: str, old: Part, new: Part) -> Iterator[Difference]:
     inner = _inner(old, new)
-    if inner and inner[0][0][0] in ".[":
+    if old.key[0] == new.key[0] == "run":
+        pairs = enumerate(zip(old.key[2], new.key[2], strict=True), new.key[1])
+        (i, (a, b)), *others = [(i, pair) for i, pair in pairs if pair[0] != pair[1]]
+        [change] = _changed(f"{path[: path.rindex('[')]}[{i}]", atom_part(a), atom_part(b))
+        more = f" (and {len(others)} more static leaves of this sequence)"
+        yield change._replace(text=change.text + more, numbers=None) if others else change
+    elif inner and inner[0][0][0] in ".[":
         for name, a, b in inner:
             yield from (change._replace(is_inside=True) for change in _changed(path + name, a, b))
     else:

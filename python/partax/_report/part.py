@@ -1,7 +1,6 @@
 """One value, array or node of a call as a small description: it compares, it prints, and keeps nothing alive."""
 
 import functools
-import struct
 import weakref
 import zlib
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ import jax
 from jax.core import Tracer
 
 from partax._jax.private import context_mesh
+from partax._pytree.short_text import one_line
+from partax._pytree.spec_data import shown
 
 _LONGEST = 40
 
@@ -123,13 +124,18 @@ def array_part(value: Any, traced: Any, known: dict[Any, Part]) -> Part:
 
 def atom_key(value: Any) -> tuple[type, Any]:
     kind = type(value)
-    if kind is float:
-        return kind, struct.pack("d", value)
-    if kind is complex:
-        return kind, struct.pack("2d", value.real, value.imag)
+    if kind in (float, complex):  # the text tells -0.0 from 0.0, and is the same for NaN
+        return kind, repr(value)
     if kind in (str, bytes) and len(value) > 1024:
-        return kind, (len(value), hash(value), value[:MAX_TEXT])
+        return kind, (value[:MAX_TEXT], len(value), hash(value))
     return kind, value
+
+
+def atom_part(key: tuple[type, Any]) -> Part:
+    """The part of a plain static value, by its key."""
+    kind, value = key
+    text = value if kind in (float, complex) else shown(value[0] if type(value) is tuple else value)
+    return Part(key, "static" if value is None else f"static {kind.__name__}", one_line(text, MAX_TEXT))
 
 
 def short_name(kind: type) -> str:

@@ -9,7 +9,7 @@ from partax._jax.private import configuration
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
 from partax._pytree.short_text import one_line
-from partax._report.part import MAX_TEXT, Part, array_part, context_text, short_name, weak_refs
+from partax._report.part import ATOMS, MAX_TEXT, Part, array_part, atom_key, context_text, short_name, weak_refs
 from partax._report.value_parts import ValueParts
 
 
@@ -47,8 +47,12 @@ def take_snapshot(
     for path, kind, value in described:
         if kind == RUN:
             first, run = value
-            paths += [f"{path}[{i}]" for i in range(first, first + len(run))]
-            parts += map(statics.value, run)
+            if ATOMS.issuperset(map(type, run)):  # one part for all: there may be a hundred thousand
+                paths.append(f"{path}[{first}:{first + len(run)}]")
+                parts.append(Part(("run", first, tuple(map(atom_key, run))), "", f"{len(run)} static leaves"))
+            else:
+                paths += [f"{path}[{i}]" for i in range(first, first + len(run))]
+                parts += map(statics.value, run)
             continue
         paths.append(path)
         if kind == ARRAY:

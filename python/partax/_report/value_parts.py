@@ -15,7 +15,17 @@ from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
 from partax._pytree.short_text import one_line
-from partax._report.part import ATOMS, MAX_TEXT, Part, array_part, atom_key, class_text, short_name, weak_refs
+from partax._report.part import (
+    ATOMS,
+    MAX_TEXT,
+    Part,
+    array_part,
+    atom_key,
+    atom_part,
+    class_text,
+    short_name,
+    weak_refs,
+)
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256
@@ -40,7 +50,8 @@ class ValueParts:
     def value(self, value: Any) -> Part:
         kind = type(value)
         if kind in ATOMS:
-            return self._atom(value, kind)
+            key = atom_key(value)
+            return self._atoms.get(key) or self._atoms.setdefault(key, atom_part(key))
         if id(value) in self._met:  # told where it came first, so that functions may call each other
             return Part(("met", self._met[id(value)][0]), "function", self._callable_text(value))
         level = next((level for level, it in enumerate(reversed(self._open), 1) if it is value), 0)
@@ -55,13 +66,6 @@ class ValueParts:
             self._open.pop()
             if not self._open:
                 self._met.clear()
-
-    def _atom(self, value: Any, kind: type) -> Part:
-        key = atom_key(value)
-        if key not in self._atoms:
-            label = "static" if value is None else f"static {kind.__name__}"
-            self._atoms[key] = Part(key, label, self._repr(value))
-        return self._atoms[key]
 
     def _too_deep(self, value: Any, kind: type) -> Part:
         label = "function" if callable(value) else "static"
