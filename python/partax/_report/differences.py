@@ -39,8 +39,9 @@ def distance(old: Snapshot, new: Snapshot) -> int:
     changed = 0
     if old.configuration is not new.configuration:
         changed = _COST * sum(new.configuration.get(name) != value for name, value in old.configuration.items())
-    if old.parts is new.parts:
-        return changed
+    if old.paths == new.paths:
+        pairs = () if old.parts is new.parts else zip(old.parts, new.parts, strict=True)
+        return changed + sum(_cost(a, b) for a, b in pairs if not a.same(b))
     before = dict(old.pairs())
     for path, part in new.pairs():
         known = before.pop(path, None)
