@@ -10,8 +10,8 @@ from partax._jit.options import Options
 from partax._jit.parameters import CallShape
 from partax._pytree.spec_data import SpecData
 from partax._report.history import History
-from partax._report.record import Record
 from partax._report.report import FunctionReport
+from partax._report.snapshot import Record
 from partax._store.programs import Programs
 
 _P = ParamSpec("_P")

@@ -12,7 +12,7 @@ from examining import examined, floats, found_by, marked
 from partax import filter_jit
 from partax._doctor.checkpoint import Residuals, find, residuals
 from partax._doctor.equations import Equations, bytes_of
-from partax._doctor.flat_program import flat_programs
+from partax._doctor.flat_program import flat_program
 
 found = found_by(find)
 
@@ -40,8 +40,7 @@ def stacked_bytes(function: Any, *args: Any) -> int:
 
 
 def all_residuals(function: Any, *args: Any) -> list[Residuals]:
-    programs = flat_programs(examined(function, *args))
-    return [it for program in programs.all for it in residuals(program, programs)]
+    return [it for program in flat_program(examined(function, *args)).all for it in residuals(program)]
 
 
 def kept(function: Any, *args: Any) -> list[tuple[int, int]]:

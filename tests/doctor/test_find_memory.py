@@ -11,8 +11,8 @@ import pytest
 from examining import examined, floats, marked
 
 from partax._doctor.finding import Finding
+from partax._doctor.liveness import memory_limit
 from partax._doctor.memory import find
-from partax._doctor.memory_use import memory_limit
 
 GIB = 1 << 30
 MEMINFO = Path("/proc/meminfo")

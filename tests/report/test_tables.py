@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from notebook_pages import ReadPage
-from partax._report.table import Table, Tables
-from partax._report.terminal import is_terminal, width_of
+from partax._report.table import Table, Tables, is_terminal, width_of
 from terminals import terminal
 
 TABLE = Table(

@@ -7,9 +7,9 @@ from typing import Any
 from partax._doctor.equations import bytes_of, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import DECOMPOSITIONS, multiplications
-from partax._doctor.lines import Line, comes_from, is_users, stack_of
+from partax._doctor.lines import Line, comes_from, stack_of
 
 # Elementwise work of branches, such as a reset of an environment, is fused; 1e8 multiplications take some milliseconds.
 _MUCH_WORK = 1e8
@@ -17,10 +17,9 @@ _TURNS = 100  # of a while loop, which nobody knows
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `waste`: one for each `cond` or `switch`."""
     if not examined.equations.named("stop_gradient"):  # which `vmap` puts before what goes into a branch
         return
-    for program in flat_programs(examined).all:
+    for program in flat_program(examined).all:
         for line, branches in _selected(program).items():
             work = [sum(_work(program.eqns[i]) for i in branch) for branch in branches]
             if sum(work) >= _MUCH_WORK:
@@ -46,7 +45,7 @@ def _selected(program: FlatProgram) -> dict[Line, list[set[int]]]:
         if eqn.primitive.name != "select_n" or not comes_from(eqn, "control_flow/conditionals.py", "cond", "switch"):
             continue
         stack = stack_of(eqn)
-        if not stack or not is_users(stack[-1]):
+        if not stack or not stack[-1].is_users:
             continue
         is_select[i] = True
         begin = begins.setdefault(stack[-1], i)

@@ -1,15 +1,15 @@
 """Finds scans whose every step autodiff keeps arrays of, where recomputing them would take a fraction of the memory."""
 
-import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from partax._doctor.equations import bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import FlatProgram, FlatPrograms, flat_programs
-from partax._doctor.memory_use import peak_bytes, told_limit
+from partax._doctor.flat_program import FlatProgram, flat_program
+from partax._doctor.lines import Line
+from partax._doctor.liveness import peak_bytes, told_limit
 from partax._report.figure_text import bytes_text
 
 _FEWEST_BYTES = 256 << 20  # that recomputing would spare: it costs time, about a third of a training step
@@ -18,21 +18,13 @@ _SHARE_OF_PEAK = 0.5
 _SHARE_WHERE_TOO_MUCH = 0.15
 
 
-@dataclasses.dataclass(frozen=True)
-class Residuals:
-    """What a forward scan keeps for its backward scan.
+class Residuals(NamedTuple):
+    """What a forward scan keeps for its backward scan."""
 
-    Attributes:
-      index: the forward scan's, in its program.
-      length: how many steps it has.
-      bytes: of all steps.
-      kept_bytes: what remains with `jax.checkpoint`: the carries that the same arrays are computed from again.
-    """
-
-    index: int
-    length: int
-    bytes: int
-    kept_bytes: int
+    line: Line  # of the forward scan
+    length: int  # how many steps it has
+    bytes: int  # of all steps
+    kept_bytes: int  # that remain with `jax.checkpoint`: the carries that the same arrays are computed from again
 
     @property
     def saved_bytes(self) -> int:
@@ -51,67 +43,55 @@ class Residuals:
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `checkpoint`."""
     if len(examined.equations.named("scan")) < 2:
         return
-    programs = flat_programs(examined)
     limit = told_limit(examined)
     enough = _FEWEST_BYTES if limit is None else min(_FEWEST_BYTES, _SHARE_OF_LIMIT * limit)
-    large = [
-        (program, it) for program in programs.all for it in residuals(program, programs) if it.saved_bytes >= enough
-    ]
-    if not large:
-        return
-    peak = peak_bytes(examined)
+    found = [it for program in flat_program(examined).all for it in residuals(program) if it.saved_bytes >= enough]
+    peak = peak_bytes(examined) if found else 0
     least = _SHARE_WHERE_TOO_MUCH if limit is not None and peak > limit else _SHARE_OF_PEAK
-    for program, it in large:
-        if it.saved_bytes <= least * peak:
-            continue
-        line = program.line(it.index)
-        yield finding_at(
-            line,
-            "checkpoint",
-            "medium",
-            figures={"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak},
-            message=(
+    for it in found:
+        if it.saved_bytes > least * peak:
+            yield finding_at(
+                it.line,
+                "checkpoint",
+                "medium",
+                {"bytes": it.bytes, "saved_bytes": it.saved_bytes, "length": it.length, "peak_bytes": peak},
                 f"The gradient keeps {bytes_text(it.bytes)} of the {it.length:,} steps of this scan; the program takes "
-                f"{bytes_text(peak)} at once."
-            ),
-            advice=(
+                f"{bytes_text(peak)} at once.",
                 "Compute them again in the backward pass, by `jax.checkpoint` or `partax.filter_checkpoint` of the "
                 f"scan's body, or `remat=True` of `partax.fold`: that keeps {bytes_text(it.kept_bytes)}; a scan over "
-                f"chunks of {it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}."
-            ),
-        )
+                f"chunks of {it.chunk:,} steps, each a checkpointed scan, {bytes_text(it.chunked_bytes)}.",
+            )
 
 
-def residuals(program: FlatProgram, programs: FlatPrograms) -> Iterator[Residuals]:
+def residuals(program: FlatProgram) -> Iterator[Residuals]:
     """What each forward scan of a program keeps for a backward scan, and for nothing else."""
     for i in program.bodies:
         eqn = program.eqns[i]
         if eqn.primitive.name != "scan":
             continue
-        made = list(enumerate(program.writes[i]))[scan_parts(eqn).carries :]
-        results = [at for at, number in made if _is_kept(program, eqn, number)]
+        stacked = range(scan_parts(eqn).carries, len(eqn.outvars))
+        results = [at for at in stacked if _is_kept(program, eqn, program.writes[i][at])]
         if results:
-            length = int(eqn.params["length"])
-            size = sum(bytes_of(eqn.outvars[at].aval) for at in results)
-            body = programs.inside(program, i)[0][1]
-            yield Residuals(i, length, size, length * _carried_bytes(eqn, body, results))
+            length, size = int(eqn.params["length"]), sum(bytes_of(eqn.outvars[at].aval) for at in results)
+            body = program.bodies[i][0].program
+            yield Residuals(program.line(i), length, size, length * _carried_bytes(eqn, body, results))
 
 
 def _is_kept(program: FlatProgram, forward: Any, number: int) -> bool:
     """Whether scans backwards go along a result of a scan, and nothing else reads it."""
-
-    def is_backward(i: int) -> bool:
-        eqn, params = program.eqns[i], forward.params
-        if eqn.primitive.name != "scan" or i not in program.bodies:
-            return False
-        is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
-        return is_alike and number not in program.reads[i][: sum(scan_parts(eqn)[:2])]
-
     uses = program.readers.get(number, ())
-    return bool(uses) and number not in program.results and all(map(is_backward, uses))
+    return bool(uses) and number not in program.results and all(_is_backward(program, forward, i, number) for i in uses)
+
+
+def _is_backward(program: FlatProgram, forward: Any, index: int, number: int) -> bool:
+    eqn, params = program.eqns[index], forward.params
+    if eqn.primitive.name != "scan" or index not in program.bodies:
+        return False
+    is_alike = eqn.params["reverse"] != params["reverse"] and eqn.params["length"] == params["length"]
+    parts = scan_parts(eqn)
+    return is_alike and number not in program.reads[index][: parts.consts + parts.carries]
 
 
 def _carried_bytes(eqn: Any, body: FlatProgram, results: list[int]) -> int:

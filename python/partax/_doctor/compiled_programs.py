@@ -2,14 +2,16 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from partax import _core
 from partax._doctor.examined import Examined, Leaf
-from partax._doctor.lines import Line, function_called_by, is_users
+from partax._doctor.lines import Line, first_line_of, function_called_by, grouped
 from partax._report.function_reports import program_of
-from partax._report.record import Record
+from partax._report.history import History
+from partax._report.snapshot import Record
 
 LOOPS_BY_THEMSELVES = ("scan", "while", "cond")  # each is a program where nothing around it is compiled
 _ASKED = 20  # equations of a library's program for the user's function around them
@@ -17,66 +19,46 @@ _ASKED = 20  # equations of a library's program for the user's function around t
 
 @dataclasses.dataclass
 class Program:
-    """A program that was compiled in this process.
+    """A program that was compiled in this process, and what that took in all."""
 
-    Attributes:
-      name: the function's name.
-      jaxpr: the program.
-      donated: for each input, whether it is donated.
-      paths: the path of each input.
-      times: how often it was lowered.
-      lower_seconds, compile_seconds, trace_seconds: what that took, in all.
-      known: the function's first line, where partax knows it; that of a loop outside of any function that is compiled.
-      site: the user's line that was running.
-    """
-
-    name: str
+    name: str  # of the function
     jaxpr: Any
-    donated: tuple[bool, ...]
-    paths: tuple[str, ...]
-    times: int = 0
+    donated: tuple[bool, ...]  # whether each input is
+    paths: tuple[str, ...]  # of each input
+    times: int = 0  # that it was lowered
     lower_seconds: float = 0.0
     compile_seconds: float = 0.0
     trace_seconds: float = 0.0
-    known: Line | None = None
-    site: Line | None = None
+    known: Line | None = None  # the function's first line as partax knows it; that of a loop that is a program itself
+    site: Line | None = None  # the user's line that was running
 
     @property
     def seconds(self) -> float:
-        """What tracing, lowering and compiling took."""
         return self.trace_seconds + self.lower_seconds + self.compile_seconds
 
     @functools.cached_property
     def line(self) -> Line | None:
         """The first line of the function, if jax knows it; of the user's own in a wrapper of a library."""
         line = self._traced
-        if self.known is not None or line is None or is_users(line):
+        if self.known is not None or line is None or line.is_users:
             return self.known or line
         return function_called_by(line.file, self.jaxpr.jaxpr.eqns[:_ASKED]) or line
 
     @property
     def _traced(self) -> Line | None:
-        """The first line of the function that jax has traced."""
-        _, _, place = str(getattr(self._info, "func_src_info", "") or "").rpartition(" at ")
-        file, _, number = place.rpartition(":")
-        return Line(file, int(number), self.name) if file and number.isdigit() else None
-
-    @property
-    def _info(self) -> Any:
-        return getattr(getattr(self.jaxpr, "jaxpr", None), "debug_info", None)
+        return None if self.jaxpr is None else first_line_of(self.jaxpr.jaxpr, self.name)
 
     @property
     def result_paths(self) -> tuple[str, ...]:
         """The path of each output as jax knows it; by its number alone where jax has traced a function of a library."""
-        names = tuple(map(str, getattr(self._info, "result_paths", None) or ()))
-        is_users_own = self._traced is not None and is_users(self._traced)
+        names = tuple(map(str, getattr(self.jaxpr.jaxpr.debug_info, "result_paths", None) or ()))
+        is_users_own = self._traced is not None and self._traced.is_users
         count = len(self.jaxpr.out_avals)
         return names if is_users_own and len(names) == count else tuple(f"output {i}" for i in range(count))
 
     @property
     def is_users(self) -> bool:
-        """Whether the function is the user's, and not one of jax or of a library."""
-        return self.line is not None and is_users(self.line)
+        return self.line is not None and self.line.is_users
 
     @property
     def defined(self) -> str:
@@ -90,25 +72,24 @@ def traced_programs() -> Iterator[Program]:
         history = cache.history
         if history is None:
             continue
-        known = None if history.defined is None else Line(*history.defined, history.name)
+        known = line_of_history(history)
         records = {record.number: record for record in history.records}
         for _, target, log in cache.entries():
             for record in (records[number] for number, _ in log if number in records):
                 jaxpr = program_of(target, record)
                 if jaxpr is not None:
-                    donated = (False,) * len(jaxpr.in_avals)
                     trace, lower, compile = (record.seconds[it] for it in ("trace", "lower", "compile"))
-                    yield Program(
-                        history.name, jaxpr, donated, _argument_paths(record), 1, lower, compile, trace, known
-                    )
+                    yield Program(history.name, jaxpr, (), _argument_paths(record), 1, lower, compile, trace, known)
+
+
+def line_of_history(history: History) -> Line | None:
+    """The first line of a function of partax's; None where it has no code."""
+    return None if history.defined is None else Line(*history.defined, history.name)
 
 
 def by_function(programs: Iterable[Program]) -> list[list[Program]]:
     """The programs of each function, in the order in which they are given."""
-    functions: dict[tuple[str, Line | None], list[Program]] = {}
-    for program in programs:
-        functions.setdefault((program.name, program.line), []).append(program)
-    return list(functions.values())
+    return list(grouped(programs, lambda program: (program.name, program.line)).values())
 
 
 def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:
@@ -119,36 +100,29 @@ def stage_seconds(programs: Iterable[Program]) -> dict[str, float]:
 
 def calls_of(program: Program) -> int:
     """How often partax's function of a program has been called; the most of those that are made at its line."""
-    found = 0
-    for cache in _core.caches():
-        history, line = cache.history, program.line
-        if history is not None and line is not None and (history.name, history.defined) == (program.name, line[:2]):
-            found = max(found, sum(cache.info()[2:4]))
-    return found
+    place = (program.name, program.line and program.line[:2])
+    caches = [it for it in _core.caches() if it.history is not None and (it.history.name, it.history.defined) == place]
+    return 0 if program.line is None else max((sum(it.info()[2:4]) for it in caches), default=0)
 
 
 def _argument_paths(record: Record) -> tuple[str, ...]:
-    pairs = record.snapshot.pairs()
-    return tuple(path for path, part in pairs if part.key[0] == "array")
+    return tuple(path for path, _ in record.arrays())
 
 
 def paths_of(jaxpr: Any) -> tuple[str, ...]:
     """The path of each input: as partax knows it in a call of its own, else as jax does."""
+    _, record = _core.call_under_way() or (None, None)
+    of_partax = () if record is None else _argument_paths(record)
+    of_jax = tuple(map(str, getattr(jaxpr.jaxpr.debug_info, "arg_names", None) or ()))
     inputs = len(jaxpr.in_avals)
-    under_way = _core.call_under_way()
-    record = under_way[1] if under_way is not None else None
-    if record is not None:
-        paths = _argument_paths(record)
-        if len(paths) == inputs:
-            return paths
-    names = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "arg_names", None) or ()
-    return tuple(str(name) for name in names) if len(names) == inputs else tuple(f"input {i}" for i in range(inputs))
+    of_none = tuple(f"input {i}" for i in range(inputs))
+    return next(paths for paths in (of_partax, of_jax, of_none) if len(paths) == inputs)
 
 
 def examined_program(program: Program, function: Any = None) -> Examined:
     """A program that was compiled, as the doctor examines it; with its function, where that is known."""
     avals = program.jaxpr.in_avals
-    donated = program.donated if len(program.donated) == len(avals) else (False,) * len(avals)
+    donated = program.donated if len(program.donated) == len(avals) else itertools.repeat(False)
     return Examined(
         name=program.name,
         defined=program.defined,

@@ -1,13 +1,22 @@
-"""Finds arrays that a program has captured, and operations on them that XLA evaluates while it compiles."""
+"""Finds arrays that a program has captured, and operations on them that XLA evaluates while it compiles.
+
+The seconds that its slow evaluator takes are measured: `x * operation(captured)` of 10,000 to 40,000,000 elements,
+compiled once for the CPU on two shared cores. They tell seconds from minutes, no more.
+"""
 
 import dataclasses
+import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from partax._doctor.captures import Captured, captures_of
+from jax.extend.core import Literal
+
+from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.flat_program import Place
-from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.finding import Finding, Severity, finding_at
+from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
+from partax._doctor.fusion import DECOMPOSITIONS, ELEMENTWISE, TREATMENT, multiplications
+from partax._doctor.lines import NOWHERE, Line, grouped
 from partax._pytree.array_text import array_text
 from partax._report.captured_arrays import Holder, holders
 from partax._report.figure_text import bytes_text, seconds_text
@@ -21,8 +30,90 @@ _FEWEST_SECONDS = 1.0
 _HIGH_SECONDS = 10.0
 
 
+# What a value is known to be: the index of a captured array, or one of these. All else is not in the table.
+_COMPUTED = -1  # from captured arrays alone
+_FILLED = -2  # the same number in all places, as of `jnp.ones`
+
+
 @dataclasses.dataclass
-class _Group:
+class Captured:
+    value: Any
+    is_hoisted: bool  # whether each call passes it as a hidden argument, so that it is not compiled into the program
+    line: Line = NOWHERE  # of the first equation that uses it
+
+    @property
+    def bytes(self) -> int:
+        return bytes_of(self.value)
+
+
+class Captures:
+    """The arrays that a program has captured, and the equations that XLA evaluates while it compiles, with seconds."""
+
+    def __init__(self, examined: Examined) -> None:
+        self.arrays: list[Captured] = []
+        self.folded: list[tuple[Place, float]] = []
+        self._numbers: dict[int, int] = {}  # of arrays, by identity
+        if _may_have(examined):
+            self._read(flat_program(examined), {})
+
+    def _read(self, program: FlatProgram, known: dict[int, int]) -> None:
+        known.update((number, self._number(value, False)) for number, value in program.constants.items())
+        for i, (eqn, reads) in enumerate(zip(program.eqns, program.reads, strict=True)):
+            bodies = program.bodies.get(i, ())
+            is_known, holds = True, False
+            for var, number in zip(eqn.invars, reads, strict=True):
+                what = known.get(number)
+                if number == LITERAL and var.aval.shape:
+                    self._use(self._number(var.val, True), program, i)
+                    is_known = False  # XLA has it as a parameter
+                elif number != LITERAL and what is None:
+                    is_known = False
+                elif what is not None and what != _FILLED:
+                    holds = True
+                    if what >= 0 and not any(number in body.given for body in bodies):
+                        self._use(what, program, i)
+            for body in bodies:
+                given = zip(body.program.inputs, body.given, strict=True)
+                self._read(body.program, {number: known[it] for number, it in given if it in known})
+            made = self._made(Place(program, i), holds) if is_known and not bodies else None
+            if made is not None:
+                known.update((number, made) for number in program.writes[i])
+
+    def _made(self, place: Place, holds: bool) -> int | None:
+        """What an operation on known operands gives."""
+        eqn, name = place.eqn, place.eqn.primitive.name
+        if not eqn.invars or not eqn.outvars or eqn.effects:
+            return None
+        if not holds and not name.startswith("reduce_window"):
+            return _FILLED if TREATMENT.get(name) in ELEMENTWISE else None
+        seconds = folding_seconds(eqn)
+        if seconds:
+            self.folded.append((place, seconds))
+        return None if seconds is None else _COMPUTED
+
+    def _number(self, value: Any, is_hoisted: bool) -> int:
+        number = self._numbers.setdefault(id(value), len(self._numbers))
+        if number == len(self.arrays):
+            self.arrays.append(Captured(value, is_hoisted))
+        return number
+
+    def _use(self, number: int, program: FlatProgram, index: int) -> None:
+        if self.arrays[number].line is NOWHERE:
+            self.arrays[number].line = program.line(index)
+
+
+def _may_have(examined: Examined) -> bool:
+    """Whether a program may have captured anything, or have XLA evaluate something though it has not."""
+    equations = examined.equations
+    return (
+        bool(examined.jaxpr.consts)
+        or any(name.startswith("reduce_window") for name in set(equations.names))
+        or any(type(var) is Literal and getattr(var.aval, "shape", ()) for eqn in equations.eqns for var in eqn.invars)
+        or any(holder.consts for _, holder, _ in equations.held() if hasattr(holder, "consts"))
+    )
+
+
+class _Group(NamedTuple):
     """The captured arrays of one variable, or of one line where no variable is known; the largest first."""
 
     holder: Holder | None
@@ -40,8 +131,7 @@ class _Group:
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `constant`."""
-    captures = captures_of(examined)
+    captures = Captures(examined)
     total = sum(it.bytes for it in captures.arrays)
     if total >= _FEWEST_BYTES:
         rest: list[Captured] = []
@@ -61,21 +151,16 @@ def _groups(examined: Examined, arrays: list[Captured]) -> list[_Group]:
     found: dict[object, _Group] = {}
     found_in = holders([it.value for it in arrays], examined.function, examined.statics)
     for captured, holder in zip(arrays, found_in, strict=True):
-        key = _line(captured) if holder is None else (holder.kind, holder.root)
+        key = captured.line if holder is None else holder[:2]
         found.setdefault(key, _Group(holder, [])).arrays.append(captured)
     return sorted(found.values(), key=lambda group: -group.bytes)
 
 
-def _line(captured: Captured) -> Line:
-    return NOWHERE if captured.used is None else captured.used.line
-
-
 def _captured(examined: Examined, group: _Group) -> Finding:
-    line = _line(group.arrays[0])
     first, count, size = group.arrays[0], len(group.arrays), group.bytes
     what = array_text(first.value) if count == 1 else f"{count} arrays"
-    severity: Severity = "low" if first.hoisted else "high" if size >= _HIGH_BYTES else "medium"
-    how = "each call passes it as a hidden argument" if first.hoisted else "it is compiled in as a constant"
+    severity: Severity = "low" if first.is_hoisted else "high" if size >= _HIGH_BYTES else "medium"
+    how = "each call passes it as a hidden argument" if first.is_hoisted else "it is compiled in as a constant"
     if group.holder is not None:
         message = (
             f"{group.holder.kind} `{group.name}` holds {what} ({bytes_text(size)}), which the program has captured"
@@ -89,28 +174,82 @@ def _captured(examined: Examined, group: _Group) -> Finding:
         f"pass {name} as an argument of `{examined.name}`, or make it a part of the model that is one: then programs "
         "share it, and a new value needs no new trace"
     )
-    return finding_at(line, "constant", severity, {"bytes": size, "arrays": count}, message, advice, group.name)
+    return finding_at(first.line, "constant", severity, {"bytes": size, "arrays": count}, message, advice, group.name)
 
 
 def _folded(folded: list[tuple[Place, float]]) -> Iterator[Finding]:
-    if sum(seconds for _, seconds in folded) < _FEWEST_SECONDS:
-        return
-    lines: dict[Line, list[tuple[Place, float]]] = {}
-    for place, seconds in folded:
-        lines.setdefault(place.line, []).append((place, seconds))
+    is_much = sum(seconds for _, seconds in folded) >= _FEWEST_SECONDS
+    lines = grouped(folded if is_much else (), lambda it: it[0].line)
     by_seconds = sorted(((sum(it for _, it in found), line) for line, found in lines.items()), reverse=True)
     for at, (seconds, line) in enumerate(by_seconds):
         if at and seconds < _FEWEST_SECONDS:
             return
         eqn = max(lines[line], key=lambda it: it[1])[0].eqn
-        severity: Severity = "high" if seconds >= _HIGH_SECONDS else "medium"
-        message = (
+        yield finding_at(
+            line,
+            "constant",
+            "high" if seconds >= _HIGH_SECONDS else "medium",
+            {"folding_seconds": round(seconds, 2), "operations": len(lines[line])},
             f"`{eqn.primitive.name}` of {array_text(eqn.invars[0].aval)} depends on no argument: XLA evaluates it "
-            f"while it compiles, which takes about {seconds_text(seconds)}"
-        )
-        advice = (
+            f"while it compiles, which takes about {seconds_text(seconds)}",
             "compute it once outside of the function and pass the result as an argument, or pass the array that it is "
-            "computed from: what depends on an argument is not evaluated by the compiler"
+            "computed from: what depends on an argument is not evaluated by the compiler",
         )
-        figures: Figures = {"folding_seconds": round(seconds, 2), "operations": len(lines[line])}
-        yield finding_at(line, "constant", severity, figures, message, advice)
+
+
+# Of one element of the result, where nothing else is said: 1e7 elements of `sin`, `+`, `where`, slices or a transpose
+# take 3 to 4.7 s more than the captured array alone.
+_ELEMENT = 0.3e-6
+# Of one element of the operand: a sum of 1e7 takes 2 to 3.4 s more.
+_REDUCED = 0.25e-6
+_GATHERED = 0.8e-6  # 1e7 elements take 8.6 s
+_SCATTERED = 6.7e-6  # 1e6 updates take 6.7 s
+_COMPARED = 25e-6  # one of n log2(n) comparisons: a sort of 4e3 elements takes 0.8 s, of 1e4 5.8 s, of 1e5 45 s
+_ACCUMULATED = 29e-6  # of a cumulative sum: 1e5 elements take 2.9 s
+_IN_WINDOW = 4e-6  # one element in one window: a 3 x 3 window over 1e5 elements takes 3.7 s
+_CONVOLVED = 0.1e-6  # one multiplication: 1e6 elements and a kernel of 5 x 5 take 2.8 s
+_MULTIPLIED = 0.35e-9  # one of a matrix product: 3162 x 3162 takes 10 s
+
+# Larger results XLA leaves to be computed when the program runs (`kMaximumConstantSizeElements`).
+_LARGEST = 45_000_000
+_CUMULATIVE = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
+
+
+# What costs next to nothing, or is evaluated as a part of what uses it.
+_FREE = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "copy"}
+# What XLA does not evaluate: Fourier transforms, what runs on the host or in a library, loops.
+_NEVER = DECOMPOSITIONS | {
+    "iota", "fft", "rng_bit_generator", "threefry2x32", "pure_callback", "io_callback", "debug_callback", "debug_print",
+    "scan", "while", "cond", "custom_call", "ffi_call", "pallas_call", "shard_map", "device_put", "sharding_constraint",
+    "optimization_barrier", "top_k",
+}  # fmt: skip
+
+
+def folding_seconds(eqn: Any) -> float | None:
+    """How long XLA takes to evaluate an operation whose operands are all known, about; None where it does not."""
+    name = eqn.primitive.name
+    result, operand = _size_of(eqn.outvars[0]), _size_of(eqn.invars[0])
+    if name in _NEVER or name.startswith("random_") or max(result, operand) > _LARGEST:
+        return None
+    if name in _FREE:
+        return 0.0
+    if name == "sort":
+        length = eqn.invars[0].aval.shape[eqn.params["dimension"]]
+        return operand * math.log2(max(length, 2)) * _COMPARED
+    if name in _CUMULATIVE:
+        return operand * _ACCUMULATED
+    if name.startswith("reduce_window"):
+        return result * math.prod(eqn.params["window_dimensions"]) * _IN_WINDOW
+    if name.startswith("scatter"):
+        # One place is a slice that is written, and that is quick: 4e7 elements take 0.4 s.
+        places = _size_of(eqn.invars[1]) // max(eqn.invars[1].aval.shape[-1], 1)
+        return _size_of(eqn.invars[2]) * _SCATTERED if places > 1 else result * _ELEMENT / 30
+    if name == "gather":
+        return result * _GATHERED
+    if name in ("dot_general", "conv_general_dilated"):
+        return multiplications(eqn) * (_MULTIPLIED if name == "dot_general" else _CONVOLVED)
+    return operand * _REDUCED if name.startswith(("reduce_", "arg")) else result * _ELEMENT
+
+
+def _size_of(var: Any) -> int:
+    return math.prod(var.aval.shape) if hasattr(var.aval, "shape") else 0

@@ -8,7 +8,7 @@ from typing import Any
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
 from partax._pytree.short_text import angled
-from partax._report.figure_text import figure_texts
+from partax._report.figure_text import counted, figure_texts
 from partax._report.table import Row, Shown, Table, Tables
 
 _HEADINGS = ("severity", "kind", "where", "what it is, and what to do")
@@ -58,15 +58,9 @@ class Diagnosis(Shown):
         Returns:
           An object with the public attributes of this class.
         """
-        return json.dumps(
-            {
-                "name": self.name,
-                "defined": self.defined,
-                "findings": [dataclasses.asdict(finding) for finding in self.findings],
-                "figures": self.figures,
-            },
-            **options,
-        )
+        findings = list(map(dataclasses.asdict, self.findings))
+        told = {"name": self.name, "defined": self.defined, "findings": findings, "figures": self.figures}
+        return json.dumps(told, **options)
 
     def html(self, path: str | Path) -> None:
         """Writes one HTML file that needs no network: the findings, then pictures of the program.
@@ -105,10 +99,9 @@ class Diagnosis(Shown):
 
     @property
     def _head(self) -> str:
-        count = len(self.findings)
         head = f"{self.name} ({self.defined}): " if self.defined else f"{self.name}: "
         head += f"{self.figures['equations']} equations, " if "equations" in self.figures else ""
-        return head + ("nothing found" if count == 0 else f"{count} finding{'s' if count > 1 else ''}")
+        return head + (counted(len(self.findings), "finding") if self.findings else "nothing found")
 
     def __repr__(self) -> str:
         return angled(f"partax.Diagnosis of {self._head}")

@@ -4,21 +4,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from partax._doctor.definition import argument_name, definition, wrapper_kind
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, argument_name, definition, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
 from partax._families.describe import describe, why_called
 from partax._jax.nodes import flatten_one_level, is_registered_dataclass
 from partax._report.figure_text import seconds_text
 from partax._report.flatten_costs import flatten_microseconds, time_flatten_functions
 
-_LONGEST = 100.0  # microseconds of a call: a dispatch by jax takes ten, a small program on an accelerator a hundred
+_LONGEST = 100e-6  # seconds of a call: a dispatch by jax takes a tenth, a small program on an accelerator as much
 _FEWEST_NODES = 300  # where another jit is the cure: below, one would not change it for that
+_WHY = "its class is registered with functions of its own"
 _NATIVE = (list, tuple, dict, type(None))  # of jax, with named tuples and registered dataclasses
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `dispatch`."""
     is_partax = wrapper_kind(examined.wrapper) == "partax"
     counts: dict[str, Counter[type]] = {}
     why: dict[type, str] = {}
@@ -26,32 +25,32 @@ def find(examined: Examined) -> Iterator[Finding]:
         for node in _nodes(value):
             kind = type(node)
             if not issubclass(kind, _NATIVE) and not is_registered_dataclass(kind):
-                if kind not in why:
-                    why[kind] = _reason(node, kind)
+                if kind not in why:  # empty where partax reads it itself
+                    is_called = describe(node)[0] == "registered"
+                    why[kind] = (why_called(kind) or _WHY) if is_called else ""
                 if not is_partax or why[kind]:
                     counts.setdefault(name, Counter())[kind] += 1
     total = sum(counts.values(), Counter[type]())
-    if not total or (not is_partax and sum(total.values()) < _FEWEST_NODES):
+    count = total.total()
+    if not total or (not is_partax and count < _FEWEST_NODES):
         return
     time_flatten_functions(total, (examined.args, examined.kwargs))
-    taken = {kind: count * flatten_microseconds(kind) for kind, count in total.items()}
-    if sum(taken.values()) < _LONGEST:
-        return
-    slowest = max(taken, key=lambda kind: taken[kind])
-    arrays = sum(argument_name(leaf.path) in counts for leaf in examined.arguments)
-    yield finding_at(
-        definition(examined.function),
-        "dispatch",
-        "low",
-        path=max(counts, key=lambda name: sum(counts[name].values())),
-        figures={"arrays": arrays, "nodes": sum(total.values()), "flatten_seconds": sum(taken.values()) * 1e-6},
-        message=(
-            f"Python functions take apart {sum(total.values()):,} nodes of the arguments in each call "
-            f"({total[slowest]:,} of the class `{slowest.__name__}`), which takes the host "
-            f"{seconds_text(sum(taken.values()) * 1e-6)}."
-        ),
-        advice=_advice(examined, slowest, why[slowest]),
-    )
+    taken = {kind: times * flatten_microseconds(kind) for kind, times in total.items()}
+    seconds, slowest = sum(taken.values()) * 1e-6, max(taken, key=lambda kind: taken[kind])
+    if seconds >= _LONGEST:
+        yield finding_at(
+            definition(examined.function),
+            "dispatch",
+            "low",
+            {
+                "arrays": sum(argument_name(leaf.path) in counts for leaf in examined.arguments), "nodes": count,
+                "flatten_seconds": seconds,
+            },
+            f"Python functions take apart {count:,} nodes of the arguments in each call ({total[slowest]:,} of the "
+            f"class `{slowest.__name__}`), which takes the host {seconds_text(seconds)}.",
+            _advice(examined, slowest, why[slowest]),
+            path=max(counts, key=lambda name: counts[name].total()),
+        )  # fmt: skip
 
 
 def _nodes(tree: Any) -> Iterator[Any]:
@@ -63,13 +62,6 @@ def _nodes(tree: Any) -> Iterator[Any]:
         if children is not None:
             yield node
             left += children[0]
-
-
-def _reason(node: Any, kind: type) -> str:
-    """Why partax calls Python functions for a node; empty where it reads it itself."""
-    if describe(node)[0] != "registered":
-        return ""
-    return why_called(kind) or "its class is registered with functions of its own"
 
 
 def _advice(examined: Examined, kind: type, reason: str) -> str:

@@ -25,27 +25,15 @@ from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined, examine
 from partax._doctor.finding import Figures, Finding, worst_first
-from partax._doctor.memory_use import peak_bytes
+from partax._doctor.liveness import peak_bytes
 from partax._report.progress import Progress, progress
 
 # Each reads the program once.
 _FINDERS: tuple[Callable[[Examined], Iterable[Finding]], ...] = (
-    repeats.find,
-    constants.find,
-    retraces.find,
-    memory.find,
-    checkpoint.find,
-    donation.find,
-    unused.find,
-    precision.find,
-    host.find,
-    slow_operations.find,
-    scalars.find,
-    dispatch.find,
-    short_steps.find,
-    waste.find,
+    repeats.find, constants.find, retraces.find, memory.find, checkpoint.find, donation.find, unused.find,
+    precision.find, host.find, slow_operations.find, scalars.find, dispatch.find, short_steps.find, waste.find,
     branches.find,
-)
+)  # fmt: skip
 
 _FEW_EQUATIONS = 2_000  # of a program whose peak is always told; a larger one is walked where its memory is at stake
 
@@ -97,31 +85,25 @@ def doctor(
         examined.memory_limit = memory_limit
         examined.measure = measure
         if compile:
-            _compile(examined, work)
+            begin = time.perf_counter()
+            work.begin("lowering")
+            lowered = examined.traced.lower()
+            lowered_at = time.perf_counter()
+            work.begin("compiling")
+            examined.compiled = lowered.compile()
+            examined.lower_seconds, examined.compile_seconds = lowered_at - begin, time.perf_counter() - lowered_at
         return diagnosis_of(examined, work)
 
 
 def diagnosis_of(examined: Examined, work: Progress | None = None) -> Diagnosis:
     """What all finders find in a program; `work` is told of each."""
     findings: list[Finding] = []
+    work = work or Progress("", 0)
     for find in _FINDERS:
-        if work is not None:
-            work.begin(f"looking at {find.__module__.rpartition('.')[2].replace('_', ' ')}")
+        work.begin(f"looking at {find.__module__.rpartition('.')[2].replace('_', ' ')}")
         findings += find(examined)
-    if work is not None:
-        work.begin("figures")
+    work.begin("figures")
     return Diagnosis(examined.name, examined.defined, worst_first(findings), _figures(examined), examined)
-
-
-def _compile(examined: Examined, work: Progress) -> None:
-    work.begin("lowering")
-    begin = time.perf_counter()
-    lowered = examined.traced.lower()
-    examined.lower_seconds = time.perf_counter() - begin
-    work.begin("compiling")
-    begin = time.perf_counter()
-    examined.compiled = lowered.compile()
-    examined.compile_seconds = time.perf_counter() - begin
 
 
 def _figures(examined: Examined) -> Figures:
@@ -135,6 +117,5 @@ def _figures(examined: Examined) -> Figures:
     if examined.compiled is not None or len(examined.equations) <= _FEW_EQUATIONS:
         figures["peak_bytes"] = peak_bytes(examined)
     if examined.compiled is not None:
-        figures["lower_seconds"] = examined.lower_seconds or 0.0
-        figures["compile_seconds"] = examined.compile_seconds or 0.0
+        figures |= {"lower_seconds": examined.lower_seconds, "compile_seconds": examined.compile_seconds}
     return figures

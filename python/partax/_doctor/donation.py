@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from partax._doctor.definition import definition, names_text, wrapper_kind
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, definition, names_text, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.memory_use import is_spread, memory_limit, peak_bytes
-from partax._doctor.returned import FEWEST_BYTES, ReturnedArray, returned
+from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
+from partax._doctor.returned import FEWEST_BYTES, is_of_same_type, returned
 from partax._report.figure_text import bytes_text
 
 _SHARE_OF_LIMIT = 0.5  # from here on the doubled arguments are what decides whether a larger batch fits
@@ -14,39 +13,32 @@ _SMALL = 1 << 10  # bytes of an array whose part in the message nobody would mis
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `donation`."""
     if sum(leaf.bytes for leaf in examined.arguments if not leaf.donated) < FEWEST_BYTES:
         return
-    by_name = {
-        it.name: sum(_donatable(pair) for pair in it.arrays)
-        for it in returned(examined)
-        if sum(_donatable(pair) for pair in it.arrays if pair.is_update) * 2 > sum(map(_donatable, it.arrays))
-    }
+    by_name: dict[str, int] = {}
+    for it in returned(examined):
+        pairs = [pair for pair in it.arrays if not pair.argument.donated and is_of_same_type(pair)]
+        size = sum(pair.argument.bytes for pair in pairs)
+        if sum(pair.argument.bytes for pair in pairs if pair.is_update) * 2 > size:
+            by_name[it.name] = size
     names = [name for name, size in by_name.items() if size > _SMALL]
     total = sum(by_name.values())
     if total < FEWEST_BYTES or not names:
         return
     limit = None if is_spread(examined) else memory_limit(examined)
     matters = limit is not None and peak_bytes(examined) > _SHARE_OF_LIMIT * limit
-    verb = "comes" if len(names) == 1 else "come"
+    comes, are = ("comes", "is") if len(names) == 1 else ("come", "are")
     listed = ", ".join(f"{_called(name)} ({bytes_text(by_name[name])})" for name in names)
     yield finding_at(
         definition(examined.function),
         "donation",
         "medium" if matters else "low",
+        {"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}},
+        f"{listed} {comes} back in the result with the same types and {are} not donated: while the program runs, "
+        f"{bytes_text(total)} are in memory twice.",
+        f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more.",
         path=", ".join(names),
-        figures={"bytes": total, **{f"{name}_bytes": by_name[name] for name in names}},
-        message=(
-            f"{listed} {verb} back in the result with the same types and {'is' if len(names) == 1 else 'are'} not "
-            f"donated: while the program runs, {bytes_text(total)} are in memory twice."
-        ),
-        advice=f"{_option(examined, names)}, if the caller goes on with the result and uses what it passed no more.",
     )
-
-
-def _donatable(pair: ReturnedArray) -> int:
-    """The bytes that would be spared."""
-    return pair.argument.bytes if pair.is_of_same_type and not pair.argument.donated else 0
 
 
 def _of_equinox(name: str) -> bool:
@@ -63,11 +55,9 @@ def _option(examined: Examined, names: Sequence[str]) -> str:
     if examined.traced is None:
         is_nnx = any(".states[" in leaf.path for leaf in examined.results)
         kind = "equinox" if _of_equinox(names[0]) else "nnx" if is_nnx else "jax"
-    them = "it" if len(names) == 1 else "them"
-    if kind in ("jax", "nnx"):
-        jit = "jax.jit" if kind == "jax" else "nnx.jit"
-        return f"Donate {them}: `{jit}(..., donate_argnames={names_text(names)})`"
+    them, these = "it" if len(names) == 1 else "them", names_text(names)
     if kind == "equinox":
-        these = "" if _of_equinox(names[0]) else f", `partax.filter_jit(donate={names_text(names)})` these"
-        return f'Donate {them}: `eqx.filter_jit(donate="all")` gives away all arguments{these}'
-    return f"Donate {them}: `filter_jit(donate={names_text(names)})`"
+        some = "" if _of_equinox(names[0]) else f", `partax.filter_jit(donate={these})` these"
+        return f'Donate {them}: `eqx.filter_jit(donate="all")` gives away all arguments{some}'
+    jits = {"partax": "filter_jit(donate", "jax": "jax.jit(..., donate_argnames", "nnx": "nnx.jit(..., donate_argnames"}
+    return f"Donate {them}: `{jits[kind]}={these})`"

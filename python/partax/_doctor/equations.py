@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partax._doctor.lines import Line, nearest_line
+from partax._doctor.lines import Line, grouped, nearest_line
 from partax._jax import programs
 from partax._pytree.array_text import array_text
 
@@ -16,20 +16,18 @@ from partax._pytree.array_text import array_text
 LOOPS = {"scan": "scan", "while": "while loop"}
 
 
-def inner_jaxprs(eqn: Any) -> Iterator[Any]:
-    """The inner programs of an equation (`Jaxpr`s), in the order of its parameters, but those that are not compiled."""
-    return (jaxpr for _, _, jaxpr in held_programs(eqn))
-
-
 def held_programs(eqn: Any) -> Iterator[tuple[str, Any, Any]]:
-    """As of `partax._jax.programs`, but of a linear solve only the solve: the others are for derivatives, and are not
-    compiled.
-    """
+    """As of `partax._jax.programs`, but of a linear solve only the solve: the others are not compiled."""
     solve = getattr(eqn.params.get("jaxprs"), "solve", None)
     if solve is not None:
         yield "jaxprs", solve, solve.jaxpr
     else:
         yield from programs.held_programs(eqn)
+
+
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
+    """The same without their names and holders."""
+    return (jaxpr for _, _, jaxpr in held_programs(eqn))
 
 
 class Equations:
@@ -38,66 +36,48 @@ class Equations:
     An inner program that several equations have in common (a `jax.jit` called again) is there for each of them: it is
     inlined, and compiled, as often. There are lists and no objects of ours for each equation: a program may have
     100,000, and the garbage collector would walk them all again and again.
-
-    Attributes:
-      eqns: jax's equations.
-      names: the names of their primitives.
-      parents: for each the index of the equation that it is inside of, or -1.
-      depths: how many each is inside of.
-      times: how often each runs in one run of the program; a while loop counts as once.
     """
 
     def __init__(self, jaxpr: Any) -> None:
         self.eqns: list[Any] = []
-        self.names: list[str] = []
-        self.parents: list[int] = []
-        self.depths: list[int] = []
-        self.times: list[int] = []
-        self._by_name: defaultdict[str, list[int]] | None = None
-        self._walk(jaxpr)
-
-    def _walk(self, jaxpr: Any) -> None:
-        stack: list[tuple[Iterator[Any], int, int, int]] = [(iter(jaxpr.eqns), -1, 0, 1)]
-        eqns, names, parents, depths, all_times = self.eqns, self.names, self.parents, self.depths, self.times
+        self.parents: list[int] = []  # the equation that each is inside of, or -1
+        self.depths: list[int] = []  # how many each is inside of
+        self.times: list[int] = []  # how often each runs in one run of the program; a while loop counts as once
         # By primitive and the types of its parameters: most hold no program, and looking into each would take longest.
-        holds_program: dict[tuple[Any, ...], bool] = {}
-        while stack:
-            equations, parent, depth, times = stack[-1]
-            begin = len(eqns)
-            inner: list[Any] = []
-            for eqn in equations:
-                name, params = eqn.primitive.name, eqn.params
-                eqns.append(eqn)
-                names.append(name)
-                if not params:
-                    continue
-                key = (name, *map(type, params.values()))
-                may_hold = holds_program.get(key)
-                if may_hold is False:
-                    continue
+        self._holds_program: dict[tuple[Any, ...], bool] = {}
+        self._add(jaxpr, -1, 0, 1)
+        self.names = [eqn.primitive.name for eqn in self.eqns]
+
+    def _add(self, jaxpr: Any, parent: int, depth: int, times: int) -> None:
+        eqns, holds_program = self.eqns, self._holds_program
+        for eqn in jaxpr.eqns:
+            eqns.append(eqn)
+            params = eqn.params
+            key = (eqn.primitive, *map(type, params.values())) if params else None
+            if key is not None and holds_program.get(key, True):
                 inner = list(inner_jaxprs(eqn))
-                if may_hold is None:
-                    holds_program[key] = bool(inner)
+                holds_program.setdefault(key, bool(inner))
                 if inner:
-                    break
-            count = len(eqns) - begin
-            parents += [parent] * count
-            depths += [depth] * count
-            all_times += [times] * count
-            if inner:
-                length = int(eqns[-1].params.get("length", 1)) if names[-1] == "scan" else 1
-                at = len(eqns) - 1
-                stack.extend((iter(it.eqns), at, depth + 1, times * length) for it in reversed(inner))
-            else:
-                stack.pop()
+                    self._place(parent, depth, times)
+                    at, turns = len(eqns) - 1, int(params["length"]) if eqn.primitive.name == "scan" else 1
+                    for it in inner:
+                        self._add(it, at, depth + 1, times * turns)
+        self._place(parent, depth, times)
+
+    def _place(self, parent: int, depth: int, times: int) -> None:
+        """Of the equations since the last time: all at once, as there may be many."""
+        count = len(self.eqns) - len(self.parents)
+        self.parents += [parent] * count
+        self.depths += [depth] * count
+        self.times += [times] * count
 
     def named(self, *names: str) -> list[int]:
         """The indices of all equations of these primitives, in order of the names."""
-        if self._by_name is None:
-            self._by_name = defaultdict(list)
-            for i, name in enumerate(self.names):
-                self._by_name[name].append(i)
         return [i for name in names for i in self._by_name.get(name, ())]
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        return grouped(range(len(self)), self.names.__getitem__)
 
     def held(self) -> Iterator[tuple[str, Any, Any]]:
         """All programs inside of equations, as `held_programs` has them."""
@@ -105,7 +85,6 @@ class Equations:
 
     @functools.cached_property
     def largest(self) -> int:
-        """The elements of the largest result."""
         avals = [var.aval for i in self.first_of_tokens for var in self.eqns[i].outvars]
         return max((math.prod(it.shape) for it in avals if hasattr(it, "shape")), default=0)
 
@@ -119,14 +98,9 @@ class Equations:
         return nearest_line(self.eqns[at] for at in (index, *self.around(index)))
 
     def by_line(self, indices: Iterable[int]) -> dict[Line, list[int]]:
-        """The indices of equations by the user's line, in order."""
-        lines: dict[Line, list[int]] = {}
-        for i in indices:
-            lines.setdefault(self.line(i), []).append(i)
-        return lines
+        return grouped(indices, self.line)
 
     def inside(self, index: int) -> range:
-        """The indices of the equations inside of one."""
         end = index + 1
         while end < len(self) and self.depths[end] > self.depths[index]:
             end += 1
@@ -144,19 +118,17 @@ class Equations:
         numbers.default_factory = numbers.__len__
         tokens: list[int] = []
         for name, depth, eqn in zip(self.names, self.depths, self.eqns, strict=True):
-            results = eqn.outvars
-            if len(results) == 1:
-                aval = results[0].aval
+            if len(eqn.outvars) == 1:  # as nearly all have
+                aval = eqn.outvars[0].aval
                 tokens.append(numbers[name, depth, getattr(aval, "shape", None), getattr(aval, "dtype", None)])
             else:
-                avals = [var.aval for var in results]
+                avals = [var.aval for var in eqn.outvars]
                 types = [(getattr(it, "shape", None), getattr(it, "dtype", None)) for it in avals]
                 tokens.append(numbers[name, depth, *types])
         return np.asarray(tokens, dtype=np.int64)
 
     @functools.cached_property
     def first_of_tokens(self) -> list[int]:
-        """The index of the first equation of each token."""
         first = np.empty(self.tokens.max(initial=-1) + 1, dtype=np.int64)
         first[self.tokens[::-1]] = np.arange(len(self) - 1, -1, -1)  # the last that is written stays
         return first.tolist()
@@ -193,7 +165,6 @@ def scan_parts(eqn: Any) -> ScanParts:
 
 
 def type_of(aval: Any) -> tuple[Any, ...]:
-    """The shape and dtype of an array."""
     return aval.shape, aval.dtype
 
 
@@ -210,11 +181,6 @@ def type_text(aval: Any) -> str:
 def bytes_of(aval: Any) -> int:
     """How many bytes an array of this type takes; 0 of what is no array."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
-    if shape is None or dtype is None:
+    if shape is None or dtype is None or not all(isinstance(length, int) for length in shape):
         return 0
-    size = getattr(dtype, "itemsize", 4)
-    for length in shape:
-        if not isinstance(length, int):
-            return 0
-        size *= length
-    return int(size)
+    return math.prod(shape) * int(getattr(dtype, "itemsize", 4))

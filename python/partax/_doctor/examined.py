@@ -3,38 +3,63 @@
 import dataclasses
 import functools
 import inspect
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
+from jax.tree_util import keystr, tree_flatten_with_path
 
 from partax import _core
-from partax._doctor.definition import definition, wrapper_kind
 from partax._doctor.equations import Equations, bytes_of
+from partax._doctor.lines import NOWHERE, Line
 from partax._families import equinox_private
 from partax._jax.private import jit_options
 from partax._jit.ahead_of_time import Traced
 from partax._jit.filter_jit import filter_jit
 
+_END_OF_NAME = re.compile(r"[.\[]")
+Wrapper = Literal["partax", "jax", "equinox", "nnx"]
+
+
+def definition(function: Any) -> Line:
+    """The first line of a function, that of its decorator if it has one; an empty file where it has no code."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None) or getattr(getattr(type(plain), "__call__", None), "__code__", None)  # noqa: B004
+    return NOWHERE if code is None else Line(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+
+def wrapper_kind(wrapper: Any) -> Wrapper:
+    """Whose jit has compiled a function; partax's for one that none has."""
+    if jit_options(wrapper) is not None:
+        return "jax"
+    equinox_jit = equinox_private.jit_class()
+    if equinox_jit is not None and isinstance(wrapper, equinox_jit):
+        return "equinox"
+    return "nnx" if type(wrapper).__module__.startswith("flax.nnx") else "partax"
+
+
+def argument_name(path: str) -> str:
+    """The argument that a path begins with: `model` of `model.layers[0].weight`."""
+    return _END_OF_NAME.split(path, maxsplit=1)[0]
+
+
+def names_text(names: Sequence[str]) -> str:
+    """A tuple of names as it is written: `("model", "state")`."""
+    return f'("{names[0]}",)' if len(names) == 1 else "(" + ", ".join(f'"{name}"' for name in names) + ")"
+
+
 Read = TypeVar("Read")
 
 
-@dataclasses.dataclass(frozen=True)
-class Leaf:
-    """An array of the arguments or of the result.
-
-    Attributes:
-      path: from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`.
-      aval: its dtype, shape and weak type.
-      donated: whether its buffer is given away; False of results.
-      value: the array that was passed; None where a `ShapeDtypeStruct` stood for it, and of results.
-    """
-
-    path: str
+class Leaf(NamedTuple):
+    path: str  # from the user's own argument, such as `model.layers[0].weight`; of the result `result[0]`
     aval: Any
     donated: bool = False
-    value: Any = None
+    value: Any = None  # that was passed; None where a `ShapeDtypeStruct` stood for it, and of results
 
     @property
     def bytes(self) -> int:
@@ -43,51 +68,28 @@ class Leaf:
 
 @dataclasses.dataclass
 class Examined:
-    """A traced program, and what is known of it.
-
-    Attributes:
-      name: the function's name.
-      defined: where it is defined, such as `train.py:12`.
-      function: the user's function, without the wrappers of jit.
-      wrapper: what was given to the doctor.
-      jaxpr: the program, a `ClosedJaxpr` whose inputs are `arguments` in order.
-      arguments: the arrays that came in, one for each input of the jaxpr.
-      results: the arrays of the result, as `out_info` has them. The jaxpr may have fewer outputs: what partax returns
-        as it came in is none.
-      statics: the static values that came in, by path.
-      out_info: the result, with a `ShapeDtypeStruct` for each array.
-      trace_seconds: how long tracing took.
-      traced: jax's or partax's traced call, to lower it.
-      args: the arguments as they were given.
-      kwargs: those by name.
-      memory_limit: bytes that the program may take, or None for those of the device.
-      measure: whether finders may compile and run small programs to measure what their advice gains.
-      calls: how often a script has called the function, where that is known.
-      compiled: the compiled program, or None.
-      lower_seconds, compile_seconds: how long those took, or None.
-      read: what finders have read of it, by the function that did.
-    """
+    """A traced program, and what is known of it."""
 
     name: str
-    defined: str
-    function: Any
-    wrapper: Any
-    jaxpr: Any
+    defined: str  # such as `train.py:12`
+    function: Any  # the user's, without the wrappers of jit
+    wrapper: Any  # what was given to the doctor
+    jaxpr: Any  # a `ClosedJaxpr` whose inputs are `arguments` in order
     arguments: tuple[Leaf, ...]
-    results: tuple[Leaf, ...]
+    results: tuple[Leaf, ...]  # as `out_info` has them; what partax returns as it came in is no output of the jaxpr
     trace_seconds: float
-    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    out_info: Any = None
-    traced: Any = None
+    statics: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])  # that came in, by path
+    out_info: Any = None  # the result, with a `ShapeDtypeStruct` for each array
+    traced: Any = None  # jax's or partax's traced call, to lower it
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    memory_limit: int | None = None
-    measure: bool = False
-    calls: int = 0
+    memory_limit: int | None = None  # bytes that the program may take; None for those of the device
+    measure: bool = False  # whether finders may compile and run small programs
+    calls: int = 0  # how often a script has called the function, where that is known
     compiled: Any = None
-    lower_seconds: float | None = None
-    compile_seconds: float | None = None
-    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)
+    lower_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    read: dict[Any, Any] = dataclasses.field(default_factory=dict[Any, Any], init=False, repr=False)  # see `kept`
 
     @functools.cached_property
     def bound_arguments(self) -> dict[str, Any]:
@@ -106,7 +108,6 @@ class Examined:
 
     @functools.cached_property
     def equations(self) -> Equations:
-        """All equations, those of inner programs included, in order."""
         return Equations(self.jaxpr.jaxpr)
 
 
@@ -123,11 +124,7 @@ def kept(read: Callable[[Examined], Read]) -> Callable[[Examined], Read]:
 
 
 def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Examined:
-    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array.
-
-    Raises:
-      TypeError: there is no program; the cause is the function's own exception, if there is one.
-    """
+    """Traces a call of what `partax.doctor` takes, without running it; a `ShapeDtypeStruct` stands for an array."""
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)
@@ -142,6 +139,7 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         ) from error
     seconds = time.perf_counter() - begin
     arguments, statics = _arguments(traced, wrapper, plain, args, kwargs)
+    results, _ = tree_flatten_with_path(traced.out_info)
     return Examined(
         name=name,
         defined=definition(plain).place,
@@ -149,7 +147,9 @@ def examine(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exa
         wrapper=function,
         jaxpr=traced.jaxpr,
         arguments=arguments,
-        results=_results(traced.out_info),
+        results=tuple(
+            Leaf("result" + keystr(keys), it) for keys, it in results if isinstance(it, jax.ShapeDtypeStruct)
+        ),
         statics=statics,
         out_info=traced.out_info,
         trace_seconds=seconds,
@@ -183,17 +183,25 @@ def _arguments(
     traced: Any, wrapper: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Leaf, ...], dict[str, Any]]:
     """The arrays that came in, and the static values by path."""
-    known = dict(_arrays(function, args, kwargs))
+    names = _names(function, len(args))
+    bound = [*zip(names, args, strict=True), *kwargs.items()]
+    known: dict[str, Any] = {}
+    for name, value in bound:
+        leaves, spec = _core.flatten(value, name)
+        known.update(zip(spec.dynamic_paths(), leaves, strict=True))
     if isinstance(traced, Traced):
         infos, statics = traced.args_info, traced.statics
     else:
-        pairs, _ = jax.tree_util.tree_flatten_with_path(traced.args_info)
-        names = _names(function, len(args))
         given = (jit_options(wrapper) or {}).get("static_argnums") or ()
         static = {at + len(args) if at < 0 else at for at in given}  # some may be of arguments that are left out
         dynamic = [name for at, name in enumerate(names) if at not in static]
+        pairs, _ = tree_flatten_with_path(traced.args_info)
         infos = {_path(dynamic, keys): info for keys, info in pairs}
-        statics = {name: value for name, value in _bound(names, args, kwargs) if not _holds(infos, name)}
+        statics = {
+            name: it
+            for name, it in bound
+            if not any((path + ".").startswith((f"{name}.", f"{name}[")) for path in infos)
+        }
     leaves = zip(infos.items(), traced.jaxpr.in_avals, strict=True)
     return tuple(Leaf(path, aval, bool(info.donated), known.get(path)) for (path, info), aval in leaves), statics
 
@@ -203,34 +211,13 @@ def _names(function: Any, count: int) -> list[str]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return [f"args[{i}]" for i in range(count)]
+        parameters = []
     named = [it.name for it in parameters if it.kind in (it.POSITIONAL_ONLY, it.POSITIONAL_OR_KEYWORD)]
     rest = next((it.name for it in parameters if it.kind is it.VAR_POSITIONAL), "args")
     return [*named[:count], *(f"{rest}[{i}]" for i in range(count - len(named)))]
 
 
-def _bound(names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [*zip(names, args, strict=True), *kwargs.items()]
-
-
-def _arrays(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in _bound(_names(function, len(args)), args, kwargs):
-        leaves, spec = _core.flatten(value, name)
-        yield from zip(spec.dynamic_paths(), leaves, strict=True)
-
-
 def _path(names: list[str], keys: tuple[Any, ...]) -> str:
     """The path of an array of `jax.jit`'s `(args, kwargs)`."""
     which, at, *inner = keys
-    return (names[at.idx] if which.idx == 0 else str(at.key)) + jax.tree_util.keystr(tuple(inner))
-
-
-def _holds(infos: dict[str, Any], name: str) -> bool:
-    return any(path == name or path.startswith((name + ".", name + "[")) for path in infos)
-
-
-def _results(out_info: Any) -> tuple[Leaf, ...]:
-    pairs, _ = jax.tree_util.tree_flatten_with_path(out_info)
-    return tuple(
-        Leaf("result" + jax.tree_util.keystr(keys), it) for keys, it in pairs if isinstance(it, jax.ShapeDtypeStruct)
-    )
+    return (names[at.idx] if which.idx == 0 else str(at.key)) + keystr(tuple(inner))

@@ -13,7 +13,6 @@ Kind = Literal[
     "switch", "scalar", "waste", "dispatch",
 ]  # fmt: skip
 Severity = Literal["high", "medium", "low", "info"]
-KINDS: tuple[str, ...] = get_args(Kind)
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 Figures = dict[str, int | float | str]
 

@@ -1,6 +1,5 @@
 """A program with its calls inlined, as XLA sees it: equations in a row, with numbers for what they read and make."""
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,68 +15,112 @@ LITERAL = -1
 _NO_BODIES = ("pallas_call",)  # its arrays are in the memory of a core
 
 
-@dataclasses.dataclass(slots=True)
-class Call:
-    """A call whose program is read where it stands.
+class Call(NamedTuple):
+    """A call whose program is read where it stands; or a program itself, as the outermost one or that of a loop."""
 
-    Attributes:
-      eqn: the call, or the loop or branch whose program it is; None of the outermost program.
-      parent: the call that it is inside of; None of the outermost program.
-      jaxpr: what it calls.
-      eqns: the equations that are still to be read.
-      numbers: of its values.
-    """
-
-    eqn: Any
+    eqn: Any  # None of the outermost program
     parent: "Call | None"
     jaxpr: Any
-    eqns: Iterator[Any]
-    numbers: dict[Any, int]
+    numbers: dict[Any, int]  # of its values
 
 
 class Body(NamedTuple):
-    """A program inside of an equation.
+    """A program inside of an equation."""
 
-    Attributes:
-      jaxpr: without its constants.
-      constants: what it has captured itself, for its constant variables in order.
-      given: for each input the number of the operand that it is; None for what changes from turn to turn of a loop.
-    """
-
-    jaxpr: Any
-    constants: Sequence[Any]
-    given: Sequence[int | None]
+    program: "FlatProgram"
+    given: Sequence[int | None]  # for each input the operand that it is; None for what changes from turn to turn
 
 
-@dataclasses.dataclass
 class FlatProgram:
-    """The equations of a jaxpr in a row.
+    """The equations of a jaxpr in a row, none of which is a call; each value has a number, also inside of calls.
 
-    Attributes:
-      inputs: the numbers of the jaxpr's inputs.
-      eqns: jax's, none of which is a call.
-      reads: for each, the numbers of the values that it reads; `LITERAL` for a literal.
-      writes: for each, the numbers of the values that it makes.
-      treatments: for each, `treatment_of` it.
-      bodies: by the index of an equation, the programs inside of it.
-      calls: for each, the call that it is inside of.
-      results: the numbers of the jaxpr's outputs.
-      values: how many numbers there are; each value has one, whatever it is called inside of calls.
-      constants: what is captured, in calls too, by its number.
-      constant_bytes: of all that.
+    Those inside of loops and branches are in other programs: this may be one of such, `around` which an equation is.
     """
 
-    inputs: list[int]
-    eqns: list[Any] = dataclasses.field(default_factory=list)
-    reads: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
-    writes: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
-    treatments: list[int | None] = dataclasses.field(default_factory=list)
-    bodies: dict[int, list[Body]] = dataclasses.field(default_factory=dict)
-    calls: list[Call] = dataclasses.field(default_factory=list)
-    results: list[int] = dataclasses.field(default_factory=list)
-    values: int = 0
-    constants: dict[int, Any] = dataclasses.field(default_factory=dict)
-    constant_bytes: int = 0
+    def __init__(
+        self,
+        jaxpr: Any,
+        constants: Sequence[Any],
+        known: dict[int, "FlatProgram"],
+        around: Any = None,
+        parent: Call | None = None,
+    ) -> None:
+        self.jaxpr, self.around = jaxpr, around
+        self._known = known  # this one and those around and inside of it, by the id of the jaxpr
+        known[id(jaxpr)] = self
+        self.values = 0  # how many numbers there are
+        self.constants: dict[int, Any] = {}  # what is captured, in calls too, by its number
+        self.constant_bytes = 0
+        # For each equation, what it reads (`LITERAL` for a literal) and makes, `treatment_of` it, and the call that it
+        # is inside of; and by its index the programs inside of it.
+        self.eqns: list[Any] = []
+        self.reads: list[tuple[int, ...]] = []
+        self.writes: list[tuple[int, ...]] = []
+        self.treatments: list[int | None] = []
+        self.calls: list[Call] = []
+        self.bodies: dict[int, list[Body]] = {}
+        captured = self._capture(jaxpr, constants)
+        self.inputs = self._new(jaxpr.invars)  # the numbers of the jaxpr's inputs
+        numbers = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*captured, *self.inputs), strict=True))
+        self.results = self._read(Call(around, parent, jaxpr, numbers))  # and those of its outputs
+
+    def _new(self, variables: Sequence[Any]) -> tuple[int, ...]:
+        first, self.values = self.values, self.values + len(variables)
+        return tuple(range(first, self.values))
+
+    def _capture(self, jaxpr: Any, constants: Sequence[Any]) -> tuple[int, ...]:
+        captured = self._new(jaxpr.constvars)
+        self.constants.update(zip(captured, constants, strict=False))
+        self.constant_bytes += sum(bytes_of(var.aval) for var in jaxpr.constvars)
+        return captured
+
+    def _read(self, call: Call) -> list[int]:
+        """Adds the equations of a call; the numbers of its results."""
+        known = call.numbers
+        for eqn in call.jaxpr.eqns:
+            name = eqn.primitive.name
+            treatment = TREATMENT.get(name)
+            given = tuple([LITERAL if type(var) is Literal else known[var] for var in eqn.invars])
+            if treatment is None:
+                inner, constants = _called(eqn) if name in INLINED else (None, ())
+                if inner is not None:
+                    own = (*self._capture(inner, constants), *given)
+                    numbers = dict(zip((*inner.constvars, *inner.invars), own, strict=True))
+                    known.update(zip(eqn.outvars, self._read(Call(eqn, call, inner, numbers)), strict=True))
+                    continue
+                treatment = treatment_of(eqn)
+                bodies = [] if treatment is not None or name in _NO_BODIES else list(self._bodies(eqn, call, given))
+                if bodies:
+                    self.bodies[len(self.eqns)] = bodies
+            made = self._new(eqn.outvars)
+            known.update(zip(eqn.outvars, made, strict=True))
+            self.eqns.append(eqn)
+            self.reads.append(given)
+            self.writes.append(made)
+            self.treatments.append(treatment)
+            self.calls.append(call)
+        return [LITERAL if type(var) is Literal else known[var] for var in call.jaxpr.outvars]
+
+    def _bodies(self, eqn: Any, call: Call, reads: Sequence[int]) -> Iterator[Body]:
+        for name, holder, jaxpr in held_programs(eqn):
+            kind, given, count = eqn.primitive.name, list[int | None](reads), len(jaxpr.invars)
+            if kind == "scan":
+                kept = scan_parts(eqn).consts
+                given[kept:] = [None] * (len(given) - kept)
+            elif kind == "while":
+                first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])
+                given = given[:first] if name == "cond_jaxpr" else given[first : first + second]
+                given += [None] * (count - len(given))
+            elif kind == "cond":
+                given = given[1:]
+            constants = getattr(holder, "consts", ())
+            program = self._known.get(id(jaxpr)) or FlatProgram(jaxpr, constants, self._known, eqn, call)
+            yield Body(program, given if len(given) == count else [None] * count)
+
+    @property
+    def all(self) -> list["FlatProgram"]:
+        """The program, and those inside of it."""
+        return list(self._known.values())
 
     @functools.cached_property
     def makers(self) -> dict[int, int]:
@@ -86,7 +129,6 @@ class FlatProgram:
 
     @functools.cached_property
     def readers(self) -> dict[int, list[int]]:
-        """The indices of the equations that read each value."""
         readers: dict[int, list[int]] = {}
         for i, reads in enumerate(self.reads):
             for number in reads:
@@ -104,8 +146,6 @@ class FlatProgram:
 
 
 class Place(NamedTuple):
-    """An equation of a program."""
-
     program: FlatProgram
     at: int
 
@@ -118,117 +158,14 @@ class Place(NamedTuple):
         return self.program.line(self.at)
 
 
-@dataclasses.dataclass(slots=True)
-class FlatPrograms:
-    """A program and those inside of it.
-
-    Attributes:
-      outermost: the program.
-      inner: the programs inside of equations, each once, by the id of its jaxpr.
-    """
-
-    outermost: FlatProgram
-    inner: dict[int, FlatProgram]
-
-    @property
-    def all(self) -> list[FlatProgram]:
-        """The outermost one and all others."""
-        return [self.outermost, *self.inner.values()]
-
-    def inside(self, program: FlatProgram, index: int) -> list[tuple[Body, FlatProgram]]:
-        """The programs inside of an equation."""
-        return [(body, self.inner[id(body.jaxpr)]) for body in program.bodies.get(index, ())]
-
-
 @kept
-def flat_programs(examined: Examined) -> FlatPrograms:
-    """The program and those inside of it, flat. Time and memory grow linearly with the equations."""
-    outermost = _flat_program(examined.jaxpr.jaxpr, examined.jaxpr.consts)
-    inner: dict[int, FlatProgram] = {}
-    left = [outermost]
-    while left:
-        program = left.pop()
-        for i, bodies in program.bodies.items():
-            for body in bodies:
-                if id(body.jaxpr) not in inner:
-                    found = _flat_program(body.jaxpr, body.constants, program.eqns[i], program.calls[i])
-                    inner[id(body.jaxpr)] = found
-                    left.append(found)
-    return FlatPrograms(outermost, inner)
+def flat_program(examined: Examined) -> FlatProgram:
+    """Time and memory grow linearly with the equations."""
+    return FlatProgram(examined.jaxpr.jaxpr, examined.jaxpr.consts, {})
 
 
 def _called(eqn: Any) -> tuple[Any, Sequence[Any]]:
     """The program that a call runs, and what that has captured; None where its inputs are not those of the call."""
     _, holder, inner = next(held_programs(eqn), ("", None, None))
-    return (
-        (inner, getattr(holder, "consts", ()))
-        if inner is not None and len(inner.invars) == len(eqn.invars)
-        else (None, ())
-    )
-
-
-def _bodies(eqn: Any, reads: Sequence[int]) -> Iterator[Body]:
-    for name, holder, jaxpr in held_programs(eqn):
-        kind, given, count = eqn.primitive.name, list[int | None](reads), len(jaxpr.invars)
-        if kind == "scan":
-            kept = scan_parts(eqn).consts
-            given[kept:] = [None] * (len(given) - kept)
-        elif kind == "while":
-            first, second = int(eqn.params["cond_nconsts"]), int(eqn.params["body_nconsts"])
-            given = given[:first] if name == "cond_jaxpr" else given[first : first + second]
-            given += [None] * (count - len(given))
-        elif kind == "cond":
-            given = given[1:]
-        yield Body(jaxpr, getattr(holder, "consts", ()), given if len(given) == count else [None] * count)
-
-
-def _flat_program(jaxpr: Any, constants: Sequence[Any], around: Any = None, parent: Call | None = None) -> FlatProgram:
-    """The equations of a jaxpr in a row, without those inside of loops and branches; it may be inside of one itself."""
-    numbers: dict[Any, int] = {var: i for i, var in enumerate((*jaxpr.constvars, *jaxpr.invars))}
-    count = len(numbers)
-    flat = FlatProgram(list(range(len(jaxpr.constvars), count)))
-    flat.constants.update(enumerate(constants))
-    flat.constant_bytes = sum(bytes_of(var.aval) for var in jaxpr.constvars)
-    eqns, reads, writes, treatments = flat.eqns, flat.reads, flat.writes, flat.treatments
-    calls = flat.calls
-    stack = [Call(around, parent, jaxpr, iter(jaxpr.eqns), numbers)]
-    while True:
-        call = stack[-1]
-        known = call.numbers
-        for eqn in call.eqns:
-            treatment = TREATMENT.get(eqn.primitive.name)
-            inner, captured = None, ()
-            if treatment is None:
-                treatment = treatment_of(eqn)
-                inner, captured = _called(eqn) if eqn.primitive.name in INLINED else (None, ())
-            given = tuple([LITERAL if type(var) is Literal else known[var] for var in eqn.invars])
-            if inner is None:
-                if treatment is None and eqn.primitive.name not in _NO_BODIES:
-                    bodies = list(_bodies(eqn, given))
-                    if bodies:
-                        flat.bodies[len(eqns)] = bodies
-                first = count
-                for var in eqn.outvars:
-                    known[var] = count
-                    count += 1
-                eqns.append(eqn)
-                reads.append(given)
-                writes.append((first,) if count == first + 1 else tuple(range(first, count)))
-                treatments.append(treatment)
-                calls.append(call)
-                continue
-            own = range(count, count + len(inner.constvars))
-            count += len(own)
-            flat.constants.update(zip(own, captured, strict=False))
-            flat.constant_bytes += sum(bytes_of(var.aval) for var in inner.constvars)
-            numbers = dict(zip((*inner.constvars, *inner.invars), (*own, *given), strict=True))
-            stack.append(Call(eqn, call, inner, iter(inner.eqns), numbers))
-            break
-        else:
-            results = [LITERAL if type(var) is Literal else known[var] for var in call.jaxpr.outvars]
-            stack.pop()
-            if not stack:
-                break
-            stack[-1].numbers.update(zip(call.eqn.outvars, results, strict=True))
-    flat.results, flat.values = results, count
-    return flat
+    is_plain = inner is not None and len(inner.invars) == len(eqn.invars)
+    return (inner, getattr(holder, "consts", ())) if is_plain else (None, ())

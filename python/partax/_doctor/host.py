@@ -8,7 +8,7 @@ import jax
 from partax._doctor.equations import LOOPS, bytes_of, scan_parts
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.lines import Line, is_users, stack_of
+from partax._doctor.lines import Line, stack_of
 from partax._report.figure_text import bytes_text, seconds_text
 
 # How a finding calls what runs Python.
@@ -29,7 +29,6 @@ _FEWEST_MOVED = 1 << 20  # bytes; less is moved in the time of a call
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `host`."""
     equations = examined.equations
     for name in _CALLBACKS:
         calls = [i for i in equations.named(name) if not _is_check(examined, i)]
@@ -38,50 +37,52 @@ def find(examined: Examined) -> Iterator[Finding]:
     puts = equations.named("device_put")
     moves = [i for i in puts if any(map(_is_elsewhere, equations.eqns[i].params.get("devices", ())))]
     for line, found in equations.by_line(moves).items():
+        times = sum(equations.times[i] for i in found)
         moved = sum(bytes_of(var.aval) * equations.times[i] for i in found for var in equations.eqns[i].outvars)
         if moved >= _FEWEST_MOVED:
-            yield _transfer(examined, line, found, moved)
+            yield finding_at(
+                line,
+                "host",
+                "medium" if times > len(found) else "low",
+                {"times": times, "moved_bytes": moved},
+                f"`jax.device_put` inside of the program moves {bytes_text(moved)} "
+                f"{'once' if times == 1 else f'in {times:,} transfers'} in each run",
+                "place the array before the call, or leave it where it is: a program runs on the devices of its "
+                "arguments",
+            )
 
 
 def _inside(examined: Examined, index: int) -> set[str]:
-    """The primitives that an equation is inside of."""
     return {examined.equations.names[i] for i in examined.equations.around(index)}
 
 
 def _is_check(examined: Examined, index: int) -> bool:
     """Whether it is a library's check, such as `equinox.error_if`, which runs Python where it fails."""
     stack = stack_of(examined.equations.eqns[index])
-    return bool(stack) and not is_users(stack[-1]) and "cond" in _inside(examined, index)
+    return bool(stack) and not stack[-1].is_users and "cond" in _inside(examined, index)
 
 
 def _callback(examined: Examined, line: Line, name: str, found: list[int]) -> Finding:
-    times = sum(examined.equations.times[i] for i in found)
-    inside = _inside(examined, found[0])
-    eqn = examined.equations.eqns[found[0]]
+    eqn, inside = examined.equations.eqns[found[0]], _inside(examined, found[0])
+    is_conditional, in_while = "cond" in inside, "while" in inside  # nobody knows how many turns that takes
     is_ordered = any("ordered" in type(effect).__name__.lower() for effect in eqn.effects)
+    times = sum(examined.equations.times[i] for i in found)
+    called = times * _CALL_SECONDS
     slower = _ORDERED_SECONDS if is_ordered else _EFFECT_SECONDS if eqn.effects else 0.0
-    seconds = times * _CALL_SECONDS + slower
-    is_quiet = name.startswith("debug") and not is_ordered
-    severity: Severity = "low" if (is_quiet and times == 1 and "while" not in inside) or "cond" in inside else "medium"
-    if seconds >= _HIGH_SECONDS and "cond" not in inside:
+    is_quiet = name.startswith("debug") and not is_ordered and times == 1 and not in_while
+    severity: Severity = "low" if is_quiet or is_conditional else "medium"
+    if called + slower >= _HIGH_SECONDS and not is_conditional:
         severity = "high"
-    often = f"{times:,} times" if times > 1 else "once"
-    often = f"at most {often}" if "cond" in inside else often
-    what = f"ordered {_CALLBACKS[name]}" if is_ordered else _CALLBACKS[name]
-    if "while" in inside:  # nobody knows how many turns it takes
-        turn = seconds_text(times * _CALL_SECONDS)
-        message = f"{what} calls Python {often} in each step of a while loop, about {turn} for each step"
-        slow_path = f", and {seconds_text(slower)} for each run"
+    often = ("at most " if is_conditional else "") + (f"{times:,} times" if times > 1 else "once")
+    message = f"{'ordered ' if is_ordered else ''}{_CALLBACKS[name]} calls Python {often} in each "
+    if in_while:
+        message += f"step of a while loop, about {seconds_text(called)} for each step"
     else:
-        message = f"{what} calls Python {often} in each run of the program, about {seconds_text(seconds)}"
-        slow_path = f", of which {seconds_text(slower)}"
+        message += f"run of the program, about {seconds_text(called + slower)}"
     if eqn.effects:
-        message += f"{slow_path} because jax does not take its C++ path for programs with effects"
-    figures: Figures = {
-        "times": times,
-        "call_seconds": round(times * _CALL_SECONDS, 6),
-        "slow_path_seconds": slower,
-    }
+        of_each = f"and {seconds_text(slower)} for each run" if in_while else f"of which {seconds_text(slower)}"
+        message += f", {of_each} because jax does not take its C++ path for programs with effects"
+    figures: Figures = {"times": times, "call_seconds": round(called, 6), "slow_path_seconds": slower}
     return finding_at(line, "host", severity, figures, message, _advice(examined, name, found[0]))
 
 
@@ -117,14 +118,3 @@ def _is_elsewhere(target: Any) -> bool:
     """Whether a target of `device_put` is one device or the host's memory; a sharding only places what is computed."""
     kind = target if target is None else getattr(target, "memory_kind", None)
     return isinstance(target, jax.Device) or kind == "pinned_host"
-
-
-def _transfer(examined: Examined, line: Line, found: list[int], moved: int) -> Finding:
-    times = sum(examined.equations.times[i] for i in found)
-    severity: Severity = "medium" if times > len(found) else "low"
-    message = (
-        f"`jax.device_put` inside of the program moves {bytes_text(moved)} "
-        f"{'once' if times == 1 else f'in {times:,} transfers'} in each run"
-    )
-    advice = "place the array before the call, or leave it where it is: a program runs on the devices of its arguments"
-    return finding_at(line, "host", severity, {"times": times, "moved_bytes": moved}, message, advice)

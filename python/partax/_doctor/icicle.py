@@ -1,7 +1,7 @@
 """The icicle: how many equations of a program each line stands for, by call stack, the outermost call on top."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partax._doctor.examined import Examined
@@ -16,21 +16,13 @@ _OTHER = Line("", 0, "other")
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Box:
-    """A line in the call stack of equations, and in the picture as wide as these.
+    """A line in the call stack of equations, and in the picture as wide as these."""
 
-    Attributes:
-      line: the line; without a file of the program as a whole, and of lines with few equations.
-      depth: how many lines it is called through.
-      equations: how many it stands for, those below included.
-      below: the lines that it calls, in the program's order.
-      severity: of the worst finding about it; empty where there is none.
-    """
-
-    line: Line
-    depth: int
-    equations: int = 0
-    below: dict[Line, "Box"] = dataclasses.field(default_factory=dict[Line, "Box"])
-    severity: str = ""
+    line: Line  # without a file of the program as a whole, and of lines with few equations
+    depth: int  # how many lines it is called through
+    equations: int = 0  # that it stands for, those below included
+    below: dict[Line, "Box"] = dataclasses.field(default_factory=dict[Line, "Box"])  # in the program's order
+    severity: str = ""  # of the worst finding about it; empty where there is none
 
     @property
     def text(self) -> str:
@@ -49,12 +41,9 @@ class Box:
 
 
 def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _BOXES) -> Box:
-    """The equations of a program by call stack: the width of a box is its number of equations.
-
-    Lines that something was found about have its severity. There are at most so many boxes, but for those of "other".
-    """
+    """The equations of a program by call stack, in at most so many boxes, but for those of "other"."""
     root = _call_tree(examined)
-    every = _preorder(root)
+    every = list(_preorder(root))
     # A line has no more equations than its caller, which comes before it where they have as many.
     by_size = sorted(every, key=lambda box: -box.equations)[:boxes]
     drawn = {id(box) for box in by_size if box.equations >= _NARROWEST * root.equations}
@@ -70,10 +59,8 @@ def icicle(examined: Examined, findings: Sequence[Finding] = (), boxes: int = _B
 
 
 def _call_tree(examined: Examined) -> Box:
-    """All equations of a program by call stack, from the examined function on.
-
-    jax knows of an equation of an inner program the lines from the inner function on, however often that is called:
-    they stand below the lines of each call.
+    """All equations of a program by call stack, from the examined function on. Of one of an inner program jax knows the
+    lines from the inner function on, however often that is called: they stand below the lines of each call.
     """
     root = Box(Line("", 0, examined.name), 0)
     equations = examined.equations
@@ -90,16 +77,12 @@ def _call_tree(examined: Examined) -> Box:
             known[key] = box
         boxes.append(box)
         box.equations += 1
-    for box in reversed(_preorder(root)):
+    for box in reversed(list(_preorder(root))):
         box.equations += sum(it.equations for it in box.below.values())
     return root
 
 
-def _preorder(root: Box) -> list[Box]:
-    found: list[Box] = []
-    stack = [root]
-    while stack:
-        box = stack.pop()
-        found.append(box)
-        stack.extend(reversed(box.below.values()))
-    return found
+def _preorder(box: Box) -> Iterator[Box]:
+    yield box
+    for it in box.below.values():
+        yield from _preorder(it)

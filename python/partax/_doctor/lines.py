@@ -1,13 +1,14 @@
-"""The user's lines behind the equations of a program."""
+"""The user's lines behind the equations of a program, and the loops around them."""
 
+import ast
 import functools
 import linecache
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -16,13 +17,7 @@ from partax._pytree.call_site import LIBRARY_FOLDERS, is_of_library, site_text
 
 
 class Line(NamedTuple):
-    """A line of a file.
-
-    Attributes:
-      file: as Python knows it.
-      line: from 1.
-      function: the qualified name of the function that it belongs to.
-    """
+    """A line of a file, from 1, and the qualified name of the function that it belongs to."""
 
     file: str
     line: int
@@ -43,23 +38,38 @@ class Line(NamedTuple):
         """The same without folders."""
         return f"{Path(self.file).name}:{self.line}"
 
+    @property
+    def is_users(self) -> bool:
+        return rank(self.file) == USERS
+
 
 NOWHERE = Line("", 0, "")  # where no line is known
 
+It = TypeVar("It")
+Key = TypeVar("Key")
 
-_PACKAGES = (str(Path(str(jax.__file__)).parent) + "/", str(Path(__file__).parents[1]) + "/")
+
+def grouped(items: Iterable[It], key: Callable[[It], Key]) -> dict[Key, list[It]]:
+    """Things by what they have in common, such as their line."""
+    found: dict[Key, list[It]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
-_NOT_CODE = ("<frozen", "<string>", "<__array_function__", "<eqx")
-
-
+_UNSEEN = (
+    str(Path(str(jax.__file__)).parent) + "/", str(Path(__file__).parents[1]) + "/",
+    "<frozen", "<string>", "<__array_function__", "<eqx",
+)  # fmt: skip
 USERS = 2
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _rank(file: str) -> int:
-    """0 of jax's, partax's and the interpreter's files, 1 of those of libraries, 2 of the user's."""
-    if file.startswith(_PACKAGES) or file.startswith(_NOT_CODE):
+def rank(file: str) -> int:
+    """0 of jax's, partax's and Python's files, 1 of those of libraries, `USERS` of the user's."""
+    if file.startswith(_UNSEEN):
         return 0
     if is_of_library(file):
         return 1
@@ -80,19 +90,11 @@ def _line_at(code: types.CodeType, instruction: int) -> Line:
 
 
 def line_of(equation: Any) -> Line | None:
-    """The innermost line of the user's that an equation comes from; of a library's where there is no such.
-
-    None if jax does not know it.
-    """
+    """The innermost line of the user's that an equation comes from, or else of a library's; None if jax knows none."""
     codes, instructions = frames_of(equation)
-    best, best_at = 0, -1
-    for i, code in enumerate(codes):
-        rank = _rank(code.co_filename)
-        if rank > best:
-            best, best_at = rank, i
-            if rank == USERS:
-                break
-    return None if best_at < 0 else _line_at(codes[best_at], instructions[best_at])
+    ranks = [rank(code.co_filename) for code in codes]
+    at = ranks.index(max(ranks)) if any(ranks) else None
+    return None if at is None else _line_at(codes[at], instructions[at])
 
 
 def nearest_line(equations: Iterable[Any]) -> Line:
@@ -100,7 +102,7 @@ def nearest_line(equations: Iterable[Any]) -> Line:
     found: Line | None = None
     for equation in equations:
         line = line_of(equation)
-        if line is not None and is_users(line):
+        if line is not None and line.is_users:
             return line
         found = found or line
     return found or NOWHERE
@@ -108,10 +110,8 @@ def nearest_line(equations: Iterable[Any]) -> Line:
 
 def stack_of(equation: Any) -> tuple[Line, ...]:
     """All lines of the user's and of libraries' that an equation comes from, the outermost first."""
-    codes, instructions = frames_of(equation)
-    pairs = zip(codes, instructions, strict=True)
-    found = [_line_at(code, at) for code, at in pairs if _rank(code.co_filename)]
-    return tuple(reversed(found))
+    pairs = list(zip(*frames_of(equation), strict=True))
+    return tuple(_line_at(code, at) for code, at in reversed(pairs) if rank(code.co_filename))
 
 
 def comes_from(equation: Any, file: str, *functions: str) -> bool:
@@ -119,40 +119,71 @@ def comes_from(equation: Any, file: str, *functions: str) -> bool:
     return any(code.co_name in functions and code.co_filename.endswith(file) for code in frames_of(equation)[0])
 
 
-def rank_of(code: types.CodeType) -> int:
-    """0 of code of jax, of partax and of Python, 1 of that of libraries, 2 of the user's."""
-    return _rank(code.co_filename)
+def first_line_of(jaxpr: Any, name: str = "") -> Line | None:
+    """The first line of the function that jax has traced to a program; None if it does not tell."""
+    _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
+    file, _, number = place.rpartition(":")
+    return Line(file, int(number), name) if file and number.isdigit() else None
+
+
+def is_of_jax(jaxpr: Any) -> bool:
+    line = first_line_of(jaxpr)
+    return line is not None and rank(line.file) == 0
 
 
 def function_called_by(file: str, equations: Sequence[Any]) -> Line | None:
     """The first line of the user's function that a library's wrapper in a file calls; None if it calls none."""
     library = next((folder for folder in LIBRARY_FOLDERS if file.startswith(folder)), file)
     for equation in equations:
-        codes = iter(reversed(frames_of(equation)[0]))  # the outermost first
-        if not any(code.co_filename == file for code in codes):
-            continue
-        inner = (code for code in codes if rank_of(code) and not code.co_filename.startswith(library))
-        code = next(inner, None)
-        if code is not None:
-            line = Line(code.co_filename, code.co_firstlineno, code.co_qualname)
-            return line if is_users(line) else None
+        codes = frames_of(equation)[0]
+        inner = [it for it in codes if rank(it.co_filename) and not it.co_filename.startswith(library)]
+        if inner and any(code.co_filename == file for code in codes):
+            line = Line(inner[-1].co_filename, inner[-1].co_firstlineno, inner[-1].co_qualname)
+            return line if line.is_users else None
     return None
 
 
 def running_line() -> Line | None:
     """The innermost line of the user's that runs now; None where there is none."""
     frame = sys._getframe(1)
-    while frame is not None and rank_of(frame.f_code) != USERS:
+    while frame is not None and rank(frame.f_code.co_filename) != USERS:
         frame = frame.f_back
     return None if frame is None else Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
 
 
-def is_of_jax(jaxpr: Any) -> bool:
-    """Whether a program is one of jax's own functions."""
-    _, _, place = str(getattr(jaxpr.debug_info, "func_src_info", "") or "").rpartition(" at ")
-    return _rank(place.rpartition(":")[0]) == 0 if place else False
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def is_users(line: Line) -> bool:
-    """Whether a line is the user's, and not one of a library's."""
-    return _rank(line.file) == USERS
+def loop_around(line: Line) -> tuple[int, int] | None:
+    """The first and the last line of the innermost loop around a line, in its own function; None if none is known."""
+    return min(_loops(line.file, line.line), key=lambda it: it[1] - it[0], default=None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _loops(file: str, line: int) -> tuple[tuple[int, int], ...]:
+    """The first and the last line of each loop around this line in its innermost function."""
+    tree = _tree(file)
+    if tree is None:
+        return ()
+    found: list[tuple[int, int]] = []
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
+        if last is not None and not first <= line <= last:
+            continue
+        if isinstance(node, _FUNCTIONS):
+            found.clear()  # a loop around a function does not call it
+        elif isinstance(node, _LOOPS):
+            found.append((first, int(last or first)))
+        left += ast.iter_child_nodes(node)
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(file: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None

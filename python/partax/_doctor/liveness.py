@@ -1,12 +1,16 @@
-"""How many bytes are live along a program, by a walk over its equations: an estimate, without compiling it."""
+"""How much memory a program takes: estimated by a walk over its equations, or as XLA has it; and how much there is."""
 
-import dataclasses
 import heapq
-from typing import Any
+import os
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
 
 from partax._doctor.equations import LOOPS, bytes_of
 from partax._doctor.examined import Examined, kept
-from partax._doctor.flat_program import LITERAL, FlatProgram, FlatPrograms, flat_programs
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import COSTLY, ELEMENTWISE, IN_PLACE, REDUCE, VIEW
 from partax._doctor.lines import NOWHERE, Line
 from partax._pytree.array_text import array_text
@@ -16,50 +20,30 @@ _READS_AS_MADE = (*ELEMENTWISE, REDUCE)
 _WRITES_OVER = (*ELEMENTWISE, IN_PLACE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Buffer:
-    """An array that lives for a part of the program.
-
-    Attributes:
-      type: dtype and shape, such as `float32[1000,10]`.
-      bytes: its size.
-      name: the path of an argument, or the primitive that made it.
-      line: the user's line that made it; `NOWHERE` of arguments.
-      begin, end: the first and the last equation in which it lives.
-    """
-
-    type: str
+class Buffer(NamedTuple):
+    type: str  # dtype and shape, such as `float32[1000,10]`
     bytes: int
-    name: str
-    line: Line
-    begin: int
-    end: int
+    name: str  # the path of an argument, or the primitive that made it
+    line: Line  # of the user's that made it; `NOWHERE` of arguments
+    begin: int  # the first equation in which it lives
+    end: int  # and the last one
 
 
-@dataclasses.dataclass(frozen=True)
-class Liveness:
-    """The live bytes along a program.
-
-    Attributes:
-      bytes: for each equation of the flat program the bytes that live then, with the most that programs inside of it
-        need.
-      peak: the most of these.
-      peak_step: the equation in which that is.
-      largest: the largest buffers that live at the peak, the largest first.
-    """
-
-    bytes: tuple[int, ...]
-    peak: int
-    peak_step: int
-    largest: tuple[Buffer, ...]
+class Liveness(NamedTuple):
+    bytes: tuple[int, ...]  # for each equation of the flat program, with the most that programs inside of it need
+    peak: int  # the most of these
+    peak_step: int  # the equation in which that is
+    largest: tuple[Buffer, ...]  # that live at the peak, the largest first
 
 
-_Made = tuple[int, Any, int, int]
-"""A buffer: its bytes and type, the equation that makes it, and the one that reads it last."""
+class _Made(NamedTuple):
+    bytes: int
+    aval: Any
+    at: int
+    last: int  # the equation that reads it last
 
 
-@dataclasses.dataclass(slots=True)
-class _Walk:
+class _Walk(NamedTuple):
     """The live bytes along a program: by equation, the equation where they are most, and the buffers."""
 
     program: FlatProgram
@@ -67,6 +51,15 @@ class _Walk:
     peak: int
     at: int
     made: list[_Made]
+    last: list[int]  # the equation that reads each value last
+
+    def buffers(self, span: tuple[int, int] | None = None) -> Iterator[Buffer]:
+        """The largest that live where the most do; those of inner programs live for the equation around these."""
+        at_peak = (it for it in self.made if it.at <= self.at <= it.last)
+        for it in heapq.nlargest(_LARGEST, at_peak, key=lambda it: it.bytes):
+            name, line = self.program.eqns[it.at].primitive.name, self.program.line(it.at)
+            begin, end = span or (it.at, min(it.last, len(self.bytes) - 1))
+            yield Buffer(array_text(it.aval), it.bytes, name, line, begin, end)
 
 
 @kept
@@ -76,68 +69,38 @@ def live_bytes(examined: Examined) -> Liveness:
     An argument lives to the end, or to its last use if it is donated; a result to the end; all else to its last use.
     What XLA fuses takes nothing: an elementwise result that only elementwise operations and reductions read.
     """
-    programs = flat_programs(examined)
-    program = programs.outermost
-    inner = _inner_walks(programs)
+    program = flat_program(examined)
+    inner: dict[int, _Walk] = {}
+    _walk_inner(program, inner)
     leaves = dict(zip(program.inputs, examined.arguments, strict=True))
     donated = {number: leaf.bytes for number, leaf in leaves.items() if leaf.donated}
-    always = sum(leaf.bytes for leaf in examined.arguments) - sum(donated.values()) + program.constant_bytes
-    last, is_fused = _last_uses(program)
-    walk = _walk(program, last, is_fused, inner, always, donated, counts_results=True)
+    always = sum(leaf.bytes for leaf in leaves.values() if not leaf.donated) + program.constant_bytes
+    outer = walk = _walk(program, inner, always, donated)
     at, end = walk.at, max(len(program.eqns) - 1, 0)
     buffers: list[Buffer] = []
     for number, leaf in leaves.items():
-        last_use = min(max(last[number], 0), end) if leaf.donated else end
+        last_use = min(max(walk.last[number], 0), end) if leaf.donated else end
         if last_use >= at:
             buffers.append(Buffer(array_text(leaf.aval), leaf.bytes, leaf.path, NOWHERE, 0, last_use))
-    buffers += [_buffer(program, it, it[2], min(it[3], end)) for it in _at_peak(walk)]
-    outer = walk
-    while inside := [inner[id(it.jaxpr)] for it in walk.program.bodies.get(walk.at, ())]:
+    buffers += walk.buffers()
+    while inside := [inner[id(it.program)] for it in walk.program.bodies.get(walk.at, ())]:
         walk = max(inside, key=lambda it: it.peak)
-        buffers += [_buffer(walk.program, it, at, at) for it in _at_peak(walk)]
+        buffers += walk.buffers((at, at))
     largest = heapq.nlargest(_LARGEST, buffers, key=lambda it: it.bytes)
     return Liveness(tuple(outer.bytes), outer.peak, at, tuple(largest))
 
 
-def _buffer(program: FlatProgram, made: _Made, begin: int, end: int) -> Buffer:
-    size, aval, at, _ = made
-    return Buffer(array_text(aval), size, program.eqns[at].primitive.name, program.line(at), begin, end)
-
-
-def _at_peak(walk: _Walk) -> list[_Made]:
-    """The largest that an equation of the program has made and that live where the most do."""
-    return heapq.nlargest(_LARGEST, (it for it in walk.made if it[2] <= walk.at <= it[3]), key=lambda it: it[0])
-
-
-def _inner_walks(programs: FlatPrograms) -> dict[int, _Walk]:
-    """The walks of all inner programs by the id of their jaxpr; the innermost first."""
-    done: dict[int, _Walk] = {}
-    stack = _asked(programs.outermost)
-    while stack:
-        key, is_loop = stack[-1]
-        program = programs.inner[key]
-        missing = [it for it in _asked(program) if it[0] not in done]
-        if missing:
-            stack += missing
-            continue
-        stack.pop()
-        if key not in done:
-            done[key] = _walk(program, *_last_uses(program), done, 0, {}, counts_results=is_loop)
-    return done
-
-
-def _asked(program: FlatProgram) -> list[tuple[int, bool]]:
-    """The ids of the programs inside of the equations, each with whether it is a loop's."""
-    bodies = program.bodies.items()
-    return [(id(body.jaxpr), program.eqns[i].primitive.name in LOOPS) for i, inside in bodies for body in inside]
+def _walk_inner(program: FlatProgram, done: dict[int, _Walk]) -> None:
+    """Walks the programs inside of a program's equations, by their ids; the innermost first."""
+    for inner in (body.program for bodies in program.bodies.values() for body in bodies):
+        if id(inner) not in done:
+            _walk_inner(inner, done)
+            done[id(inner)] = _walk(inner, done)
 
 
 def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
-    """The equation that reads each value last, and which equations XLA fuses into those that read what they make.
-
-    Returns:
-      For each value an index; -1 for none, the number of equations for a result. For each equation 1 if it is fused,
-      or if nothing needs it.
+    """The equation that reads each value last (-1 for none, the number of equations for a result), and which equations
+    XLA fuses into those that read what they make, or nothing needs.
     """
     count = len(program.eqns)
     last = [-1] * program.values
@@ -180,26 +143,13 @@ def _last_uses(program: FlatProgram) -> tuple[list[int], bytearray]:
 
 
 def _walk(
-    program: FlatProgram,
-    last: list[int],
-    is_fused: bytearray,
-    inner: dict[int, _Walk],
-    always: int,
-    inputs: dict[int, int],
-    *,
-    counts_results: bool,
+    program: FlatProgram, inner: dict[int, _Walk], always: int = 0, inputs: Mapping[int, int] = MappingProxyType({})
 ) -> _Walk:
-    """Adds up what lives.
-
-    Args:
-      program: the equations.
-      last: the equation that reads each value last.
-      is_fused: which equations make no buffer.
-      inner: the walks of inner programs.
-      always: the bytes that live all the time.
-      inputs: the bytes of inputs that live until their last use, by their number.
-      counts_results: whether results are buffers of the program's own.
+    """Adds up what lives: what does so `always`, and inputs until their last use, of which the bytes are given by their
+    number.
     """
+    has_results = program.around is None or program.around.primitive.name in LOOPS  # those of a branch are its caller's
+    last, is_fused = _last_uses(program)
     count = len(program.eqns)
     freed = [0] * (count + 1)
     for number, size in inputs.items():
@@ -215,17 +165,85 @@ def _walk(
         new = 0
         for number, var in zip(program.writes[i], eqn.outvars, strict=True):
             end = last[number]
-            if end >= 0 and (end < count or counts_results):
+            if end >= 0 and (end < count or has_results):
                 size = bytes_of(var.aval)
                 new += size
                 freed[end] += size
-                made.append((size, var.aval, i, end))
+                made.append(_Made(size, var.aval, i, end))
         treatment = program.treatments[i]
-        inside = max((inner[id(body.jaxpr)].peak for body in program.bodies.get(i, ())), default=0)
+        inside = max((inner[id(body.program)].peak for body in program.bodies.get(i, ())), default=0)
         live += new
         # What is read for the last time may be written over.
         over = min(new, freed[i]) if treatment in _WRITES_OVER or eqn.primitive.name in LOOPS else 0
         bytes_at.append(live - over + inside)
         live -= freed[i]
     peak = max(bytes_at, default=live)
-    return _Walk(program, bytes_at, peak, bytes_at.index(peak) if bytes_at else 0, made)
+    return _Walk(program, bytes_at, peak, bytes_at.index(peak) if bytes_at else 0, made, last)
+
+
+_SOON_COMPILED = 200  # equations
+_SOON_COMPILED_BYTES = 16 << 20  # of captured arrays
+# Of the platforms on which a small program is compiled to see what it takes; a GPU's runs what it chooses between.
+_COMPILER_OPTIONS: dict[str, dict[str, Any]] = {"cpu": {}, "gpu": {"xla_gpu_autotune_level": 0}}
+
+
+def peak_bytes(examined: Examined) -> int:
+    """The most bytes that live at once: XLA's figure where the program is compiled, else an estimate."""
+    peak = peak_of(examined.compiled)
+    return live_bytes(examined).peak if peak is None else peak
+
+
+def peak_of(compiled: Any) -> int | None:
+    """XLA's figure of the most bytes that live at once; None where it has none, or nothing is compiled."""
+    found = compiled and compiled.memory_analysis()
+    if not found or (jax.default_backend() == "cpu" and _hides_buffers(compiled.as_text())):
+        return None
+    taken = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+    return taken - found.alias_size_in_bytes
+
+
+def _hides_buffers(hlo: str) -> bool:
+    """Whether a library of the CPU computes products in one piece with what follows, whose buffers XLA does not count:
+    YNNPACK does so, with a whole attention for one.
+    """
+    inner = "\n".join(part for part in hlo.split("\n\n") if not part.startswith("ENTRY"))
+    return "kind=kCustom" in hlo and any(" dot(" in line and "ROOT" not in line for line in inner.splitlines())
+
+
+def compiled_for_figures(examined: Examined) -> Any:
+    """The compiled program, if it is compiled or can be in little time; None otherwise."""
+    if examined.compiled is not None or examined.traced is None:
+        return examined.compiled
+    captured = sum(map(bytes_of, examined.jaxpr.consts))
+    is_small = len(examined.equations) <= _SOON_COMPILED and captured <= _SOON_COMPILED_BYTES
+    options = _COMPILER_OPTIONS.get(jax.default_backend())
+    if not is_small or options is None:
+        return None
+    try:
+        return examined.traced.lower().compile(compiler_options=options)
+    except Exception:  # what needs its own devices or handlers
+        return None
+
+
+def memory_limit(examined: Examined) -> int | None:
+    """The bytes that a program may take: as the user says, or those of the device; None where nobody knows."""
+    told = told_limit(examined)
+    if told is not None or jax.local_devices()[0].platform != "cpu":
+        return told
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not of this system
+        return None
+
+
+def told_limit(examined: Examined) -> int | None:
+    """The same, but for the memory of the machine."""
+    if examined.memory_limit is not None:
+        return examined.memory_limit
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+
+
+def is_spread(examined: Examined) -> bool:
+    """Whether an array of the arguments is on several devices."""
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((examined.args, examined.kwargs)))
+    return any(len(getattr(it, "device_set", ())) > 1 for it in shardings)

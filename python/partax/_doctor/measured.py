@@ -1,7 +1,7 @@
 """Measures what a loop costs the compiler: some turns of it, compiled one after the other and as one scanned body."""
 
-import time
-from collections.abc import Callable, Sequence
+import timeit
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,27 +14,23 @@ _FEW, _MORE = 2, 8  # turns that are compiled; the difference is the price of si
 
 
 def measured_seconds(equations: Equations, starts: Sequence[int], length: int) -> Figures:
-    """Compiles a few turns of a loop, and one turn as the body of a scan.
-
-    Args:
-      equations: of the program.
-      starts: where each turn begins.
-      length: how many equations a turn has.
+    """Compiles a few turns of a loop, of so many equations from each start on, and one turn as the body of a scan.
 
     Returns:
       `measured_turns`, `turn_seconds` (what each further turn adds), `loop_seconds` (of all turns, by these) and
       `scan_seconds` (of a scan over all turns); nothing where a turn cannot be compiled by itself.
     """
     turns = [[equations.eqns[i] for i in equations.outermost(start, length)] for start in starts]
+    measured = min(_MORE, len(turns))
     try:
         _compile_seconds(_program(turns[:_FEW]))  # the first in a process sets the compiler up
-        few, more = (_compile_seconds(_program(turns[:count])) for count in (_FEW, min(_MORE, len(turns))))
+        few, more = (_compile_seconds(_program(turns[:count])) for count in (_FEW, measured))
         scanned = _compile_seconds(_scan(turns))
     except Exception:  # what only its own program can have: a mesh axis, a token, an effect
         return {}
-    each = max(more - few, 0.0) / (min(_MORE, len(turns)) - _FEW)
+    each = max(more - few, 0.0) / (measured - _FEW)
     return {
-        "measured_turns": min(_MORE, len(turns)),
+        "measured_turns": measured,
         "turn_seconds": round(each, 4),
         "loop_seconds": round(few + each * (len(turns) - _FEW), 3),
         "scan_seconds": round(scanned, 3),
@@ -43,52 +39,42 @@ def measured_seconds(equations: Equations, starts: Sequence[int], length: int) -
 
 def _inputs(eqns: list[Any]) -> list[Any]:
     """The variables that equations read and none of them makes, in order."""
-    made: set[Any] = set()
-    read: dict[Any, None] = {}
-    for eqn in eqns:
-        read.update((var, None) for var in eqn.invars if not isinstance(var, Literal) and var not in made)
-        made.update(eqn.outvars)
-    return list(read)
+    made = {var for eqn in eqns for var in eqn.outvars}
+    read = (var for eqn in eqns for var in eqn.invars if not isinstance(var, Literal) and var not in made)
+    return list(dict.fromkeys(read))
 
 
-def _closed(eqns: list[Any], inputs: list[Any], results: list[Any]) -> Any:
+def _closed(eqns: list[Any], results: list[Any]) -> Any:
     """A program of these equations; what jax knows of its arguments' names is that of an empty one."""
-    empty = jax.make_jaxpr(lambda *values: None)(*[jax.ShapeDtypeStruct((), "float32") for _ in inputs]).jaxpr
+    inputs = _inputs(eqns)
+    empty = jax.make_jaxpr(lambda *values: None)(*[jax.ShapeDtypeStruct((), "float32")] * len(inputs)).jaxpr
     return ClosedJaxpr(empty.replace(invars=inputs, outvars=results, eqns=eqns, effects=empty.effects), ())
 
 
 def _program(turns: list[list[Any]]) -> Any:
     """The program of some turns one after the other; its results are those of the last equation."""
     eqns = [eqn for turn in turns for eqn in turn]
-    return _closed(eqns, _inputs(eqns), [var for var in eqns[-1].outvars if type(var) is Var])
+    return _closed(eqns, [var for var in eqns[-1].outvars if type(var) is Var])
 
 
 def _scan(turns: list[list[Any]]) -> Any:
     """A scan of one turn: what the next turn reads of it is the carry, all else stays as it is."""
-    first, second = turns[0], turns[1]
-    made = [var for eqn in first for var in eqn.outvars if type(var) is Var]
-    inputs, inputs_of_next = _inputs(first), _inputs(second)
-    carried = [(i, var) for i, var in enumerate(inputs_of_next) if var in set(made)]
-    carried = [(i, var) for i, var in carried if i < len(inputs) and inputs[i].aval == var.aval]
-    body = jaxpr_as_fun(_closed(first, inputs, [var for _, var in carried]))
-    at = [i for i, _ in carried]
+    inputs, inputs_of_next = _inputs(turns[0]), _inputs(turns[1])
+    made = {var for eqn in turns[0] for var in eqn.outvars if type(var) is Var}
+    pairs = enumerate(zip(inputs, inputs_of_next, strict=False))
+    carried = {i: after for i, (before, after) in pairs if after in made and before.aval == after.aval}
+    body = jaxpr_as_fun(_closed(turns[0], list(carried.values())))
 
     def scanned(*values: Any) -> Any:
         def turn(carry: Any, _: Any) -> Any:
-            own = list(values)
-            for i, value in zip(at, carry, strict=True):
-                own[i] = value
-            return body(*own), None
+            now = dict(enumerate(values)) | dict(zip(carried, carry, strict=True))
+            return body(*now.values()), None
 
-        return jax.lax.scan(turn, [values[i] for i in at], None, length=len(turns))[0]
+        return jax.lax.scan(turn, [values[i] for i in carried], None, length=len(turns))[0]
 
     return jax.make_jaxpr(scanned)(*[jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in inputs])
 
 
 def _compile_seconds(program: Any) -> float:
-    run: Callable[..., Any] = jaxpr_as_fun(program)
     structs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in program.in_avals]
-    lowered = jax.jit(lambda *values: run(*values)).lower(*structs)
-    begin = time.perf_counter()
-    lowered.compile()
-    return time.perf_counter() - begin
+    return timeit.timeit(jax.jit(jaxpr_as_fun(program)).lower(*structs).compile, number=1)

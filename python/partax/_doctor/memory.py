@@ -1,13 +1,21 @@
 """Finds programs that need more memory than there is, and arrays that dwarf all that comes in and goes out."""
 
+import math
 from collections.abc import Iterator
 
 from partax._doctor.equations import bytes_of
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, finding_at
 from partax._doctor.lines import NOWHERE
-from partax._doctor.liveness import Buffer, live_bytes
-from partax._doctor.memory_use import compiled_for_figures, is_spread, memory_limit, peak_bytes, peak_of
+from partax._doctor.liveness import (
+    Buffer,
+    compiled_for_figures,
+    is_spread,
+    live_bytes,
+    memory_limit,
+    peak_bytes,
+    peak_of,
+)
 from partax._report.figure_text import bytes_text
 
 _NEARLY_FULL = 0.8  # XLA's own estimates are off by as much, and the runtime keeps some memory for itself
@@ -17,33 +25,35 @@ _NAMED = 3
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `memory`."""
     if is_spread(examined) and examined.compiled is None:
         return  # which part of it one device has is not known
     limit = memory_limit(examined)
-    enough = _FEWEST_BYTES if limit is None else min(_FEWEST_BYTES, _NEARLY_FULL * limit)
-    if most_bytes(examined) < enough:
-        return
-    peak = peak_bytes(examined)
+    room = math.inf if limit is None else _NEARLY_FULL * limit
+    given = sum(leaf.bytes for leaf in examined.arguments) + sum(map(bytes_of, examined.jaxpr.consts))
+    if given + examined.equations.result_bytes < min(_FEWEST_BYTES, room):
+        return  # whatever is let go in between: that is known without a walk
     made = [buffer for buffer in live_bytes(examined).largest if buffer.line.file]
     around = sum(leaf.bytes for leaf in (*examined.arguments, *examined.results))
-    first = made[0] if made else None
-    is_too_much = limit is not None and peak > _NEARLY_FULL * limit
-    dwarfs = first is not None and first.bytes >= max(_FEWEST_BYTES, _MANY_TIMES * around + 1)
-    if not is_too_much and not dwarfs:
+    least = max(_FEWEST_BYTES, _MANY_TIMES * around + 1)
+    dwarfing = next((buffer for buffer in made if buffer.bytes >= least), None)
+    estimate = peak_bytes(examined)
+    if estimate <= room and dwarfing is None:
         return
     of_xla = peak_of(compiled_for_figures(examined))
-    peak = peak if of_xla is None else of_xla
-    if limit is not None and peak > _NEARLY_FULL * limit:
+    peak = estimate if of_xla is None else of_xla
+    if limit is not None and peak > room:
         yield _too_much(peak, of_xla is not None, limit, made)
-    elif dwarfs and first is not None and (of_xla is None or of_xla >= first.bytes):
-        yield _dwarfs(first, around, peak, of_xla is not None)
-
-
-def most_bytes(examined: Examined) -> int:
-    """What the program takes at most, whatever is let go in between: it is known without a walk."""
-    given = sum(leaf.bytes for leaf in examined.arguments) + sum(map(bytes_of, examined.jaxpr.consts))
-    return given + examined.equations.result_bytes
+    elif dwarfing is not None and (of_xla is None or of_xla >= dwarfing.bytes):
+        verb = "may make" if of_xla is None else "makes"
+        yield finding_at(
+            dwarfing.line,
+            "memory",
+            "medium",
+            {"largest_bytes": dwarfing.bytes, "argument_and_result_bytes": around, "peak_bytes": peak},
+            f"This line {verb} {dwarfing.type}, which takes {bytes_text(dwarfing.bytes)}; all arguments and results "
+            f"take {bytes_text(around)}.",
+            _advice(dwarfing),
+        )
 
 
 def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Finding:
@@ -55,23 +65,11 @@ def _too_much(peak: int, is_of_xla: bool, limit: int, made: list[Buffer]) -> Fin
     figures: Figures = {"peak_bytes": peak, "limit_bytes": limit, "share": min(peak / limit, 1.0)}
     line, advice = NOWHERE, "Pass smaller arguments, or donate those that the result replaces."
     if made:
-        message += "; the largest arrays that it makes: " + ", ".join(map(_text, made[:_NAMED]))
+        texts = [f"{it.type} ({bytes_text(it.bytes)}) at {it.line.short_place}" for it in made[:_NAMED]]
+        message += f"; the largest arrays that it makes: {', '.join(texts)}"
         figures["largest_bytes"] = made[0].bytes
         line, advice = made[0].line, _advice(made[0])
     return finding_at(line, "memory", "high" if peak > limit else "medium", figures, message + ".", advice)
-
-
-def _text(buffer: Buffer) -> str:
-    return f"{buffer.type} ({bytes_text(buffer.bytes)}) at {buffer.line.short_place}"
-
-
-def _dwarfs(buffer: Buffer, around: int, peak: int, is_of_xla: bool) -> Finding:
-    figures: Figures = {"largest_bytes": buffer.bytes, "argument_and_result_bytes": around, "peak_bytes": peak}
-    message = (
-        f"This line {'makes' if is_of_xla else 'may make'} {buffer.type}, which takes {bytes_text(buffer.bytes)}; "
-        f"all arguments and results take {bytes_text(around)}."
-    )
-    return finding_at(buffer.line, "memory", "medium", figures, message, _advice(buffer))
 
 
 def _advice(buffer: Buffer) -> str:

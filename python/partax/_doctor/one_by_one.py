@@ -7,9 +7,8 @@ from types import CodeType
 from typing import NamedTuple
 
 from partax._doctor.diagnosis import Diagnosis
-from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import USERS, Line, rank_of
-from partax._doctor.source_loops import loop_around
+from partax._doctor.finding import finding_at
+from partax._doctor.lines import USERS, Line, loop_around, rank
 
 # A dispatch takes 10 to 100 us. A loop around a compiled step makes keys, slices batches and sums losses by up to four
 # sorts of operations; a model that is not compiled has a dozen, its gradient several, and a small function five.
@@ -52,10 +51,9 @@ class OneByOne:
             code = frame.f_code
             if not place and code.co_name in _PREPARES:
                 return
-            rank = rank_of(code)
-            if rank and not lines:
+            if rank(code.co_filename) and not lines:
                 place.append(frame.f_lasti)
-            if rank == USERS:
+            if rank(code.co_filename) == USERS:
                 lines.append((code, frame.f_lineno))
             frame = frame.f_back
         if lines:
@@ -81,9 +79,9 @@ class OneByOne:
 
 
 def _is_much(counts: Mapping[_Operation, int]) -> bool:
-    repeated = {operation: count for operation, count in counts.items() if count >= _REPEATED}
+    repeated = [count for count in counts.values() if count >= _REPEATED]
     writes = max((count for it, count in counts.items() if it.name.startswith(_WRITES)), default=0)
-    sorts, total = len(repeated), sum(repeated.values())
+    sorts, total = len(repeated), sum(repeated)
     is_model = (sorts >= _FEWEST_SORTS and total >= _FEWEST) or (sorts >= _FEWER_SORTS and total >= _MORE)
     return writes >= _FEWEST_WRITES or is_model
 
@@ -93,16 +91,14 @@ def _diagnosis(file: str, first: int, last: int, counts: Counter[_Operation]) ->
     for operation, count in counts.items():
         here = [it for it in operation.lines if it[0].co_filename == file and first <= it[1] <= last]
         lines[here[-1]] += count
-    (code, number), _ = lines.most_common(1)[0]
+    [((code, number), _)] = lines.most_common(1)
     line = Line(file, number, code.co_qualname)
-    total = counts.total()
-    severity: Severity = "high" if total >= _MANY else "medium"
-    writes = sum(count for it, count in counts.items() if it.name.startswith(_WRITES))
+    total, writes = counts.total(), sum(count for it, count in counts.items() if it.name.startswith(_WRITES))
     copies = f"; {writes:,} of them copy an array to write a part of it" if writes >= _FEWEST_WRITES else ""
     finding = finding_at(
         line,
         "dispatch",
-        severity,
+        "high" if total >= _MANY else "medium",
         {"operations": total, "places": len(counts)},
         f"The loop around this line runs {total:,} operations one by one, from {len(counts)} places{copies}: each "
         "takes the host longer than the device, and nothing is fused.",

@@ -1,6 +1,5 @@
 """One HTML file with what the doctor has found: findings first, then pictures. It needs no network and no script."""
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,13 +9,13 @@ from partax._doctor.compiled_programs import Program, examined_program, traced_p
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding
 from partax._doctor.icicle import Box, icicle
-from partax._doctor.liveness import Buffer, Liveness, live_bytes
-from partax._doctor.memory_use import told_limit
+from partax._doctor.lines import grouped
+from partax._doctor.liveness import Buffer, Liveness, live_bytes, told_limit
 from partax._doctor.timeline import LOAD, STAGES, Event, events
 from partax._io.whole_file import write_whole
 from partax._pytree.call_site import file_text, site_text
 from partax._report import function_reports as _function_reports
-from partax._report.figure_text import bytes_text, figure_texts, seconds_text
+from partax._report.figure_text import bytes_text, counted, figure_texts, seconds_text
 from partax._report.report import Report
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -36,8 +35,6 @@ Pictured = tuple[Examined, Sequence[Finding]]
 
 
 class Section(NamedTuple):
-    """The pictures of one program."""
-
     name: str
     icicle: Box
     live: Liveness
@@ -49,49 +46,33 @@ class Section(NamedTuple):
 def write_page(path: str | Path, diagnoses: Sequence[Any], report: Report | None = None) -> None:
     """Writes one HTML file: the findings of all diagnoses, then pictures, then the traces of this process.
 
-    Each is a `Diagnosis`, which imports this file. Without any it is the page of a report, of now if none is given.
-
-    Raises:
-      ImportError: `partax[doctor]` is not installed.
-      OSError: the file cannot be written.
+    Each is a `Diagnosis`, which imports this file. Without any it is the page of a report, of now if none is given. An
+    ImportError if `partax[doctor]` is not installed, an OSError if the file cannot be written.
     """
     write_whole(path, page(diagnoses, report))
 
 
 def page(diagnoses: Sequence[Any], report: Report | None = None) -> str:
-    """The text of the file; see `write_page`."""
-    jinja2 = _jinja2()
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["figures"] = figure_texts
-    environment.filters["bytes"] = bytes_text
-    environment.filters["seconds"] = seconds_text
-    environment.filters["place"] = _place
-    environment.filters["relative"] = file_text
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(_MISSING, name="jinja2") from error
+    environment: Any = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(figures=figure_texts, bytes=bytes_text, seconds=seconds_text, relative=file_text)
+    environment.filters["place"] = lambda it: site_text((it.file, it.line)) if it.file else it.path
+    programs = [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
     report = _function_reports.report() if report is None else report
     traces = _traces(report)
     costliest = {id(it) for it in sorted(traces, key=lambda it: -it[0])[:_TRACES]}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         diagnoses=diagnoses,
         summary=_summary(diagnoses, report),
-        sections=list(_sections(_examined(diagnoses) if diagnoses else _costliest(report))),
+        sections=list(_sections(programs if diagnoses else _costliest(report))),
         traces=[it for it in traces if id(it) in costliest],
         left_out=max(len(traces) - _TRACES, 0),
         stages=[(stage, stage) for stage in (*STAGES, LOAD)],
     )
     return _CONTROL.sub("\ufffd", re.sub(r"\n\s*\n+", "\n", text)) + "\n"
-
-
-def _jinja2() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(_MISSING, name="jinja2") from error
-    return jinja2
-
-
-def _examined(diagnoses: Sequence[Any]) -> list[Pictured]:
-    """The programs of diagnoses, with what was found of each."""
-    return [(it.examined, it.findings) for it in diagnoses if it.examined is not None and it.examined.equations]
 
 
 def _costliest(report: Report) -> list[Pictured]:
@@ -109,9 +90,7 @@ def _sections(programs: Sequence[Pictured]) -> Iterator[Section]:
     boxes = max(_FEWEST_BOXES, min(_MOST_BOXES, _BOXES // max(len(programs), 1)))
     for program, findings in programs:
         live = live_bytes(program)
-        alike: dict[Buffer, list[Buffer]] = {}  # as the parameters of layers are
-        for buffer in live.largest:
-            alike.setdefault(dataclasses.replace(buffer, name="", type=""), []).append(buffer)
+        alike = grouped(live.largest, lambda it: it._replace(name="", type=""))  # as the parameters of layers are
         curve, buffers = _columns(live.bytes), list(alike.values())[:_BUFFERS]
         yield Section(program.name, icicle(program, findings, boxes), live, curve, buffers, told_limit(program))
 
@@ -124,10 +103,8 @@ def _columns(sizes: Sequence[int]) -> list[tuple[int, int]]:
 def _traces(report: Report) -> list[tuple[float, list[Event]]]:
     """The traces of a report's functions by time, each with its seconds and stages."""
     functions = {(it.name, it.defined) for it in report.functions}
-    traces: dict[tuple[int, int], list[Event]] = {}
-    for event in events():
-        if (event.function, event.defined) in functions:
-            traces.setdefault((event.track, event.trace), []).append(event)
+    told = (event for event in events() if (event.function, event.defined) in functions)
+    traces = grouped(told, lambda event: (event.track, event.trace))
     return [(sum(event.seconds for event in trace), trace) for trace in traces.values()]
 
 
@@ -136,31 +113,20 @@ def _summary(diagnoses: Sequence[Any], report: Report) -> str:
     if diagnoses:
         costliest = max(diagnoses, key=lambda it: (not it.is_of_library, _cost(it.figures)))
         seconds, times = _cost(costliest.figures), costliest.figures.get("times", 1)
-        reason = _sentence(costliest.findings[0].message) if costliest.findings else "Nothing was found in it."
+        message = costliest.findings[0].message if costliest.findings else "nothing was found in it"
+        reason = f"{message[0].upper()}{message[1:]}".rstrip(".") + "."
         count = sum(len(it.findings) for it in diagnoses)
-        found = f"{_counted(count, 'finding')} in {_counted(len(diagnoses), 'function')}. "
+        found = f"{counted(count, 'finding')} in {counted(len(diagnoses), 'function')}. "
     elif report.functions:
-        function = report.functions[0]
-        costliest, seconds, times, found = function, function.seconds, len(function.traces), ""
-        reason = f"The latest trace: {function.traces[-1].reason}" if function.traces else ""
+        costliest, found = report.functions[0], ""
+        seconds, times = costliest.seconds, len(costliest.traces)
+        reason = f"The latest trace: {costliest.traces[-1].reason}" if costliest.traces else ""
     else:
         return ""
     name = f"`{costliest.name}`" + (f" ({costliest.defined})" if costliest.defined else "")
-    often = f", traced {times} times" if times != 1 else ", traced once"
-    return f"{found}The costliest function is {name}{often}: {seconds_text(seconds)}. {reason}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
+    often = "once" if times == 1 else f"{times} times"
+    return f"{found}The costliest function is {name}, traced {often}: {seconds_text(seconds)}. {reason}"
 
 
 def _cost(figures: Figures) -> float:
     return sum(float(figures.get(f"{stage}_seconds", 0.0)) for stage in ("trace", "lower", "compile"))
-
-
-def _place(finding: Finding) -> str:
-    return site_text((finding.file, finding.line)) if finding.file else finding.path

@@ -5,15 +5,14 @@ array, a strongly typed scalar, numbers that jax made in its default type. In ha
 a value is multiplied as a matrix or given back: a rotation or a norm that is cast back is meant so.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.flat_program import LITERAL, Body, FlatProgram, FlatPrograms, Place, flat_programs
-from partax._doctor.lines import Line
+from partax._doctor.flat_program import LITERAL, FlatProgram, Place, flat_program
+from partax._doctor.lines import Line, grouped
 from partax._jax.programs import frames_of
 from partax._pytree.array_text import array_text
 
@@ -30,46 +29,40 @@ _PRODUCTS = {"dot_general", "ragged_dot", "ragged_dot_general", "conv_general_di
 _NAMES_A_TYPE = {"astype", "convert_element_type", "asarray", "array"}  # functions of `jax.numpy` and `jax.lax`
 
 
-@dataclasses.dataclass
-class _Widened:
-    """Where arrays of the arguments' type become wider.
-
-    Attributes:
-      place: the equation.
-      narrow: the text of the type that came in.
-      wide: that of the type that came out.
-      because: what it is combined with; empty where the user has named the type.
-      is_used: whether a product of matrices, or the result, has come of it before it was cast back.
-    """
+class _Widened(NamedTuple):
+    """Where an array of the arguments' type becomes wider."""
 
     place: Place
-    narrow: str
-    wide: str
-    because: str
-    is_used: bool
+    narrow: str  # the type that came in
+    wide: str  # and the one that came out
+    because: str  # what it is combined with; empty where the user has named the type
+    is_used: bool  # whether a product of matrices, or the result, has come of it before it was cast back
+
+
+_Derived = dict[int, Place | None]
+"""The wide values of a program that come from arrays of the arguments' type, by their numbers; those that were just
+converted with the equation that did it.
+"""
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `precision`."""
     widths = {width for leaf in examined.arguments if _is_array(leaf.aval) and (width := _width(leaf.aval))}
     if len(widths) != 1 or _DOUBLE in widths:
         return
     own = widths.pop()
     eqns = examined.equations.eqns
-    dtypes = {getattr(var.aval, "dtype", None) for i in examined.equations.first_of_tokens for var in eqns[i].outvars}
-    if all(_WIDTHS.get(getattr(dtype, "name", ""), 0) <= own for dtype in dtypes):
+    if all(_width(var.aval) <= own for i in examined.equations.first_of_tokens for var in eqns[i].outvars):
         return
-    programs = flat_programs(examined)
-    reader = _Reader(programs, own)
-    reader.read(programs.outermost, _Values())
+    reader = _Reader(own)
+    reader.read(flat_program(examined), {})
     share = reader.wide / max(reader.arrays, 1)
     if share < (_SMALLEST_SHARE_OF_HALF if own == _HALF else _SMALLEST_SHARE):
         return
-    lines: dict[Line, list[_Widened]] = {}
-    for it in reader.found:
-        if (it.because and it.is_used) if own == _HALF else (it.because or share >= _HIGH_SHARE):
-            lines.setdefault(it.place.line, []).append(it)
-    for line, found in lines.items():
+
+    def is_told(it: _Widened) -> bool:
+        return bool(it.because) and it.is_used if own == _HALF else bool(it.because) or share >= _HIGH_SHARE
+
+    for line, found in grouped(filter(is_told, reader.found), lambda it: it.place.line).items():
         yield _finding(line, found, reader.wide, reader.arrays)
 
 
@@ -82,125 +75,84 @@ def _is_array(aval: Any) -> bool:
     return math.prod(getattr(aval, "shape", ())) > 1
 
 
-@dataclasses.dataclass
-class _Values:
-    """What is known of the wide values of a program, by their numbers.
-
-    Attributes:
-      derived: which come from arrays of the arguments' type.
-      converted: those of them that were just converted, by the equation that did it.
-    """
-
-    derived: set[int] = dataclasses.field(default_factory=set[int])
-    converted: dict[int, Place] = dataclasses.field(default_factory=dict[int, Place])
-
-
 class _Reader:
-    """Reads a program once.
+    """Reads a program once: where arrays become wider, how many operations give arrays of floats, and of wider ones."""
 
-    Attributes:
-      found: where arrays become wider.
-      wide: how many operations give arrays of wider floats.
-      arrays: how many give arrays of floats.
-    """
-
-    def __init__(self, programs: FlatPrograms, own: int) -> None:
+    def __init__(self, own: int) -> None:
         self.found: list[_Widened] = []
         self.wide = self.arrays = 0
-        self._programs = programs
         self._own = own
         self._widths: dict[Any, int] = {}
-        self._used_of: dict[int, set[int]] = {}
 
-    def read(self, program: FlatProgram, values: _Values) -> None:
+    def read(self, program: FlatProgram, derived: _Derived) -> None:
         """Reads a program, of whose values some are known; what comes out of a loop is its body's result."""
+        used = self._used(program) if self._own == _HALF else set[int]()
         for i, eqn in enumerate(program.eqns):
-            inside = self._programs.inside(program, i)
-            for body, inner in inside:
-                self.read(inner, self._given(body, inner, values))
-            if inside:
+            bodies = program.bodies.get(i, ())
+            for inner, givens in bodies:
+                inputs = zip(inner.inputs, givens, inner.jaxpr.invars, strict=True)
+                wide = [(number, given) for number, given, var in inputs if self._is_wide(var)]
+                # Of what changes from turn to turn nothing is known: it is taken to be derived.
+                known = [it for it in wide if it[1] is None or it[1] in derived]
+                self.read(inner, {number: None if given is None else derived[given] for number, given in known})
+            if bodies:
                 made = zip(program.writes[i], eqn.outvars, strict=True)
-                values.derived.update(number for number, var in made if self._width_of(var.aval) > self._own)
+                derived.update((number, None) for number, var in made if self._is_wide(var))
             elif eqn.outvars:
-                width = self._width_of(eqn.outvars[0].aval)
-                if width and _is_array(eqn.outvars[0].aval):
+                result = eqn.outvars[0]
+                if self._width_of(result) and _is_array(result.aval):
                     self.arrays += 1
-                    self.wide += width > self._own
-                if width > self._own:
-                    self._read(Place(program, i), values)
+                    self.wide += self._is_wide(result)
+                if self._is_wide(result):
+                    self._read(Place(program, i), derived, used)
 
-    def _given(self, body: Body, inner: FlatProgram, outer: _Values) -> _Values:
-        """What is known of a body's inputs. Of what is not known nothing is said: it is taken to be derived."""
-        values = _Values()
-        for number, given, var in zip(inner.inputs, body.given, body.jaxpr.invars, strict=True):
-            if self._width_of(var.aval) <= self._own:
-                continue
-            if given is None or given in outer.derived:
-                values.derived.add(number)
-            if given is not None and given in outer.converted:
-                values.converted[number] = outer.converted[given]
-        return values
-
-    def _width_of(self, aval: Any) -> int:
-        """The same as `_width`: the name of a dtype takes long to ask for."""
-        dtype = getattr(aval, "dtype", None)
+    def _width_of(self, var: Any) -> int:
+        """As `_width` has it: the name of a dtype takes long to ask for."""
+        dtype = getattr(var.aval, "dtype", None)
         width = self._widths.get(dtype)
         if width is None:
-            width = self._widths[dtype] = _width(aval)
+            width = self._widths[dtype] = _width(var.aval)
         return width
 
-    def _read(self, place: Place, values: _Values) -> None:
-        """An equation with a wide result."""
-        reads = place.program.reads[place.at]
-        operands = [it for it in zip(reads, place.eqn.invars, strict=True) if it[0] != LITERAL]
-        narrow = {number for number, var in operands if self._width_of(var.aval) == self._own and _is_array(var.aval)}
-        result = place.program.writes[place.at][0]
-        if narrow or not values.derived.isdisjoint(reads):
-            values.derived.add(result)
-            self._note(place, operands, narrow, values)
+    def _is_wide(self, var: Any) -> bool:
+        return self._width_of(var) > self._own
 
-    def _note(self, place: Place, operands: list[tuple[int, Any]], narrow: set[int], values: _Values) -> None:
-        """What becomes wider by an equation."""
-        eqn, wide = place.eqn, array_text(place.eqn.outvars[0].aval)
-        result = place.program.writes[place.at][0]
-        if eqn.primitive.name == "convert_element_type":
-            if narrow and _names_a_type(eqn):
-                self.found.append(_Widened(place, array_text(eqn.invars[0].aval), wide, "", False))
-            elif narrow:
-                values.converted[result] = place
+    def _read(self, place: Place, derived: _Derived, used: set[int]) -> None:
+        eqn, reads, [result, *_] = place.eqn, place.program.reads[place.at], place.program.writes[place.at]
+        operands = list(zip(reads, eqn.invars, strict=True))
+        arrays = [(number, var) for number, var in operands if number != LITERAL and _is_array(var.aval)]
+        narrow = {number for number, var in arrays if self._width_of(var) == self._own}
+        if not narrow and derived.keys().isdisjoint(reads):
             return
-        others = [
-            var
-            for number, var in zip(place.program.reads[place.at], eqn.invars, strict=True)
-            if self._width_of(var.aval) > self._own and number not in values.derived
-        ]
+        derived[result] = None
+        if eqn.primitive.name == "convert_element_type":
+            # One that the user wrote is not one of two operands to their common type.
+            if narrow and any(code.co_name in _NAMES_A_TYPE for code in frames_of(eqn)[0]):
+                self.found.append(
+                    _Widened(place, array_text(eqn.invars[0].aval), array_text(eqn.outvars[0].aval), "", False)
+                )
+            elif narrow:
+                derived[result] = place
+            return
+        others = [var.aval for number, var in operands if self._is_wide(var) and number not in derived]
         for number, var in operands if others else ():
-            at = values.converted.pop(number, place if number in narrow else None)
+            at = place if number in narrow else derived.get(number)
             if at is not None:
                 text = array_text(var.aval if at is place else at.eqn.invars[0].aval)
-                is_used = result in self._used(place.program)
-                self.found.append(_Widened(at, text, wide, _text(others[0].aval), is_used))
+                because = f"{'an array' if _is_array(others[0]) else 'a scalar'} of type {others[0].dtype.name}"
+                self.found.append(_Widened(at, text, array_text(eqn.outvars[0].aval), because, result in used))
+            if number in derived:
+                derived[number] = None  # which is told once
 
     def _used(self, program: FlatProgram) -> set[int]:
         """The values that products of matrices, programs inside and results come of while they are wide."""
-        used = self._used_of.get(id(program))
-        if used is None:
-            used = self._used_of[id(program)] = set(program.results)
-            for i in range(len(program.eqns) - 1, -1, -1):
-                eqn, made = program.eqns[i], program.writes[i]
-                is_wide = bool(made) and made[0] in used and self._width_of(eqn.outvars[0].aval) > self._own
-                if is_wide or i in program.bodies or eqn.primitive.name in _PRODUCTS:
-                    used.update(program.reads[i])
+        used = set(program.results)
+        for i in range(len(program.eqns) - 1, -1, -1):
+            eqn, made = program.eqns[i], program.writes[i]
+            is_wide = bool(made) and made[0] in used and self._is_wide(eqn.outvars[0])
+            if is_wide or i in program.bodies or eqn.primitive.name in _PRODUCTS:
+                used.update(program.reads[i])
         return used
-
-
-def _text(aval: Any) -> str:
-    return f"{'an array' if _is_array(aval) else 'a scalar'} of type {aval.dtype.name}"
-
-
-def _names_a_type(eqn: Any) -> bool:
-    """Whether a conversion is one that the user wrote, and not one of two operands to their common type."""
-    return any(code.co_name in _NAMES_A_TYPE for code in frames_of(eqn)[0])
 
 
 def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Finding:
@@ -219,10 +171,5 @@ def _finding(line: Line, found: list[_Widened], wide: int, arrays: int) -> Findi
         if first.because
         else f"name `jnp.{narrow}` or `x.dtype` if that is enough; `float` is float64 where 64 bits are enabled"
     )
-    figures: Figures = {
-        "operations": wide,
-        "all_operations": arrays,
-        "share": round(share, 3),
-        "places": len(found),
-    }
+    figures: Figures = {"operations": wide, "all_operations": arrays, "share": round(share, 3), "places": len(found)}
     return finding_at(line, "precision", severity, figures, message, advice)

@@ -5,19 +5,18 @@ which each token is that of one period before; what is called in many places is 
 and again.
 """
 
-import dataclasses
-import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from partax._doctor.equations import Equations
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
-from partax._doctor.lines import Line, is_users, stack_of
+from partax._doctor.lines import Line, loop_around, stack_of
 from partax._doctor.measured import measured_seconds
-from partax._doctor.source_loops import is_in_loop
 
 # A loop of fewer turns, or of less code, compiles in well under a second: 64 layers of three equations take 1.8 s in a
 # loop and 0.4 s scanned, 8 take 0.3 s and 0.3 s.
@@ -47,71 +46,67 @@ _COSTLY = {
 }  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Repeat:
-    """A sub-program that is there several times.
-
-    Attributes:
-      starts: where each begins, in the program's equations.
-      length: how many equations one has.
-      in_a_row: whether each begins where the one before ends.
-      same_shapes: whether all shapes are the same.
-    """
-
-    starts: tuple[int, ...]
-    length: int
-    in_a_row: bool
+class Repeat(NamedTuple):
+    starts: Sequence[int]  # where each begins, in the program's equations
+    length: int  # how many equations one has
+    in_a_row: bool  # whether each begins where the one before ends
     same_shapes: bool = True
 
     @property
     def equations(self) -> int:
-        """All of them together."""
         return len(self.starts) * self.length
+
+    def is_worth_it(self, equations: Equations) -> bool:
+        """Whether it takes the compiler long."""
+        one = equations.names[self.starts[0] : self.starts[0] + self.length]
+        return not _COSTLY.isdisjoint(one) or self.equations >= _FEWEST_CHEAP
+
+    def is_told(self, _: Equations) -> bool:
+        """Whether it is told though it does not."""
+        return self.in_a_row and len(self.starts) >= _FEWEST_TURNS_TOLD and self.equations >= _FEWEST_TOLD
+
+
+_Wanted = Callable[[Repeat, Equations], bool]
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `repeat`."""
     equations = examined.equations
     yield from _unrolled(equations)
     if len(equations) < _FEWEST_EQUATIONS:
         return
     groups: list[_Group] = []
-    repeats = [(not _is_worth_it(equations, repeat), repeat) for repeat in repeats_of(equations)]
+    repeats = [(not repeat.is_worth_it(equations), repeat) for repeat in repeats_of(equations)]
     for is_cheap, repeat in sorted(repeats, key=lambda it: (it[0], it[1].starts[0])):
         stacks = _stacks(equations, repeat)
         line = _line_of(stacks)
-        if line is None or (is_cheap and not _is_told(repeat)):
+        if line is None or (is_cheap and not repeat.is_told(equations)):
             continue
         group = next((group for group in groups if group.has(repeat, line)), None)
         if group is None:
-            groups.append(group := _Group(line, {(at.file, at.line) for stack in stacks for at in stack}, is_cheap))
+            groups.append(group := _Group(line, {at[:2] for stack in stacks for at in stack}, is_cheap, []))
         if is_cheap == group.is_cheap:
             group.repeats.append(repeat)
     for group in groups:
-        finding = _finding(examined, group)
-        if finding is not None:
-            yield finding
+        yield from _finding(examined, group)
 
 
 def _unrolled(equations: Equations) -> Iterator[Finding]:
     """Scans of which many turns are compiled one after the other."""
-    told: set[Line] = set()
+    found: dict[Line, Repeat] = {}
     for index in equations.named("scan"):
         params, inside = equations.eqns[index].params, equations.inside(index)
         turns = min(int(params["unroll"]), int(params["length"]))
         repeat = Repeat((inside.start,) * turns, len(inside), True)
-        line = equations.line(index)
-        if turns < _FEWEST_UNROLLED or repeat.equations < 2 * _FEWEST_EQUATIONS or not _is_worth_it(equations, repeat):
-            continue
-        if line in told:  # the gradient's
-            continue
-        told.add(line)
+        if turns >= _FEWEST_UNROLLED and repeat.equations >= 2 * _FEWEST_EQUATIONS and repeat.is_worth_it(equations):
+            found.setdefault(equations.line(index), repeat)  # another one of the line is the gradient's
+    for line, it in found.items():
+        turns = len(it.starts)
         yield finding_at(
             line,
             "repeat",
-            _severity(repeat.equations),
-            {"repetitions": turns, "equations_each": len(inside), "equations": repeat.equations},
-            f"this scan is unrolled: {turns} turns of {len(inside)} equations are compiled one after the other",
+            _severity(it.equations),
+            {"repetitions": turns, "equations_each": it.length, "equations": it.equations},
+            f"this scan is unrolled: {turns} turns of {it.length} equations are compiled one after the other",
             "leave `unroll` as it is, or unroll a few turns, such as 4: more of them take longer to compile than they "
             "gain",
         )
@@ -121,14 +116,13 @@ def _severity(equations: int) -> Severity:
     return "low" if equations < _MEDIUM_EQUATIONS else "medium" if equations < _HIGH_EQUATIONS else "high"
 
 
-@dataclasses.dataclass
-class _Group:
+class _Group(NamedTuple):
     """What repeats because of one loop: its forward pass, and the backward pass that comes from lines inside of it."""
 
     line: Line
     inside: set[tuple[str, int]]
     is_cheap: bool
-    repeats: list[Repeat] = dataclasses.field(default_factory=list)
+    repeats: list[Repeat]
 
     @property
     def is_optimiser(self) -> bool:
@@ -136,22 +130,22 @@ class _Group:
         return any("/optax/" in file for file, _ in self.inside)
 
     def has(self, repeat: Repeat, line: Line) -> bool:
-        if (line.file, line.line) == (self.line.file, self.line.line):
-            return True
-        turns = len(self.repeats[0].starts)
-        return (line.file, line.line) in self.inside and abs(len(repeat.starts) - turns) <= 1
+        is_as_often = abs(len(repeat.starts) - len(self.repeats[0].starts)) <= 1
+        return line[:2] == self.line[:2] or (line[:2] in self.inside and is_as_often)
 
 
 def repeats_of(equations: Equations) -> list[Repeat]:
     """All sub-programs that are there several times, none within another, the largest first."""
     tokens = equations.tokens
     free = np.ones(len(tokens), dtype=bool)
-    is_worth_it, is_told = functools.partial(_is_worth_it, equations), _is_told
     # A cheap loop within the turns of a costly one must not hide it, and is told only if there is no such.
-    found = [*_loops(tokens, free, True, is_worth_it), *_loops(tokens, free, True, is_told)]
+    found = [
+        it for wanted in (Repeat.is_worth_it, Repeat.is_told) for it in _loops(equations, tokens, free, True, wanted)
+    ]
     if np.count_nonzero(free) >= _FEWEST_EQUATIONS:
         loose = _loose_tokens(equations, tokens)
-        found += [*_loops(loose, free, False, is_worth_it), *_loops(loose, free, False, is_told)]
+        for wanted in (Repeat.is_worth_it, Repeat.is_told):
+            found += _loops(equations, loose, free, False, wanted)
         found += _scattered(tokens, free)
     return sorted(found, key=lambda repeat: -repeat.equations)
 
@@ -169,17 +163,14 @@ def _loose_tokens(equations: Equations, tokens: np.ndarray) -> np.ndarray:
 
 def _hashes(tokens: np.ndarray, length: int) -> np.ndarray:
     """A number for each sequence of so many tokens; equal ones have the same."""
-    count = len(tokens) - length + 1
-    hashed = np.zeros(max(count, 0), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        for i in range(length if count > 0 else 0):
-            hashed = (hashed ^ (hashed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + mixed[i : i + count]
-    return hashed
+    if len(tokens) < length:
+        return np.zeros(0, dtype=np.uint64)
+    weights = np.random.default_rng(0).integers(1, 1 << 63, length, dtype=np.uint64)
+    return sliding_window_view(tokens.astype(np.uint64) + np.uint64(1), length) @ weights  # modulo 2**64
 
 
 def _loops(
-    tokens: np.ndarray, free: np.ndarray, same_shapes: bool, is_wanted: Callable[[Repeat], bool]
+    equations: Equations, tokens: np.ndarray, free: np.ndarray, same_shapes: bool, is_wanted: _Wanted
 ) -> Iterator[Repeat]:
     """Runs in which each token is that of one period before; takes those that are wanted from `free`."""
     for period in _periods(tokens):
@@ -187,11 +178,10 @@ def _loops(
         edges = np.flatnonzero(np.diff(np.concatenate(([0], same.view(np.int8), [0]))))
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             turns = (end - begin) // period + 1
-            if turns < _FEWEST_TURNS or turns * period < _FEWEST_EQUATIONS:
-                continue
-            repeat = Repeat(tuple(range(begin, begin + turns * period, period)), period, True, same_shapes)
-            if is_wanted(repeat):
-                free[begin : begin + turns * period] = False
+            span = range(begin, begin + turns * period, period)
+            repeat = Repeat(span, period, True, same_shapes)
+            if turns >= _FEWEST_TURNS and repeat.equations >= _FEWEST_EQUATIONS and is_wanted(repeat, equations):
+                free[span.start : span.stop] = False
                 yield repeat
 
 
@@ -213,17 +203,19 @@ def _periods(tokens: np.ndarray) -> list[int]:
 
 def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
     """Sequences that are there in many places; takes them from `free`."""
-    for _ in range(_MOST_PERIODS):
-        hashes = _hashes(tokens, _SHORTEST_BLOCK)
-        is_free = np.convolve(~free, np.ones(_SHORTEST_BLOCK, dtype=np.int64), "valid") == 0
-        at = np.flatnonzero(is_free) if len(hashes) else np.zeros(0, dtype=np.int64)
+    hashes = _hashes(tokens, _SHORTEST_BLOCK)
+    for _ in range(_MOST_PERIODS if len(hashes) else 0):
+        at = np.flatnonzero(sliding_window_view(free, _SHORTEST_BLOCK).all(1))
         if len(at) < _FEWEST_PLACES:
             return
         _, inverse, counts = np.unique(hashes[at], return_inverse=True, return_counts=True)
         best = int(np.argmax(counts))
         if counts[best] < _FEWEST_PLACES:
             return
-        starts = _apart(at[inverse == best].tolist(), _SHORTEST_BLOCK)
+        starts: list[int] = []
+        for start in at[inverse == best].tolist():
+            if not starts or start - starts[-1] >= _SHORTEST_BLOCK:
+                starts.append(start)
         earlier = _common_length(tokens[::-1], free[::-1], [len(tokens) - start for start in reversed(starts)], 0)
         starts = [start - earlier for start in starts]
         length = _common_length(tokens, free, starts, _SHORTEST_BLOCK + earlier)
@@ -231,15 +223,6 @@ def _scattered(tokens: np.ndarray, free: np.ndarray) -> Iterator[Repeat]:
             free[start : start + length] = False
         if len(starts) >= _FEWEST_PLACES:
             yield Repeat(tuple(starts), length, False)
-
-
-def _apart(starts: list[int], length: int) -> list[int]:
-    """Those of them that are no nearer to each other than so much."""
-    kept: list[int] = []
-    for start in starts:
-        if not kept or start - kept[-1] >= length:
-            kept.append(start)
-    return kept
 
 
 def _common_length(tokens: np.ndarray, free: np.ndarray, starts: list[int], known: int) -> int:
@@ -253,21 +236,9 @@ def _common_length(tokens: np.ndarray, free: np.ndarray, starts: list[int], know
     return length
 
 
-def _is_worth_it(equations: Equations, repeat: Repeat) -> bool:
-    first = repeat.starts[0]
-    is_costly = any(equations.names[i] in _COSTLY for i in range(first, first + repeat.length))
-    return is_costly or repeat.equations >= _FEWEST_CHEAP
-
-
-def _is_told(repeat: Repeat) -> bool:
-    return repeat.in_a_row and len(repeat.starts) >= _FEWEST_TURNS_TOLD and repeat.equations >= _FEWEST_TOLD
-
-
 def _stacks(equations: Equations, repeat: Repeat) -> list[tuple[Line, ...]]:
-    """The lines that a turn comes from, for each of its equations, or for some of many.
-
-    Of a turn in the middle, as the first may begin before the loop. What it calls by `jax.jit` is left out: it has the
-    lines of where it was traced first.
+    """The lines that a turn comes from, for each of its equations, or for some of many. It is one in the middle, as the
+    first may begin before the loop; what it calls by `jax.jit` has the lines of where it was traced first.
     """
     first = repeat.starts[len(repeat.starts) // 2]
     outer = equations.outermost(first, repeat.length)
@@ -286,47 +257,40 @@ def _line_of(stacks: list[tuple[Line, ...]]) -> Line | None:
     common = 0
     while all(len(stack) > common and stack[common] == stacks[0][common] for stack in stacks):
         common += 1
-    shared = [line for line in reversed(stacks[0][:common]) if is_users(line)]
+    shared = [line for line in reversed(stacks[0][:common]) if line.is_users]
     inside = [stack[common] for stack in stacks if len(stack) > common]
     is_one_function = len({(line.file, line.function) for line in inside}) == 1 and len(inside) == len(stacks)
-    first = min(inside, key=lambda line: line.line) if is_one_function and is_users(inside[0]) else None
-    candidates = [*([first] if first is not None else []), *shared]
-    in_loop = next((line for line in candidates if is_in_loop(line)), None)
-    if in_loop is not None:
-        return in_loop
-    return candidates[0] if candidates else None
+    first = [min(inside, key=lambda line: line.line)] if is_one_function and inside[0].is_users else []
+    candidates = [*first, *shared]
+    return next(filter(loop_around, candidates), candidates[0] if candidates else None)
 
 
-def _finding(examined: Examined, group: _Group) -> Finding | None:
-    """The finding of what repeats because of one loop."""
-    repeats, line = group.repeats, group.line
-    largest = max(repeats, key=lambda repeat: repeat.equations)
-    turns, covered = len(largest.starts), sum(repeat.equations for repeat in repeats)
-    share = covered / len(examined.equations)
+def _finding(examined: Examined, group: _Group) -> Iterator[Finding]:
+    """What repeats because of one loop, if it is much of the program."""
+    largest = max(group.repeats, key=lambda repeat: repeat.equations)
+    turns, covered = len(largest.starts), sum(repeat.equations for repeat in group.repeats)
+    total = len(examined.equations)
+    share = covered / total
     smallest = _SMALLEST_SHARE if largest.in_a_row else _SMALLEST_SHARE_SCATTERED
     if share < smallest or (group.is_optimiser and covered < _FEWEST_CHEAP):
-        return None
-    severity = _severity(covered)
-    if group.is_cheap or group.is_optimiser:
-        severity = "info" if group.is_cheap else "medium"
+        return
     figures: Figures = {
-        "repetitions": turns,
-        "equations_each": largest.length,
-        "equations": covered,
-        "share": round(share, 3),
-    }
+        "repetitions": turns, "equations_each": largest.length, "equations": covered, "share": round(share, 3),
+    }  # fmt: skip
     if examined.measure and largest.in_a_row:
         figures.update(measured_seconds(examined.equations, largest.starts, largest.length))
     where = "in a row" if largest.in_a_row else "in different places"
-    passes = (
-        "" if len(repeats) == 1 else ", and others that come from the same code, such as its backward pass, as often"
+    passes = ", and others that come from the same code, such as its backward pass, as often"
+    cheap = ", each of which the compiler is soon done with" if group.is_cheap else ""
+    yield finding_at(
+        group.line,
+        "repeat",
+        "info" if group.is_cheap else "medium" if group.is_optimiser else _severity(covered),
+        figures,
+        f"the same {largest.length} equations are there {turns} times {where}"
+        f"{passes if len(group.repeats) > 1 else ''}: {covered} of {total} equations ({share:.0%}){cheap}",
+        _advice(group, largest),
     )
-    message = (
-        f"the same {largest.length} equations are there {turns} times {where}{passes}: {covered} of "
-        f"{len(examined.equations)} equations ({share:.0%})"
-        + (", each of which the compiler is soon done with" if group.is_cheap else "")
-    )
-    return finding_at(line, "repeat", severity, figures, message, _advice(group, largest))
 
 
 def _advice(group: _Group, repeat: Repeat) -> str:

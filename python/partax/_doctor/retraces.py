@@ -9,9 +9,8 @@ from typing import Any
 import jax
 
 from partax._core import JitFunction
-from partax._doctor.definition import definition, names_text, wrapper_kind
 from partax._doctor.equations import traced_type, type_text
-from partax._doctor.examined import Examined
+from partax._doctor.examined import Examined, Leaf, definition, names_text, wrapper_kind
 from partax._doctor.finding import Figures, Finding, Severity, finding_at
 from partax._doctor.returned import Returned, ReturnedArray, returned, returned_names
 from partax._pytree.array_text import array_text
@@ -30,11 +29,9 @@ _LATEST = 3
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `retrace`."""
     # What a script has compiled is known by its traces.
     come_back = [] if examined.traced is None else returned(examined)
-    for argument in come_back:
-        yield from _changed_type(examined, argument, come_back)
+    yield from _changed_types(examined, come_back)
     yield from _uncommitted(examined, come_back)
     yield from _counters(examined)
     yield from _from_none(examined)
@@ -47,29 +44,32 @@ def _finding(examined: Examined, severity: Severity, path: str, figures: Figures
     return finding_at(definition(examined.function), "retrace", severity, figures, message, advice, path)
 
 
-def _changed_type(examined: Examined, argument: Returned, come_back: list[Returned]) -> Iterator[Finding]:
-    """An argument of which an array comes back with another dtype, shape or weak type."""
-    changed = [pair for pair in argument.arrays if traced_type(pair.argument.aval) != traced_type(pair.result.aval)]
-    if not changed:
-        return
-    same = sum(pair.is_update for it in come_back for pair in it.arrays) - sum(pair.is_update for pair in changed)
-    if same == 0 and not argument.is_named:
-        return  # a function of one array, and not a step
-    first = changed[0]
-    before, after = type_text(first.argument.aval), type_text(first.result.aval)
-    others = f", and {len(changed) - 1} more of `{argument.name}`" if len(changed) > 1 else ""
-    grows = first.argument.aval.shape != first.result.aval.shape
-    yield _finding(
+def _comes_back(
+    examined: Examined, is_each: bool, change: Difference, result: str, figure: str, count: int, advice: str
+) -> Finding:
+    """Something comes back as another one than it went in, and `count - 1` more of the same argument."""
+    others = f", and {count - 1} more" if count > 1 else ""
+    return _finding(
         examined,
-        "high" if grows else "medium",
-        first.argument.path,
-        {"arrays": len(changed), "before": before, "after": after},
-        (
-            f"`{first.argument.path}` goes in as {before} and comes back as {after} (`{first.result.path}`){others}: "
-            + ("each call traces and compiles again." if grows else "the second call traces and compiles again.")
-        ),
-        _advice(first),
+        "high" if is_each else "medium",
+        change.path,
+        {figure: count, "before": change.first, "after": change.second},
+        f"`{change.path}` goes in as {change.first} and comes back as {change.second} (in `{result}`){others}: "
+        f"{'each' if is_each else 'the second'} call traces and compiles again.",
+        advice,
     )
+
+
+def _changed_types(examined: Examined, come_back: list[Returned]) -> Iterator[Finding]:
+    """Arguments of which an array comes back with another dtype, shape or weak type."""
+    updates = sum(pair.is_update for it in come_back for pair in it.arrays)
+    for argument in come_back:
+        changed = [pair for pair in argument.arrays if traced_type(pair.argument.aval) != traced_type(pair.result.aval)]
+        # Where nothing stays as it is, this may be a function of one array, and not a step.
+        if changed and (argument.is_named or updates > sum(pair.is_update for pair in changed)):
+            first, grows = changed[0], changed[0].argument.aval.shape != changed[0].result.aval.shape
+            change = Difference(first.argument.path, type_text(first.argument.aval), type_text(first.result.aval))
+            yield _comes_back(examined, grows, change, first.result.path, "arrays", len(changed), _advice(first))
 
 
 def _advice(pair: ReturnedArray) -> str:
@@ -89,28 +89,24 @@ def _advice(pair: ReturnedArray) -> str:
 
 def _uncommitted(examined: Examined, come_back: list[Returned]) -> Iterator[Finding]:
     """Arguments on no device in particular, beside those on one: the result is committed to that."""
-    given = [leaf.value for leaf in examined.arguments if isinstance(leaf.value, jax.Array)]
-    committed = next((value for value in given if value.committed), None)
-    if committed is None:
+    if not any(_is_committed(leaf) for leaf in examined.arguments):
         return
     for argument in come_back:
-        loose = [it.argument for it in argument.arrays if it.argument.value is not None and not _committed(it.argument)]
-        if not loose:
-            continue
-        yield _finding(
-            examined,
-            "medium",
-            loose[0].path,
-            {"arrays": len(loose)},
-            (
+        given = [pair.argument for pair in argument.arrays if pair.argument.value is not None]
+        loose = [leaf for leaf in given if not _is_committed(leaf)]
+        if loose:
+            yield _finding(
+                examined,
+                "medium",
+                loose[0].path,
+                {"arrays": len(loose)},
                 f"`{loose[0].path}` is on no device in particular, other arguments are committed to one, and so is "
-                "what comes back: the second call compiles again."
-            ),
-            f"Put it where it belongs before the first call: `jax.device_put({argument.name}, sharding)`.",
-        )
+                "what comes back: the second call compiles again.",
+                f"Put it where it belongs before the first call: `jax.device_put({argument.name}, sharding)`.",
+            )
 
 
-def _committed(leaf: Any) -> bool:
+def _is_committed(leaf: Leaf) -> bool:
     return isinstance(leaf.value, jax.Array) and leaf.value.committed
 
 
@@ -132,25 +128,25 @@ def _counters(examined: Examined) -> Iterator[Finding]:
         if after is None and type(in_place.get(name)) is type(value) and abs(in_place[name] - value) == 1:
             after = in_place[name]
         is_returned = type(after) is type(value) and after != value
-        if not is_returned and (name not in _COUNTERS or type(value) is not int):
-            continue
-        comes_back = f", and comes back as {after!r}" if is_returned else ""
-        yield _finding(
-            examined,
-            "high" if is_returned else "medium",
-            name,
-            {"value": value},
-            f"`{name}` is {value!r}, which is part of the program{comes_back}: a call with another number traces and "
-            "compiles again.",
-            _how_to_trace(examined, name),
-        )
+        if is_returned or (name in _COUNTERS and type(value) is int):
+            comes_back = f", and comes back as {after!r}" if is_returned else ""
+            yield _finding(
+                examined,
+                "high" if is_returned else "medium",
+                name,
+                {"value": value},
+                f"`{name}` is {value!r}, which is part of the program{comes_back}: a call with another number traces "
+                "and compiles again.",
+                _how_to_trace(examined, name),
+            )
 
 
 def _how_to_trace(examined: Examined, name: str) -> str:
-    if wrapper_kind(examined.wrapper) == "partax":
-        return f"Trace it: `filter_jit(trace={names_text((name,))})`, or pass `jnp.asarray({name})`."
-    if wrapper_kind(examined.wrapper) == "equinox":
-        return f"Pass `jnp.asarray({name})`, or use `partax.filter_jit(trace={names_text((name,))})`."
+    kind, traced = wrapper_kind(examined.wrapper), f"filter_jit(trace={names_text((name,))})"
+    if kind == "partax":
+        return f"Trace it: `{traced}`, or pass `jnp.asarray({name})`."
+    if kind == "equinox":
+        return f"Pass `jnp.asarray({name})`, or use `partax.{traced}`."
     return f"Take `{name}` out of the static arguments, if only its value and no shape depends on it."
 
 
@@ -187,40 +183,33 @@ def _parts(tree: Any, name: str) -> list[tuple[str, Shape]]:
     """A tree that has keys or arrays, and the parts of containers at its top that have an array and more beside it."""
     found: list[tuple[str, Shape]] = []
     waiting = [(tree, name, 0)]
-    while waiting:
-        value, path, depth = waiting.pop(0)
+    for value, path, depth in waiting:
         try:
             shape = shape_of(value, name.partition("[")[0])
         except TypeError:  # a static value that is no key
             continue
-        inner = parts_of(value)
         if (shape.avals or (depth == 0 and isinstance(value, dict))) and not shape.is_array:
             found.append((path, shape))
-        if inner is not None and depth < _DEEPEST:
-            waiting += [(it, f"{path}[{key!r}]", depth + 1) for key, it in inner.items()]
+        if depth < _DEEPEST:
+            waiting += [(it, f"{path}[{key!r}]", depth + 1) for key, it in (parts_of(value) or {}).items()]
     return found
 
 
 def _differs(examined: Examined, differences: list[Difference], result: str) -> Finding:
     first = differences[0]
-    others = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
-    changes = not any(it == "None" or it.endswith("]") for it in (first.first, first.second))
+    is_each = not any(it == "None" or it.endswith("]") for it in (first.first, first.second))
     field = first.path.rpartition(".")[2].rpartition("[")[2].strip("]'")
-    return _finding(
-        examined,
-        "high" if changes else "medium",
-        first.path,
-        {"values": len(differences), "before": first.first, "after": first.second},
-        f"`{first.path}` goes in as {first.first} and comes back as {first.second} (in `{result}`){others}: "
-        f"{'each' if changes else 'the second'} call traces and compiles again.",
-        f"Begin with an array, which is traced: `jnp.asarray({first.first})` for `{field}`."
-        if first.first != "None"
-        else f"Begin with a value of the type that comes back, {first.second}, for `{field}`.",
+    begin = (
+        f"a value of the type that comes back, {first.second},"
+        if first.first == "None"
+        else f"an array, which is traced: `jnp.asarray({first.first})`"
+    )
+    return _comes_back(
+        examined, is_each, first, result, "values", len(differences), f"Begin with {begin} for `{field}`."
     )
 
 
 def _history(examined: Examined) -> Iterator[Finding]:
-    """What partax knows of the traces so far."""
     history = examined.wrapper._cache.history if isinstance(examined.wrapper, JitFunction) else None
     if history is None or history.count <= _MANY_TRACES:
         return

@@ -1,18 +1,18 @@
 """Which arguments come back in the result, as a training step's model does: the next call is made with them."""
 
 import ast
-import dataclasses
 import functools
 import inspect
 import re
 import textwrap
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from partax._doctor.definition import argument_name
 from partax._doctor.equations import LOOPS, scan_parts, traced_type, type_of
-from partax._doctor.examined import Examined, Leaf
-from partax._doctor.flat_program import LITERAL, FlatProgram, flat_programs
+from partax._doctor.examined import Examined, Leaf, argument_name, kept
+from partax._doctor.flat_program import LITERAL, FlatProgram, flat_program
 from partax._doctor.fusion import ELEMENTWISE, IN_PLACE
+from partax._doctor.lines import grouped
 from partax._jit.ahead_of_time import Traced
 
 FEWEST_BYTES = 64 << 20  # of all arguments together, for which donating is worth a word: no program fails for less
@@ -24,41 +24,28 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _KEEPS_PLACES = (*ELEMENTWISE, IN_PLACE)
 
 
-@dataclasses.dataclass(frozen=True)
-class ReturnedArray:
-    """An array of an argument, and what comes back in its place.
-
-    Attributes:
-      argument: as it came in.
-      result: as it comes back.
-      is_update: whether the one is computed from the other, element by element.
-    """
+class ReturnedArray(NamedTuple):
+    """An array of an argument, what comes back in its place, and whether that is computed from it by element."""
 
     argument: Leaf
     result: Leaf
     is_update: bool
 
-    @property
-    def is_of_same_type(self) -> bool:
-        """Whether dtype and shape are those that came in."""
-        return type_of(self.argument.aval) == type_of(self.result.aval)
 
-
-@dataclasses.dataclass(frozen=True)
-class Returned:
-    """An argument that comes back.
-
-    Attributes:
-      name: the argument's.
-      arrays: all of it, without what is returned as it came.
-      is_named: whether the function returns it by this name, or `new_` with it.
-    """
+class Returned(NamedTuple):
+    """An argument that comes back."""
 
     name: str
-    arrays: tuple[ReturnedArray, ...]
-    is_named: bool
+    arrays: Sequence[ReturnedArray]  # all of it, without what is returned as it came
+    is_named: bool  # whether the function returns it by this name, or `new_` with it
 
 
+def is_of_same_type(pair: ReturnedArray) -> bool:
+    """Whether dtype and shape are those that came in."""
+    return type_of(pair.argument.aval) == type_of(pair.result.aval)
+
+
+@kept
 def returned(examined: Examined) -> list[Returned]:
     """The arguments that come back: with the arrays at the same paths, and computed from those that came in.
 
@@ -66,12 +53,9 @@ def returned(examined: Examined) -> list[Returned]:
     returned as it came is none of them.
     """
     arguments, results = _by_name(examined.arguments), _by_element(examined)
-    whole = {leaf.path.removeprefix("result"): leaf for leaf in examined.results}
-    if any(it.keys() == whole.keys() for it in arguments.values()):
-        results = [whole]
     if not _may_matter(examined, arguments, results):
         return []
-    program = flat_programs(examined).outermost
+    program = flat_program(examined)
     origins = _origins(program, examined)
     numbers = _result_numbers(examined, program)
     inputs = dict(zip((leaf.path for leaf in examined.arguments), program.inputs, strict=True))
@@ -81,16 +65,14 @@ def returned(examined: Examined) -> list[Returned]:
     for i, result in enumerate(results):
         called = names[i] if len(names) == len(results) else ""
         name = _successor_of(i, called, result, left, list(arguments), len(results))
-        if name is None:
-            continue
         pairs: list[ReturnedArray] = []
-        for path, leaf in left[name].items():
+        for path, leaf in left[name].items() if name is not None else ():
             number = numbers.get(result[path].path)
             if number is not None:
                 is_update = number != LITERAL and inputs[leaf.path] in origins[number]
                 pairs.append(ReturnedArray(leaf, result[path], is_update))
-        if any(pair.is_update for pair in pairs):
-            found.append(Returned(name, tuple(pairs), called == name))
+        if name is not None and any(pair.is_update for pair in pairs):
+            found.append(Returned(name, pairs, called == name))
             del left[name]
     if _is_in_place(examined):
         known = set[int]() if examined.traced is None else set(numbers.values())
@@ -105,9 +87,8 @@ def _may_matter(examined: Examined, arguments: dict[str, Any], results: list[dic
         return True
     if any(getattr(leaf.value, "committed", False) for leaf in examined.arguments):
         return True
-    alike = ((it, result) for result in results for it in arguments.values() if it.keys() == result.keys())
-    pairs = [(it, result) for it, result in alike if len(result) > 1 or _same_shape(it, result)]
-    return any(traced_type(it[path].aval) != traced_type(result[path].aval) for it, result in pairs for path in it)
+    alike = ((it, result) for result in results for it in arguments.values() if _is_like(it, result))
+    return any(traced_type(it[path].aval) != traced_type(result[path].aval) for it, result in alike for path in it)
 
 
 def _by_name(leaves: tuple[Leaf, ...]) -> dict[str, dict[str, Leaf]]:
@@ -121,9 +102,11 @@ def _by_name(leaves: tuple[Leaf, ...]) -> dict[str, dict[str, Leaf]]:
 
 def _by_element(examined: Examined) -> list[dict[str, Leaf]]:
     """The same of the elements of a tuple, or of the only result."""
+    whole = {leaf.path.removeprefix("result"): leaf for leaf in examined.results}
     parts = [_ELEMENT.fullmatch(leaf.path) for leaf in examined.results]
-    if type(examined.out_info) not in (tuple, list, type(None)) or None in parts:
-        return [{leaf.path.removeprefix("result"): leaf for leaf in examined.results}]
+    is_argument = any(it.keys() == whole.keys() for it in _by_name(examined.arguments).values())
+    if is_argument or type(examined.out_info) not in (tuple, list, type(None)) or None in parts:
+        return [whole]
     elements = [(int(it[1]), it[2]) for it in parts if it is not None]
     count = len(examined.out_info or ()) or 1 + max((at for at, _ in elements), default=-1)
     found = [dict[str, Leaf]() for _ in range(count)]
@@ -132,31 +115,23 @@ def _by_element(examined: Examined) -> list[dict[str, Leaf]]:
     return found
 
 
+def _is_like(argument: dict[str, Leaf], result: dict[str, Leaf]) -> bool:
+    """Whether arrays are at the same paths; a single one has to have the same shape too."""
+    is_single = len(result) == 1
+    return argument.keys() == result.keys() and not (
+        is_single and any(leaf.aval.shape != result[path].aval.shape for path, leaf in argument.items())
+    )
+
+
 def _successor_of(
-    index: int,
-    called: str,
-    result: dict[str, Leaf],
-    left: dict[str, dict[str, Leaf]],
-    names: list[str],
-    count: int,
+    index: int, called: str, result: dict[str, Leaf], left: dict[str, dict[str, Leaf]], names: list[str], count: int
 ) -> str | None:
     """Which argument an element of the result is for: by name, by position, or by structure if that has arrays."""
-
-    def is_like(name: str) -> bool:
-        return bool(result) and name in left and left[name].keys() == result.keys()
-
-    if called and is_like(called):
+    if called in left and result and left[called].keys() == result.keys():
         return called
-    in_place = names[index] if index < len(names) and (count > 1 or index == 0) else ""
-    others = [name for name in names if len(result) > 1]
-    for name in (in_place, *others):
-        if is_like(name) and (len(result) > 1 or _same_shape(left[name], result)):
-            return name
-    return None
-
-
-def _same_shape(argument: dict[str, Leaf], result: dict[str, Leaf]) -> bool:
-    return all(leaf.aval.shape == result[path].aval.shape for path, leaf in argument.items())
+    in_place = names[index : index + 1] if count > 1 or index == 0 else []
+    others = names if len(result) > 1 else []
+    return next((it for it in (*in_place, *others) if it in left and result and _is_like(left[it], result)), None)
 
 
 def _result_numbers(examined: Examined, program: FlatProgram) -> dict[str, int]:
@@ -183,9 +158,8 @@ def _forwarded(examined: Examined) -> set[str]:
 
 
 def _is_in_place(examined: Examined) -> bool:
-    """Whether results have no paths to pair them by, as of functions that change the objects of their arguments.
-
-    In a script that is so for all that nnx or Equinox has compiled.
+    """Whether results have no paths to pair them by, as of functions that change the objects of their arguments, and in
+    a script of all that nnx or Equinox has compiled.
     """
     traced = examined.traced
     if traced is None:
@@ -207,47 +181,32 @@ def _in_place(
             if origin != number and origin not in taken and leaf.aval.dtype == info.dtype:
                 taken[origin] = ReturnedArray(leaf, Leaf(leaf.path, info), is_update=True)
                 break
-    by_name: dict[str, list[ReturnedArray]] = {}
-    for origin in sorted(taken):
-        by_name.setdefault(argument_name(leaves[origin].path), []).append(taken[origin])
-    return [Returned(name, tuple(arrays), is_named=True) for name, arrays in by_name.items()]
+    by_name = grouped((taken[it] for it in sorted(taken)), lambda pair: argument_name(pair.argument.path))
+    return [Returned(name, arrays, is_named=True) for name, arrays in by_name.items()]
 
 
 def _origins(program: FlatProgram, examined: Examined) -> list[tuple[int, ...]]:
     """For each value the inputs of its shape that it is computed from, element by element."""
     shapes = {number: leaf.aval.shape for number, leaf in zip(program.inputs, examined.arguments, strict=True)}
-    origins: list[tuple[int, ...]] = [()] * program.values
+    origins: list[tuple[int, ...]] = [()] * (program.values + 1)  # and last of literals, which come from none
     for number in program.inputs:
         origins[number] = (number,)
-    for i, (reads, treatment) in enumerate(zip(program.reads, program.treatments, strict=True)):
-        if treatment is not None and treatment not in _KEEPS_PLACES:
-            continue
-        known = [origins[number] for number in reads if number != LITERAL and origins[number]]
-        if not known:
-            continue
-        eqn, made = program.eqns[i], program.writes[i]
-        if treatment is None and eqn.primitive.name in LOOPS:
-            first = _first_carry(eqn)
-            pairs = [
-                (number, origins[given] if given != LITERAL else ())
-                for number, given in zip(made, reads[first:], strict=False)
-            ]
-        elif treatment is None and eqn.primitive.name != "cond":
-            continue
+    for eqn, reads, made, treatment in zip(
+        program.eqns, program.reads, program.writes, program.treatments, strict=True
+    ):
+        name = eqn.primitive.name
+        if treatment in _KEEPS_PLACES or (treatment is None and name == "cond"):
+            together = tuple(dict.fromkeys(it for number in reads for it in origins[number]))
+            given = [together] * len(made)
+        elif treatment is None and name in LOOPS:
+            is_while = name == "while"
+            consts = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"] if is_while else scan_parts(eqn).consts
+            given = [origins[number] for number in reads[int(consts) :]]
         else:
-            together = known[0] if len(known) == 1 else tuple(dict.fromkeys(it for one in known for it in one))
-            pairs = [(number, together) for number in made]
-        for (number, given), var in zip(pairs, eqn.outvars, strict=False):
-            shape = var.aval.shape
-            origins[number] = tuple([it for it in given if shapes[it] == shape][:_MOST_ORIGINS])
+            continue
+        for number, var, its in zip(made, eqn.outvars, given, strict=False):
+            origins[number] = tuple([it for it in its if shapes[it] == var.aval.shape][:_MOST_ORIGINS])
     return origins
-
-
-def _first_carry(eqn: Any) -> int:
-    """Which operand of a loop is its first carry."""
-    if eqn.primitive.name == "scan":
-        return scan_parts(eqn).consts
-    return int(eqn.params["cond_nconsts"]) + int(eqn.params["body_nconsts"])
 
 
 def returned_names(function: Any) -> tuple[str, ...]:

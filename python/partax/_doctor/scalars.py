@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from partax._doctor.equations import LOOPS, inner_jaxprs
 from partax._doctor.examined import Examined
 from partax._doctor.finding import Finding, finding_at
+from partax._doctor.lines import Line
 
 # 60 scalars in a scan and its gradient take 30 to 300 times as long as one vector of them; a solver of differential
 # equations has about ten for itself.
@@ -18,18 +19,15 @@ _THREAD = "https://github.com/jax-ml/jax/issues/40150"
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `scalar`."""
     equations = examined.equations
-    told: set[Any] = set()
+    told: set[Line] = set()
     for index in sorted(equations.named(*LOOPS)):
-        eqn = equations.eqns[index]
+        eqn, line, bodies = equations.eqns[index], equations.line(index), list(inner_jaxprs(equations.eqns[index]))
         turns = int(eqn.params.get("length", _FEWEST_TURNS))
-        scalars = max(map(_scalars, (body for body in inner_jaxprs(eqn))))
-        if scalars < _FEWEST_SCALARS or turns < _FEWEST_TURNS:
-            continue
-        count = sum(_is_scalar(var) for body in inner_jaxprs(eqn) for it in body.eqns for var in it.outvars)
-        line = equations.line(index)
-        if count < _FEWEST_EQUATIONS or line in told:  # the gradient's loop is of the same line
+        scalars = max(sum(map(_is_scalar, ends)) for it in bodies for ends in (it.invars, it.outvars))
+        count = sum(_is_scalar(var) for body in bodies for it in body.eqns for var in it.outvars)
+        is_little = scalars < _FEWEST_SCALARS or turns < _FEWEST_TURNS or count < _FEWEST_EQUATIONS
+        if is_little or line in told:  # the gradient's loop is of the same line
             continue
         told.add(line)
         often = f"each of its {turns:,} turns" if "length" in eqn.params else "each turn"
@@ -37,21 +35,12 @@ def find(examined: Examined) -> Iterator[Finding]:
             line,
             "scalar",
             "medium",
-            figures={"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD},
-            message=(
-                f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars in "
-                f"{often}: the device runs operation after operation, each of which does next to nothing."
-            ),
-            advice=(
-                "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by "
-                "name outside of the loop."
-            ),
+            {"scalars": scalars, "equations": count, "times": turns, "thread": _THREAD},
+            f"this {LOOPS[eqn.primitive.name]} goes along with {scalars} scalars, and computes {count} scalars in "
+            f"{often}: the device runs operation after operation, each of which does next to nothing.",
+            "Stack them: one vector for all scalars of a kind, and one equation for it; unstack by index or by name "
+            "outside of the loop.",
         )
-
-
-def _scalars(jaxpr: Any) -> int:
-    """How many scalars come in or go out of a loop's body, whichever are more."""
-    return max(sum(map(_is_scalar, jaxpr.invars)), sum(map(_is_scalar, jaxpr.outvars)))
 
 
 def _is_scalar(var: Any) -> bool:

@@ -33,6 +33,7 @@ from partax._io.whole_file import write_whole
 from partax._jax.private import function_name, stage_of
 from partax._jax.programs import watch_lowering, watch_operations
 from partax._report.history import kept
+from partax._report.monitor import plain_name
 from partax._report.progress import progress
 from partax._report.table import Table, Tables
 
@@ -51,22 +52,16 @@ class Watch:
 
     def __init__(self) -> None:
         self.programs: dict[tuple[Any, ...], Program] = {}
-        self._at_work = threading.local()
-        self._has_ended = False
-        self.is_told = watch_lowering(self._lowers)
         self.one_by_one = OneByOne()
-        watch_operations(self._runs)
+        self._at_work = threading.local()  # of each thread: `program`, and `traces`, whose programs are still to come
+        self._has_ended = False
+        self.is_told = watch_lowering(lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated))
+        watch_operations(lambda operation: self._try(self.one_by_one.note, operation))
         jax.monitoring.register_event_duration_secs_listener(self._took)
 
     def end(self) -> None:
         """The script has ended: what is compiled from now on is the doctor's own."""
         self._has_ended = True
-
-    def _runs(self, operation: str) -> None:
-        self._try(self.one_by_one.note, operation)
-
-    def _lowers(self, jaxpr: Any, name: str, donated: Sequence[bool]) -> None:
-        self._try(self._note, name, jaxpr, donated)
 
     def _try(self, note: Callable[..., None], name: str, *args: Any) -> None:
         try:
@@ -76,8 +71,7 @@ class Watch:
             _logger.exception("partax: `%s` could not be noted; please report this", name)
 
     def _note(self, name: str, jaxpr: Any, donated: Sequence[bool]) -> None:
-        name = _plain(name)
-        site = running_line()
+        name, site = plain_name(name), running_line()
         known = site if name in LOOPS_BY_THEMSELVES else None  # such a loop is a program of its own
         key = (name, tuple(map(str, jaxpr.in_avals)), len(jaxpr.eqns), known)
         program = self.programs.get(key)
@@ -95,7 +89,7 @@ class Watch:
         program = None if self._has_ended else getattr(self._at_work, "program", None)
         stage = stage_of(event)
         if stage == "trace":  # which comes before the program
-            name, traces = _plain(function_name(details)), self._traces()
+            name, traces = plain_name(function_name(details)), self._traces()
             traces[name] = max(traces.get(name, 0.0), duration_secs)
         elif stage == "lower" and program is not None:
             program.lower_seconds += duration_secs
@@ -103,7 +97,6 @@ class Watch:
             program.compile_seconds += duration_secs
 
     def _traces(self) -> dict[str, float]:
-        """The seconds of this thread's traces whose programs are still to come, by the function's name."""
         return self._at_work.__dict__.setdefault("traces", {})
 
     def costliest(self) -> list[Program]:
@@ -115,10 +108,6 @@ class Watch:
         return list(self.programs.values()) if self.is_told else list(traced_programs())
 
 
-def _plain(name: str) -> str:
-    return name[4:-1] if name.startswith("jit(") else name
-
-
 def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({})) -> list[Diagnosis]:
     """What the doctor finds in the user's functions, and in those of libraries that took long.
 
@@ -126,17 +115,16 @@ def diagnoses(watch: Watch, variables: Mapping[str, Any] = MappingProxyType({}))
     """
     functions = _costliest_functions(watch.costliest())
     worth = [it for it in functions if it[0].is_users or _seconds(it) >= _LEAST_SECONDS]
-    worth.sort(key=lambda it: not it[0].is_users)
+    worth = sorted(worth, key=lambda it: not it[0].is_users)[:_SHOWN]
     found: list[Diagnosis] = []
-    with progress("", len(worth[:_SHOWN])) as work:
-        for programs in worth[:_SHOWN]:
-            work.begin(f"examining {programs[0].name}")
+    with progress("", len(worth)) as work:
+        for programs in worth:
+            name = programs[0].name
+            work.begin(f"examining {name}")
             try:
                 found.append(_diagnosis(programs, _function(programs[0], variables)))
             except Exception:  # the script has run to its end: what is known of the others is not lost
-                _logger.exception(
-                    "partax: the program `%s` could not be examined; please report this", programs[0].name
-                )
+                _logger.exception("partax: the program `%s` could not be examined; please report this", name)
     again = traced_again.of_functions(kept())
     again += traced_again.of_programs(watch.in_order(), again)
     again += traced_again.of_operations(watch.in_order())
@@ -170,19 +158,13 @@ def _diagnosis(programs: Sequence[Program], function: Any) -> Diagnosis:
     examined = examined_program(programs[0], function)
     examined.calls = calls_of(programs[0])
     found = diagnosis_of(examined)
-    figures: Figures = {
-        "programs": len(programs),
-        "times": sum(it.times for it in programs),
-        **stage_seconds(programs),
-    }
+    figures: Figures = {"programs": len(programs), "times": sum(it.times for it in programs), **stage_seconds(programs)}
     findings = found.findings
     if _seconds(programs) < _LEAST_SECONDS:
-        findings = tuple(
-            it for it in findings if it.kind in _OF_CALLS and (it.severity != "low" or it.kind == "donation")
-        )
-    return dataclasses.replace(
-        found, findings=findings, figures=found.figures | figures, is_of_library=not programs[0].is_users
-    )
+        of_calls = [it for it in findings if it.kind in _OF_CALLS]
+        findings = tuple(it for it in of_calls if it.severity != "low" or it.kind == "donation")
+    is_of_library = not programs[0].is_users
+    return dataclasses.replace(found, findings=findings, figures=found.figures | figures, is_of_library=is_of_library)
 
 
 def _together(again: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -233,11 +215,7 @@ def _row(programs: Sequence[Program], name: str, equations: str = "-") -> tuple[
 
 
 def refuse_unwritable(*paths: str | None) -> None:
-    """Says before a script runs for hours that what is found could not be written.
-
-    Raises:
-      SystemExit: a file's folder is not there, or cannot be written to.
-    """
+    """Ends before a script runs for hours where what is found could not be written."""
     for path in paths:
         folder = None if path is None else os.path.dirname(os.path.abspath(path))
         if folder is not None and not os.access(folder, os.W_OK):
@@ -245,12 +223,7 @@ def refuse_unwritable(*paths: str | None) -> None:
 
 
 def write_diagnoses(found: Sequence[Diagnosis], json_file: str | None, html_file: str | None) -> None:
-    """Writes the diagnoses as a list in JSON and as a page, each file as a whole or not at all.
-
-    Raises:
-      ImportError: the page needs `partax[doctor]`.
-      OSError: a file cannot be written.
-    """
+    """Writes the diagnoses as a list in JSON and as a page, each file as a whole or not at all."""
     if json_file is not None:
         write_whole(json_file, json.dumps([json.loads(it.to_json()) for it in found], indent=2) + "\n")
     if html_file is not None:

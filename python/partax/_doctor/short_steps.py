@@ -1,6 +1,6 @@
 """Finds steps of a loop that are shorter than their dispatch: many of them in one call would take less time."""
 
-import time
+import timeit
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
 from partax._core import JitFunction
-from partax._doctor.definition import argument_name, definition, wrapper_kind
 from partax._doctor.equations import type_of
-from partax._doctor.examined import Examined, Leaf
+from partax._doctor.examined import Examined, Leaf, argument_name, definition, wrapper_kind
 from partax._doctor.finding import Finding, finding_at
+from partax._doctor.lines import grouped
 from partax._report.figure_text import seconds_text
 
 _FEWEST_CALLS = 100  # of one function in a script: fewer are no loop
@@ -44,23 +44,18 @@ def find(examined: Examined) -> Iterator[Finding]:
         definition(examined.function),
         "dispatch",
         "medium" if gained >= _MUCH else "low",
-        figures={
-            "calls": examined.calls,
-            "step_seconds": single,
-            "looped_seconds": together,
-            "gain_seconds": gained,
+        {
+            "calls": examined.calls, "step_seconds": single, "looped_seconds": together, "gain_seconds": gained,
             "steps": _TURNS,
         },
-        message=(
-            f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} "
-            f"in a call (tried on zeros): a loop of single steps waits for the host{often}."
-        ),
-        advice=f"{_compiled(examined)} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
-    )
+        f"a step takes {seconds_text(single)} with its dispatch, and {seconds_text(together)} as one of {_TURNS} in a "
+        f"call (tried on zeros): a loop of single steps waits for the host{often}.",
+        f"{_compiled(examined)} {_TURNS} steps in one call: `partax.steps({examined.name}, {_TURNS})`.",
+    )  # fmt: skip
 
 
 def _compiled(examined: Examined) -> str:
-    """How the advice begins: `partax.steps` takes what partax has compiled, and a script's calls are of such alone."""
+    # `partax.steps` takes what partax has compiled, and a script's calls are of such alone.
     if examined.calls or isinstance(examined.wrapper, JitFunction):
         return "Run"
     jit = "partax.nnx.jit" if wrapper_kind(examined.wrapper) == "nnx" else "partax.filter_jit"
@@ -78,27 +73,24 @@ def _may_be_run(examined: Examined) -> bool:
 
 def _carried(examined: Examined) -> dict[int, int]:
     """For each input of an argument that comes back as a whole, and has several arrays, the output that is like it."""
-    left: dict[Any, list[int]] = {}
-    for i, aval in enumerate(examined.jaxpr.out_avals):
-        left.setdefault(type_of(aval), []).append(i)
-    roots: dict[str, list[int]] = {}
-    for i, leaf in enumerate(examined.arguments):
-        roots.setdefault(argument_name(leaf.path), []).append(i)
+    types = [type_of(leaf.aval) for leaf in examined.arguments]
+    results = [type_of(aval) for aval in examined.jaxpr.out_avals]
+    left = grouped(range(len(results)), results.__getitem__)
+    roots = grouped(range(len(types)), lambda i: argument_name(examined.arguments[i].path))
     carried: dict[int, int] = {}
     for inputs in roots.values():
-        types = Counter(type_of(examined.arguments[i].aval) for i in inputs)
-        if len(inputs) < 2 or any(len(left.get(it, ())) < count for it, count in types.items()):
-            continue
-        for i in inputs:
-            carried[i] = left[type_of(examined.arguments[i].aval)].pop(0)
+        counts = Counter(types[i] for i in inputs)
+        if len(inputs) > 1 and all(len(left.get(it, ())) >= count for it, count in counts.items()):
+            carried.update((i, left[types[i]].pop(0)) for i in inputs)
     return carried
 
 
 def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float]:
     """Seconds of a step: by itself, one call after the other, and as one of many in a call, if it is short."""
-    run: Callable[..., Any] = jaxpr_as_fun(examined.jaxpr)
+    run = jax.jit(jaxpr_as_fun(examined.jaxpr))
     others = [i for i in range(len(examined.arguments)) if i not in carried]
 
+    @jax.jit
     def together(state: Sequence[Any], batches: Sequence[Any]) -> Any:
         def turn(state: Sequence[Any], batch: Sequence[Any]) -> Any:
             values = dict(zip(carried, state, strict=True)) | dict(zip(others, batch, strict=True))
@@ -110,10 +102,10 @@ def _measured(examined: Examined, carried: dict[int, int]) -> tuple[float, float
 
     values = [_zeros(leaf) for leaf in examined.arguments]
     batches = [jnp.stack([values[i]] * _TURNS) for i in others]
-    single = _seconds(jax.jit(lambda *values: run(*values)), values, _TURNS)
+    single = _seconds(run, values, _TURNS)
     if single > _LONGEST:
         return single, single
-    return single, _seconds(jax.jit(together), [[values[i] for i in carried], batches], 3) / _TURNS
+    return single, _seconds(together, [[values[i] for i in carried], batches], 3) / _TURNS
 
 
 def _zeros(leaf: Leaf) -> Any:
@@ -125,12 +117,8 @@ def _zeros(leaf: Leaf) -> Any:
 def _seconds(run: Callable[..., Any], values: Sequence[Any], calls: int) -> float:
     """Of a call, the fastest of three times so many one after the other."""
     jax.block_until_ready(run(*values))
-    taken: list[float] = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        out = None
-        for _ in range(calls):
-            out = run(*values)
-        jax.block_until_ready(out)
-        taken.append((time.perf_counter() - begin) / calls)
-    return min(taken)
+
+    def one_after_the_other() -> None:
+        jax.block_until_ready([run(*values) for _ in range(calls)][-1])
+
+    return min(timeit.repeat(one_after_the_other, number=1, repeat=3)) / calls

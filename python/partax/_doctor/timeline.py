@@ -17,38 +17,22 @@ LOAD = "load"
 
 
 class Event(NamedTuple):
-    """One stage of one trace.
-
-    Attributes:
-      function: the function's name.
-      defined: where it is defined, such as `train.py:12`.
-      track: tells apart functions, also those of one name.
-      trace: the number of the trace, from 1; 0 where a stored program is loaded in its place.
-      stage: one of `STAGES`, or `LOAD`.
-      begin: when it began, in seconds of `time.perf_counter`.
-      seconds: how long it took.
-      reason: why the trace was made.
-      site: the call that made it, such as `train.py:41`.
-      failed: whether the function raised.
-    """
-
     function: str
-    defined: str
-    track: int
-    trace: int
-    stage: str
-    begin: float
+    defined: str  # where the function is, such as `train.py:12`
+    track: int  # tells apart functions, also those of one name
+    trace: int  # its number, from 1; 0 where a stored program is loaded in its place
+    stage: str  # one of `STAGES`, or `LOAD`
+    begin: float  # in seconds of `time.perf_counter`
     seconds: float
-    reason: str
-    site: str
-    failed: bool
+    reason: str  # why the trace was made
+    site: str  # the call that made it, such as `train.py:41`
+    failed: bool  # whether the function raised
 
 
 def events() -> list[Event]:
     """What every filter_jit function was traced, lowered and compiled for in this process, by time.
 
     A `run` is that of the call which has compiled: it ends when that call returns, maybe before the program does.
-
     Functions that are gone are left out, unless `partax explain` or `partax doctor` keeps all.
     """
     histories: dict[History, None] = {cache.history: None for cache in _core.caches() if cache.history is not None}
@@ -72,31 +56,19 @@ def _of_history(history: History, track: int) -> Iterator[Event]:
 
 
 def write_chrome_trace(path: str | Path) -> None:
-    """What `Diagnosis.chrome_trace` does."""
-    write_whole(path, json.dumps({"traceEvents": trace_events(events()), "displayTimeUnit": "ms"}))
+    """What `Diagnosis.chrome_trace` does: events in the form of the Chrome trace format, times in microseconds.
 
-
-def trace_events(timeline: list[Event]) -> list[dict[str, Any]]:
-    """Events in the form of the Chrome trace format, times in microseconds. Each function has a track of its own.
-
-    Not each thread: which one it was is not known, and the stages of one function are nested properly.
+    Each function has a track of its own, and not each thread: which one it was is not known, and the stages of one
+    function are nested properly.
     """
-    process = os.getpid()
-    tracks = {event.track: f"{event.function} ({event.defined})" for event in timeline}
-    names = [
+    process, timeline = os.getpid(), events()
+    names = {event.track: f"{event.function} ({event.defined})" for event in timeline}
+    told: list[dict[str, Any]] = [
         {"name": "thread_name", "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
-        for track, name in tracks.items()
+        for track, name in names.items()
     ]
-    return names + [
-        {
-            "name": f"{event.stage} {event.function}",
-            "cat": event.stage,
-            "ph": "X",
-            "ts": event.begin * 1e6,
-            "dur": event.seconds * 1e6,
-            "pid": process,
-            "tid": event.track,
-            "args": {"trace": event.trace, "reason": event.reason, "site": event.site, "failed": event.failed},
-        }
-        for event in timeline
-    ]
+    for event in timeline:
+        args = {"trace": event.trace, "reason": event.reason, "site": event.site, "failed": event.failed}
+        span = {"ph": "X", "ts": event.begin * 1e6, "dur": event.seconds * 1e6, "pid": process, "tid": event.track}
+        told.append({"name": f"{event.stage} {event.function}", "cat": event.stage, **span, "args": args})
+    write_whole(path, json.dumps({"traceEvents": told, "displayTimeUnit": "ms"}))

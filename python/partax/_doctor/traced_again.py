@@ -5,15 +5,14 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function
+from partax._doctor.compiled_programs import LOOPS_BY_THEMSELVES, Program, by_function, line_of_history
 from partax._doctor.diagnosis import Diagnosis
 from partax._doctor.equations import type_text
 from partax._doctor.finding import Severity, finding_at
-from partax._doctor.lines import Line, is_users
+from partax._doctor.lines import Line, grouped
 from partax._pytree.call_site import site_text
 from partax._report.figure_text import seconds_text
 from partax._report.history import History
-from partax._report.record import Record
 
 _FEWEST = 3  # programs of one function: a second one, for another shape or mode, is as it should be; but see _retyped
 _FEWEST_SIZES = 5
@@ -28,13 +27,14 @@ def of_functions(histories: Iterable[History]) -> list[Diagnosis]:
     """A diagnosis, of one finding, for each of partax's functions that was traced again and again."""
     found: list[Diagnosis] = []
     for history in histories:
-        line = None if history.defined is None else Line(*history.defined, history.name)
-        again = [it for it in history.records if it.number > 1 and not it.failed]
-        if line is None or not is_users(line) or history.nested:
+        line = line_of_history(history)
+        if line is None or not line.is_users or history.nested:
             continue
-        reasons = [f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in again[-_LATEST:]]
-        types = [_types(it) for it in history.records if not it.failed]
-        _add(found, history.name, line, history.count, sum(map(_seconds, again)), reasons, types)
+        again = [it for it in history.records if it.number > 1 and not it.failed]
+        reasons = [f"trace {it.number} at {site_text(it.site)}: {it.reason}" for it in again]
+        types = [[(path, part.aval) for path, part in it.arrays()] for it in history.records if not it.failed]
+        seconds = sum(sum(it.seconds.values()) for it in again)
+        found += _diagnosis(history.name, line, history.count, seconds, reasons, types)
     return found
 
 
@@ -44,42 +44,41 @@ def of_programs(programs: Sequence[Program], known: Iterable[Diagnosis]) -> list
     found: list[Diagnosis] = []
     for several in by_function(programs):
         name, line = several[0].name, several[0].line
-        if line is None or not is_users(line) or (name, several[0].defined) in told:
+        if line is None or not line.is_users or (name, several[0].defined) in told:
             continue
         times = sum(program.times for program in several)
         reasons = list(dict.fromkeys(_difference(before, after) for before, after in itertools.pairwise(several)))
         if times > len(several):
             again = f"{times - len(several)} with arrays of the types of an earlier one"
             reasons.append(f"{again}: by another static argument, or made anew")
-        seconds = sum(it.seconds for it in several)
+        seconds = sum(it.seconds for it in several) * (1 - 1 / times)
         types = [list(zip(it.paths, it.jaxpr.in_avals, strict=True)) for it in several]
         is_loop = several[0].known is not None and name in LOOPS_BY_THEMSELVES
-        _add(found, name, line, times, seconds - seconds / times, reasons[-_LATEST:], types, is_loop)
+        found += _diagnosis(name, line, times, seconds, reasons, types, is_loop)
     return found
 
 
 def of_operations(programs: Sequence[Program]) -> list[Diagnosis]:
     """A diagnosis for each line that runs one operation, or function of a library, on an array that grows."""
-    at_lines: dict[tuple[str, Line], list[Program]] = {}
-    for program in programs:
-        if program.site is not None and not program.is_users:
-            at_lines.setdefault((program.name, program.site), []).append(program)
+    of_libraries = (it for it in programs if not it.is_users)
     found: dict[Line, Diagnosis] = {}
-    for (name, line), several in at_lines.items():
+    for (name, line), several in grouped(of_libraries, lambda it: (it.name, it.site)).items():
         seconds = sum(it.seconds for it in several)
-        if len(several) < _MANY or seconds < _LEAST_SECONDS or not _grows([it.jaxpr.in_avals for it in several]):
-            continue
-        finding = finding_at(
-            line,
-            "retrace",
-            "high",
-            {"traces": len(several), "again_seconds": seconds},
-            f"`{name}` was compiled {len(several)} times at this line, for an array that grows: "
-            f"{_difference(*several[-2:])} at last.",
-            "Begin with an array of the final size and write into it inside of a compiled function, or keep a list and "
-            "put it together once, by `jnp.stack` or `jnp.concatenate`.",
-        )
-        found.setdefault(line, Diagnosis(line.function, line.place, (finding,), {"traces": len(several)}))
+        if (
+            line is not None
+            and len(several) >= _MANY
+            and seconds >= _LEAST_SECONDS
+            and _grows([it.jaxpr.in_avals for it in several])
+        ):
+            message = (
+                f"`{name}` was compiled {len(several)} times at this line, for an array that grows: "
+                f"{_difference(*several[-2:])} at last."
+            )
+            advice = (
+                "Begin with an array of the final size and write into it inside of a compiled function, or keep a list "
+                "and put it together once, by `jnp.stack` or `jnp.concatenate`."
+            )
+            found.setdefault(line, _of_one(line.function, line, "high", len(several), seconds, message, advice))
     return list(found.values())
 
 
@@ -87,74 +86,59 @@ def _grows(types: Sequence[Sequence[Any]]) -> bool:
     """Whether an array is longer, along one axis, in each program than in the one before."""
     ranks = {tuple(len(aval.shape) for aval in avals) for avals in types}
     sizes = [tuple(length for aval in avals for length in aval.shape) for avals in types]
-    steps = (
-        [[b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(sizes)] if len(ranks) == 1 else []
-    )
+    steps = [
+        [b - a for a, b in zip(*pair, strict=True)] for pair in itertools.pairwise(sizes if len(ranks) == 1 else [])
+    ]
     return bool(steps) and all(min(step) >= 0 and sum(map(bool, step)) in (1, 2) for step in steps)
 
 
-def _add(
-    found: list[Diagnosis],
-    name: str,
-    line: Line,
-    count: int,
-    seconds: float,
-    reasons: Sequence[str],
-    types: Sequence[_Types],
-    is_loop: bool = False,
-) -> None:
-    """Adds what is told of a function, if it is worth a word."""
-    known = [(_paths(it), _shapes(it), _kinds(it)) for it in types]
+def _diagnosis(
+    name: str, line: Line, count: int, seconds: float, reasons: list[str], types: list[_Types], is_loop: bool = False
+) -> list[Diagnosis]:
+    """What is told of a function, if it is worth a word."""
+    known = [
+        (
+            [path for path, _ in arrays],
+            [getattr(aval, "shape", ()) for _, aval in arrays],
+            [(getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))) for _, aval in arrays],
+        )
+        for arrays in types
+    ]
     changes = [tuple(map(operator.ne, *pair)) for pair in itertools.pairwise(known)]
-    retyped = changes == [(False, False, True)]  # nobody wants such a second program
-    resized = count == len(types) and all(it[0] or it[1:] == (True, False) for it in changes)
+    is_retyped = changes == [(False, False, True)]  # nobody wants such a second program
+    is_resized = count == len(types) and all(it[0] or it[1:] == (True, False) for it in changes)
     # Buckets of lengths, and a last batch in two modes, are as they should be.
-    is_few = resized and (count < _FEWEST_SIZES or (count < _MANY and _are_buckets(types)))
-    if is_few or (count < _FEWEST and not retyped) or seconds < _LEAST_SECONDS:
-        return
-    severity: Severity = "high" if count >= _MANY else "low" if resized else "medium"
-    finding = finding_at(
-        line,
-        "retrace",
-        severity,
-        {"traces": count, "again_seconds": seconds},
-        f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; the "
-        f"latest: {'; '.join(reasons)}.",
+    is_small = count < _FEWEST_SIZES or (count < _MANY and _are_buckets([shapes for _, shapes, _ in known]))
+    if (is_resized and is_small) or (count < _FEWEST and not is_retyped) or seconds < _LEAST_SECONDS:
+        return []
+    advice = (
         "Few shapes and one structure are few programs: give what grows its final size at once, pad what differs in "
         "length to a few sizes, such as powers of two, and drop or pad the last batch."
-        if resized
+        if is_resized
         else "Compile the function around it by `jax.jit`: outside of one, a loop is compiled again for each function "
         "that is made anew for it."
         if is_loop
         else "Pass arrays of the same types each time, and static values that stay; make the function once, outside of "
-        "the loop that calls it.",
+        "the loop that calls it."
     )
-    found.append(Diagnosis(name, line.place, (finding,), {"traces": count}))
+    message = (
+        f"`{name}` was traced and compiled {count} times, which took {seconds_text(seconds)} after the first; the "
+        f"latest: {'; '.join(reasons[-_LATEST:])}."
+    )
+    severity: Severity = "high" if count >= _MANY else "low" if is_resized else "medium"
+    return [_of_one(name, line, severity, count, seconds, message, advice)]
 
 
-def _seconds(record: Record) -> float:
-    return sum(record.seconds.values())
+def _of_one(
+    name: str, line: Line, severity: Severity, count: int, seconds: float, message: str, advice: str
+) -> Diagnosis:
+    finding = finding_at(line, "retrace", severity, {"traces": count, "again_seconds": seconds}, message, advice)
+    return Diagnosis(name, line.place, (finding,), {"traces": count})
 
 
-def _types(record: Record) -> _Types:
-    return [(path, part.aval) for path, part in record.snapshot.pairs() if part.key[0] == "array"]
-
-
-def _paths(types: _Types) -> list[str]:
-    return [path for path, _ in types]
-
-
-def _shapes(types: _Types) -> list[Any]:
-    return [getattr(aval, "shape", ()) for _, aval in types]
-
-
-def _kinds(types: _Types) -> list[Any]:
-    return [(getattr(aval, "dtype", None), bool(getattr(aval, "weak_type", False))) for _, aval in types]
-
-
-def _are_buckets(types: Sequence[_Types]) -> bool:
+def _are_buckets(shapes: Sequence[Sequence[Any]]) -> bool:
     """Whether the lengths in which arrays differ are of few sizes: powers of two, or multiples of 32."""
-    by_place = [set(lengths) for lengths in zip(*map(itertools.chain.from_iterable, map(_shapes, types)), strict=False)]
+    by_place = [set(lengths) for lengths in zip(*map(itertools.chain.from_iterable, shapes), strict=False)]
     changed = set[int]().union(*(it for it in by_place if len(it) > 1))
     return bool(changed) and all(it % 32 == 0 or it & (it - 1) == 0 for it in changed)
 

@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Iterator
 
-from partax._doctor.definition import argument_name, definition
-from partax._doctor.examined import Examined, Leaf
+from partax._doctor.examined import Examined, argument_name, definition
 from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import flat_programs
+from partax._doctor.flat_program import flat_program
+from partax._doctor.lines import grouped
 from partax._pytree.array_text import array_text
 from partax._report.figure_text import bytes_text
 
@@ -15,26 +15,20 @@ _MOST_OF_IT = 0.5  # of an argument's bytes: a model of which one part is not ca
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `unused`: one for each argument."""
     if sum(leaf.bytes for leaf in examined.arguments) < _FEWEST_BYTES:
         return
-    program = flat_programs(examined).outermost
+    program = flat_program(examined)
     used = set(itertools.chain(program.results, itertools.chain.from_iterable(program.reads)))
     used.update(program.inputs[i] for i in examined.forwarded)
-    all_bytes: dict[str, int] = {}
-    unused: dict[str, list[Leaf]] = {}
-    for number, leaf in zip(program.inputs, examined.arguments, strict=True):
-        name = argument_name(leaf.path)
-        all_bytes[name] = all_bytes.get(name, 0) + leaf.bytes
-        if number not in used:
-            unused.setdefault(name, []).append(leaf)
+    pairs = zip(program.inputs, examined.arguments, strict=True)
     line = definition(examined.function)
-    for name, leaves in unused.items():
-        size = sum(leaf.bytes for leaf in leaves)
-        if size < _FEWEST_BYTES or size <= _MOST_OF_IT * all_bytes[name]:
+    for name, its in grouped(pairs, lambda it: argument_name(it[1].path)).items():
+        leaves = [leaf for number, leaf in its if number not in used]
+        size, whole = sum(leaf.bytes for leaf in leaves), sum(leaf.bytes for _, leaf in its)
+        if size < _FEWEST_BYTES or size <= _MOST_OF_IT * whole:
             continue
         largest = max(leaves, key=lambda leaf: leaf.bytes)
-        is_whole = size == all_bytes[name]
+        is_whole = size == whole
         what = f"`{name}`" if is_whole else f"`{largest.path}` ({array_text(largest.aval)})"
         if not is_whole and len(leaves) > 1:
             what += f" and {len(leaves) - 1} more arrays of `{name}`"
@@ -42,11 +36,9 @@ def find(examined: Examined) -> Iterator[Finding]:
             line,
             "unused",
             "low",
+            {"bytes": size, "arrays": len(leaves)},
+            f"Nothing in the program reads {what}, {bytes_text(size)} in all.",
+            "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
+            "dispatch time, and another shape of it traces the function again.",
             path=name if is_whole else largest.path,
-            figures={"bytes": size, "arrays": len(leaves)},
-            message=f"Nothing in the program reads {what}, {bytes_text(size)} in all.",
-            advice=(
-                "Leave it out of the call, or use it: the caller keeps it in memory for the call, each array costs "
-                "dispatch time, and another shape of it traces the function again."
-            ),
         )

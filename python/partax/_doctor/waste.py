@@ -8,8 +8,8 @@ from jax.extend.core import Literal
 
 from partax._doctor.equations import bytes_of, inner_jaxprs, scan_parts
 from partax._doctor.examined import Examined
-from partax._doctor.finding import Finding, finding_at
-from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_programs
+from partax._doctor.finding import Figures, Finding, finding_at
+from partax._doctor.flat_program import LITERAL, Call, FlatProgram, flat_program
 from partax._doctor.fusion import (
     DECOMPOSITIONS,
     ELEMENTWISE,
@@ -20,7 +20,7 @@ from partax._doctor.fusion import (
     VIEW,
     multiplications,
 )
-from partax._doctor.lines import comes_from, is_of_jax
+from partax._doctor.lines import Line, comes_from, is_of_jax
 from partax._pytree.array_text import array_text
 from partax._report.figure_text import bytes_text
 
@@ -109,32 +109,34 @@ _TEXTS = {
 
 
 def find(examined: Examined) -> Iterator[Finding]:
-    """Findings of the kind `waste`: one for each line."""
     if not examined.equations.named("scan") and examined.equations.largest < _FEWEST_ROWS**2:
         return
-    programs = flat_programs(examined)
-    turns: dict[int, int] = {}
-    for program in programs.all:
-        for i in program.bodies:
-            if program.eqns[i].primitive.name == "scan":
-                turns[id(programs.inside(program, i)[0][1])] = int(program.eqns[i].params["length"])
-    told: set[Any] = set()
-    for program in programs.all:
-        for finding in _Reader(program, turns.get(id(program), 1)).find():
-            if (finding.file, finding.line) not in told:
-                told.add((finding.file, finding.line))
-                yield finding
+    found: dict[Line, Finding] = {}
+    for program in flat_program(examined).all:
+        for at, text, aval, figures in _Reader(program).find():
+            size, what = (aval, bytes_text(aval)) if isinstance(aval, int) else (bytes_of(aval), array_text(aval))
+            message, advice = _TEXTS[text]
+            figures = {"bytes": size, **figures}
+            line = program.line(at)
+            finding = finding_at(line, "waste", "medium", figures, message.format(what=what, **figures), advice)
+            found.setdefault(line, finding)
+    yield from found.values()
+
+
+_Found = tuple[int, str, Any, Figures]
+"""The equation at which something is found, the name of its text, the array or the bytes that it is about."""
 
 
 class _Reader:
     """A program, with who makes and who reads each value."""
 
-    def __init__(self, program: FlatProgram, turns: int) -> None:
-        self.program, self.turns = program, turns
-        self.makers = program.makers
+    def __init__(self, program: FlatProgram) -> None:
+        self.program, self.makers = program, program.makers
+        loop = program.around
+        self.turns = 1 if loop is None or loop.primitive.name != "scan" else int(loop.params["length"])
         self.results = set(program.results)
 
-    def find(self) -> Iterator[Finding]:
+    def find(self) -> Iterator[_Found]:
         rules = {
             "sort": self._sorted, "scan": self._scan, "dot_general": self._product, "svd": self._full_factors,
             "reduce_sum": self._summed, "add_any": self._added, "conv_general_dilated": self._convolution,
@@ -152,14 +154,6 @@ class _Reader:
             if rule is not None and is_of_jax(call.jaxpr):
                 yield from rule(call)
 
-    def _found(self, at: int, text: str, aval: Any, **figures: Any) -> Finding:
-        """A finding at an equation, about an array or about so many bytes."""
-        size = aval if isinstance(aval, int) else bytes_of(aval)
-        what = bytes_text(aval) if isinstance(aval, int) else array_text(aval)
-        message, advice = _TEXTS[text]
-        message = message.format(what=what, **figures)
-        return finding_at(self.program.line(at), "waste", "medium", {"bytes": size, **figures}, message, advice)
-
     def _maker(self, number: int) -> Any:
         """The equation that makes a value; None of the program's inputs."""
         return self.program.eqns[self.makers[number]] if number in self.makers else None
@@ -168,44 +162,42 @@ class _Reader:
         """The equations that use a value, whichever way they see it; -1 for the program's result."""
         found: list[int] = [-1] if number in self.results else []
         for i in self.program.readers.get(number, ()):
-            if self.program.treatments[i] == VIEW or self.program.eqns[i].primitive.name in ("rev", "neg"):
-                found += self._uses(self.program.writes[i][0])
-            else:
-                found.append(i)
+            is_view = self.program.treatments[i] == VIEW or self.program.eqns[i].primitive.name in ("rev", "neg")
+            found += self._uses(self.program.writes[i][0]) if is_view else [i]
         return found
 
     def _names(self, indices: list[int]) -> set[str]:
         return {self.program.eqns[i].primitive.name if i >= 0 else "" for i in indices}
 
-    def _multiplied(self, call: Call) -> Iterator[Finding]:
+    def _multiplied(self, call: Call) -> Iterator[_Found]:
         """What is made to be multiplied, where a solve or the factors would do."""
         aval, uses = call.jaxpr.outvars[0].aval, self._uses(call.numbers[call.jaxpr.outvars[0]])
         is_inverse = call.eqn.params["name"] == "inv"
         is_large = aval.shape[-1] >= _FEWEST_ROWS if is_inverse else math.prod(aval.shape) >= _FEWEST_ELEMENTS
         if is_large and self._names(uses) == {"dot_general"}:
-            yield self._found(uses[0], "inverse" if is_inverse else "product of all pairs", aval)
+            yield uses[0], "inverse" if is_inverse else "product of all pairs", aval, {}
 
-    def _convolution(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _convolution(self, index: int, eqn: Any) -> Iterator[_Found]:
         aval = eqn.invars[1].aval
         _, channels, *window = eqn.params["dimension_numbers"].rhs_spec
         length = math.prod(aval.shape[axis] for axis in window)
         work = multiplications(eqn)
         if aval.shape[channels] == 1 and length >= _LONG_KERNEL and work >= _MUCH_WORK:
-            yield self._found(index, "convolution", aval, length=length, multiplications=work)
+            yield index, "convolution", aval, {"length": length, "multiplications": work}
 
-    def _diagonal(self, call: Call) -> Iterator[Finding]:
+    def _diagonal(self, call: Call) -> Iterator[_Found]:
         given, result = call.jaxpr.invars[0], call.jaxpr.outvars[0]
         if len(result.aval.shape) == 2:
             uses = [i for i in self._uses(call.numbers[result]) if self._names([i]) == {"dot_general"}]
             if uses and max(result.aval.shape) >= _FEWEST_ROWS:
-                yield self._found(uses[0], "diagonal matrix", result.aval)
+                yield uses[0], "diagonal matrix", result.aval, {}
         elif len(given.aval.shape) == 2 and math.prod(given.aval.shape) >= _FEWEST_ELEMENTS:
             number = call.numbers[given]
             made = self._made_of(number)
             is_dear = ("dot_general" in made and not made & DECOMPOSITIONS) or self._is_jacobian(number)
             is_for_it = all(self._is_inside(i, call) for i in self.program.readers.get(number, ()))
             if is_dear and is_for_it and number not in self.results:
-                yield self._found(self.makers[number], "diagonal", given.aval)
+                yield self.makers[number], "diagonal", given.aval, {}
 
     def _is_jacobian(self, number: int) -> bool:
         maker = self._maker(number)
@@ -232,24 +224,24 @@ class _Reader:
                 left += self.program.reads[i]
         return found
 
-    def _one_hot(self, call: Call) -> Iterator[Finding]:
+    def _one_hot(self, call: Call) -> Iterator[_Found]:
         aval = call.jaxpr.outvars[0].aval
         if math.prod(aval.shape) < _FEWEST_HOT or aval.shape[-1] < _FEWEST_CLASSES:
             return
         for i in self._uses(call.numbers[call.jaxpr.outvars[0]]):
             is_product = self._names([i]) == {"dot_general"}
             if is_product and not self.program.eqns[i].params["dimension_numbers"][1][0]:
-                yield self._found(i, "one-hot", aval, classes=aval.shape[-1])
+                yield i, "one-hot", aval, {"classes": aval.shape[-1]}
                 return
 
-    def _full_factors(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _full_factors(self, index: int, eqn: Any) -> Iterator[_Found]:
         longer, shorter = sorted(eqn.invars[0].aval.shape[-2:], reverse=True)
         for number, var in zip(self.program.writes[index], eqn.outvars, strict=True):
             is_full = var.aval.shape[-2:] == (longer, longer) and longer >= 4 * shorter
             if is_full and bytes_of(var.aval) >= _FEWEST_STACKED and self._names(self._uses(number)) <= {"slice"}:
-                yield self._found(index, "factors", var.aval, used=shorter)
+                yield index, "factors", var.aval, {"used": shorter}
 
-    def _summed(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _summed(self, index: int, eqn: Any) -> Iterator[_Found]:
         """A product of matrices that is written as a sum over a product of broadcast arrays."""
         product = self.makers.get(self.program.reads[index][0], -1)
         aval = eqn.invars[0].aval
@@ -258,7 +250,7 @@ class _Reader:
         operands = zip(self.program.eqns[product].invars, self.program.reads[product], strict=True)
         one, other = (self._spread(var.aval.shape, number, aval.shape) for var, number in operands)
         if one and other and one != other and not (one | other) & set(eqn.params["axes"]):
-            yield self._found(index, "sum", aval)
+            yield index, "sum", aval, {}
 
     def _spread(self, own: tuple[int, ...], number: int, shape: tuple[int, ...]) -> set[int]:
         """The axes along which an operand is repeated."""
@@ -267,7 +259,7 @@ class _Reader:
             given = dict(zip(maker.params["broadcast_dimensions"], maker.invars[0].aval.shape, strict=True))
         return {axis for axis, length in enumerate(shape) if given.get(axis, 1) != length}
 
-    def _added(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _added(self, index: int, eqn: Any) -> Iterator[_Found]:
         """The gradient of what a loop's body indexes: an array of zeros with one part, added in each turn."""
         aval = eqn.outvars[0].aval
         if self.turns < _SMALLEST_PART or self.turns * math.prod(aval.shape) < _MUCH_ADDED:
@@ -277,9 +269,9 @@ class _Reader:
             if self._names([i]) & {"dynamic_update_slice", "scatter-add"}:
                 onto = self._maker(self.program.reads[i][0])
                 if onto is not None and onto.primitive.name == "broadcast_in_dim":
-                    yield self._found(i, "parts", aval, times=self.turns)
+                    yield i, "parts", aval, {"times": self.turns}
 
-    def _sorted(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _sorted(self, index: int, eqn: Any) -> Iterator[_Found]:
         aval = eqn.invars[0].aval
         size, length = math.prod(aval.shape), aval.shape[eqn.params["dimension"]]
         uses = [i for number in self.program.writes[index] for i in self._uses(number)]
@@ -287,36 +279,35 @@ class _Reader:
             return
         used = max(_first_or_last(self.program.eqns[i]) for i in uses) * length // size
         if used * _SMALLEST_PART <= length:
-            yield self._found(index, "sort", aval, length=length, used=used)
+            yield index, "sort", aval, {"length": length, "used": used}
 
-    def _scan(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _scan(self, index: int, eqn: Any) -> Iterator[_Found]:
         parts, length = scan_parts(eqn), int(eqn.params["length"])
         made = list(zip(self.program.writes[index], eqn.outvars, strict=True))[parts.carries :]
         size = sum(bytes_of(var.aval) for number, var in made if self._takes_one(number, length))
         if size >= _FEWEST_STACKED and length >= _SMALLEST_PART:
-            yield self._found(index, "stack", size, length=length)
+            yield index, "stack", size, {"length": length}
         if parts.carries == 0 and parts.xs and length >= _FEWEST_TURNS and _is_small(eqn, length):
-            yield self._found(index, "map", eqn.outvars[0].aval, times=length)
+            yield index, "map", eqn.outvars[0].aval, {"times": length}
 
     def _takes_one(self, number: int, length: int) -> bool:
-        """Whether of a stacked array one step is all that is used."""
         uses = self._uses(number)
         if not uses or self._names(uses) - {"slice", "dynamic_slice"}:
             return False
         taken = [self.program.eqns[i] for i in uses]
         return all(it.invars[0].aval.shape[0] == length and it.outvars[0].aval.shape[0] == 1 for it in taken)
 
-    def _product(self, index: int, eqn: Any) -> Iterator[Finding]:
+    def _product(self, index: int, eqn: Any) -> Iterator[_Found]:
         for at, number in enumerate(self.program.reads[index]):
             inner, aval = self._maker(number), eqn.invars[at].aval
             if inner is None or math.prod(aval.shape) < _FEWEST_ELEMENTS or self._uses(number) != [index]:
                 continue
             ranks = len(aval.shape), len(eqn.invars[1 - at].aval.shape)
             if ranks == (2, 1) and self._is_jacobian(number):
-                yield self._found(index, "jacobian", aval)
+                yield index, "jacobian", aval, {}
             orders = _orders(inner, eqn, at) if inner.primitive.name == "dot_general" else None
             if orders is not None and orders[0] >= max(_MUCH_WORK, _TIMES_LESS * orders[1]):
-                yield self._found(index, "order", aval, multiplications=orders[0], other_order=orders[1])
+                yield index, "order", aval, {"multiplications": orders[0], "other_order": orders[1]}
 
 
 def _first_or_last(eqn: Any) -> int:

@@ -1,10 +1,13 @@
-"""The arrays that a program has captured, by the names of the variables that held them."""
+"""The arrays that a program has captured, by the names of the variables that held them; a warning of some of them."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import math
 import types
-from collections.abc import Generator, Iterator, Mapping
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,6 +17,9 @@ import numpy as np
 from partax import _core
 from partax._guards.installed import is_installed
 from partax._guards.user_objects import read
+from partax._pytree.array_text import array_text
+from partax._pytree.call_site import call_site
+from partax._pytree.key_details import FIELD, VALUE, Detail
 from partax._pytree.spec_data import shown
 
 _MAX_DEPTH = 4
@@ -38,24 +44,19 @@ class Constant:
 
 
 class Holder(NamedTuple):
-    """The variable that holds an array, and the path from there to it, such as `model.layers[0].weight`.
+    """The variable that holds an array."""
 
-    It is a `closure cell`, `global`, `bound argument`, `static argument` or `attribute`.
-    """
-
-    kind: str
-    root: str
-    name: str
+    kind: str  # `closure cell`, `global`, `bound argument`, `static argument` or `attribute`
+    root: str  # its name
+    name: str  # the path from there to the array, such as `model.layers[0].weight`
 
 
 def captured_constants(constants: list[Any], fun: Any) -> list[Constant]:
     """The constants of a program by name, the largest first; `fun` was traced, or is None if it is gone."""
     found: list[Constant] = []
     for constant, holder in zip(constants, holders(constants, fun), strict=True):
-        shape, dtype = getattr(constant, "shape", ()), getattr(constant, "dtype", None)
-        size = int(getattr(constant, "nbytes", 0)) or int(np.prod(shape)) * getattr(dtype, "itemsize", 0)
-        name = "" if holder is None else holder.name
-        found.append(Constant(name, f"{dtype}[{','.join(map(str, shape))}]", size))
+        size = int(getattr(constant, "nbytes", 0)) or math.prod(constant.shape) * constant.dtype.itemsize
+        found.append(Constant("" if holder is None else holder.name, array_text(constant), size))
     return sorted(found, key=lambda constant: -constant.bytes)
 
 
@@ -66,9 +67,7 @@ def holders(constants: list[Any], fun: Any, statics: Mapping[str, Any] = Mapping
     variables = list(_variables(fun, set(), 0)) if constants and fun is not None else []
     for path, value in statics.items() if constants else ():
         variables += _arrays("static argument", path, value)
-    known: dict[int, Holder] = {}
-    for holder, array in variables:
-        known.setdefault(id(array), holder)
+    known = {id(array): holder for holder, array in reversed(variables)}
     return [
         known.get(id(constant)) or next((holder for holder, array in variables if _is_held_by(constant, array)), None)
         for constant in constants
@@ -110,10 +109,8 @@ def _variables(fun: Any, seen: set[int], depth: int) -> Generator[tuple[Holder, 
 
 def _named_values(fun: types.FunctionType) -> Generator[tuple[str, str, Any]]:
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
-        try:
+        with contextlib.suppress(ValueError):  # an empty cell
             yield "closure cell", name, cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
     codes = [fun.__code__]
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
@@ -121,16 +118,13 @@ def _named_values(fun: types.FunctionType) -> Generator[tuple[str, str, Any]]:
 
 
 def _arrays(kind: str, name: str, value: Any) -> Generator[tuple[Holder, Any]]:
-    if isinstance(value, (jax.Array, np.ndarray)):
-        yield Holder(kind, name, name), value
-        return
-    try:
+    """The arrays of a variable: the leaves of a tree, and what else is inside of objects."""
+    found = dict[str, Any]()
+    with contextlib.suppress(Exception):  # it is no argument: it need not be a tree that partax can take
         leaves, spec = _core.flatten(value, name)
-    except Exception:  # it is no argument: it need not be a tree that partax can take
-        leaves, spec = [], None
-    if spec is not None:
-        yield from zip((Holder(kind, name, path) for path in spec.dynamic_paths()), leaves, strict=True)
-    yield from ((Holder(kind, name, path), array) for path, array in arrays_in(name, value))
+        found = dict(zip(spec.dynamic_paths(), leaves, strict=True))
+    for path, array in (*found.items(), *arrays_in(name, value)):
+        yield Holder(kind, name, path), array
 
 
 def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: bool = True) -> Iterator[tuple[str, Any]]:
@@ -157,3 +151,28 @@ def arrays_in(path: str, value: Any, deepest: int = _MAX_OBJECTS, libraries: boo
         if type(attributes) is dict and (libraries or level == 0 or not is_installed(cls.__module__)):
             items += [(f".{name}", item) for name, item in attributes.copy().items()]
         left += [(path + segment, item, level + 1) for segment, item in items]
+
+
+_DEEPEST = 3
+
+_warned: set[tuple[str, str, str]] = set()
+
+
+def warn_of_arrays(described: Iterable[Detail]) -> None:
+    """Warns once of each place in a call where an object of a user's class, known by identity, holds an array."""
+    for path, kind, value in described:
+        cls = type(value)
+        if kind not in (VALUE, FIELD) or cls.__eq__ is not object.__eq__ or is_installed(cls.__module__):
+            continue
+        place = next((place for place, _ in arrays_in(path, value, _DEEPEST, libraries=False)), None)
+        key = (cls.__module__, cls.__qualname__, place or "")
+        if place is None or key in _warned:
+            continue
+        _warned.add(key)
+        warnings.warn_explicit(
+            f"`{place}` is an array in a static `{cls.__qualname__}`: it is a constant of the program, and another "
+            f"array there later is not seen. Make `{cls.__qualname__}` a pytree, as an Equinox module or with "
+            "jax.tree_util.register_dataclass, or pass the array as an argument",
+            UserWarning,
+            *call_site(),
+        )

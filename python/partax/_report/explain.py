@@ -2,7 +2,6 @@
 
 import logging
 import os
-from types import TracebackType
 from typing import ClassVar
 
 from partax._pytree.call_site import is_of_library, site_text
@@ -27,9 +26,7 @@ class _Switch:
     def __enter__(self) -> None:
         _Switch._entered.append(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         later = _Switch._entered[_Switch._entered.index(self) + 1 :]
         _Switch._entered.remove(self)
         if later:

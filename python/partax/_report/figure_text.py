@@ -19,6 +19,11 @@ def seconds_text(seconds: float) -> str:
     return f"{_three(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{_three(seconds * 1e6)} us"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def figure_text(name: str, value: float | str) -> str:
     """A figure of a finding or of a program, in the unit that its name tells."""
     if isinstance(value, (str, bool)):

@@ -1,5 +1,7 @@
 """report: what each function has cost, from the records of its traces."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from partax import _core
@@ -9,8 +11,8 @@ from partax._pytree.call_site import site_text
 from partax._report.captured_arrays import captured_constants
 from partax._report.flatten_costs import flatten_microseconds
 from partax._report.history import History, kept
-from partax._report.record import Record
 from partax._report.report import FunctionReport, KeyReport, Report, SlowNode, TraceReport
+from partax._report.snapshot import Record
 
 
 def _equations(jaxpr: Any) -> int:
@@ -18,19 +20,23 @@ def _equations(jaxpr: Any) -> int:
 
 
 _EFFECTS = {
-    "DebugEffect": "jax.debug.print or callback",
-    "OrderedDebugEffect": "ordered jax.debug.print or callback",
-    "IOEffect": "io_callback",
-    "OrderedIOEffect": "ordered io_callback",
-    "ReadEffect": "refs",
-    "WriteEffect": "refs",
-    "AccumEffect": "refs",
+    "Debug": "jax.debug.print or callback",
+    "IO": "io_callback",
+    "Read": "refs",
+    "Write": "refs",
+    "Accum": "refs",
 }
+
+
+def _effect_text(effect: Any) -> str:
+    name = type(effect).__name__
+    kind = name.removeprefix("Ordered").removesuffix("Effect")
+    return ("ordered " if name.startswith("Ordered") else "") + _EFFECTS[kind] if kind in _EFFECTS else name
 
 
 def program_of(target: Any, record: Record) -> Any:
     """The jaxpr of a trace, from jax's cache; None if it is not there."""
-    avals = [part.aval for part in record.snapshot.parts if part.key[0] == "array"]
+    avals = [part.aval for _, part in record.arrays()]
     if target is None or record.failed or any(aval is None for aval in avals):
         return None
     for arguments in (avals, [tuple(avals)]):  # of many arrays it takes one tuple
@@ -43,7 +49,7 @@ def program_of(target: Any, record: Record) -> Any:
 
 def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> TraceReport:
     program = program_of(target, record)
-    effects = sorted({_EFFECTS.get(type(e).__name__, type(e).__name__) for e in program.effects}) if program else []
+    effects = sorted(set(map(_effect_text, program.effects))) if program else []
     return TraceReport(
         record.number,
         site_text(record.site),
@@ -61,28 +67,15 @@ def _trace_report(target: Any, record: Record, calls: int | None, fun: Any) -> T
     )
 
 
-def _static_text(record: Record | None, varying: set[str]) -> str:
-    if record is None:
-        return ""
-    pairs = record.snapshot.pairs()
-    texts = [f"{path}={part.text}" for path, part in pairs if path in varying and part.key[0] != "array"]
-    return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
-
-
-def _varying(records: list[Record]) -> set[str]:
-    """The paths at which keys differ."""
-    if len(records) < 2:
-        return set()
-    keys: dict[str, set[Any]] = {}
-    for record in records:
-        for path, part in record.snapshot.pairs():
-            if part.key[0] != "array":
-                keys.setdefault(path, set()).add((part.key, part.text))
-    return {
-        path
-        for path, values in keys.items()
-        if len(values) > 1 or sum(path in record.snapshot.paths for record in records) < len(records)
-    }
+def _static_texts(records: list[Record]) -> Iterator[str]:
+    """Of each record the static values in which it differs from the others."""
+    statics = [
+        [(path, part.key, part.text) for path, part in it.snapshot.pairs() if part.key[0] != "array"] for it in records
+    ]
+    of_all = set[Any].intersection(*map(set, statics)) if statics else set[Any]()
+    for of_one in statics:
+        texts = [f"{path}={text}" for path, key, text in of_one if (path, key, text) not in of_all]
+        yield ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
 
 
 _Use = tuple[Record, Any, int | None]  # a trace, its target, its calls
@@ -100,14 +93,10 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
             grouped.append((calls, known))
     for record in records.values():
         grouped.append((None, [(record, None, None)]))
-    varying = _varying([traces[0][0] for _, traces in grouped])
+    statics = _static_texts([traces[0][0] for _, traces in grouped])
     keys = tuple(
-        KeyReport(
-            _static_text(traces[0][0], varying),
-            calls,
-            tuple(_trace_report(target, record, n, fun) for record, target, n in traces),
-        )
-        for calls, traces in grouped
+        KeyReport(text, calls, tuple(_trace_report(target, record, n, fun) for record, target, n in traces))
+        for text, (calls, traces) in zip(statics, grouped, strict=True)
     )
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.info()[2:4]
@@ -116,13 +105,14 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
 
 
 def _slow_nodes(history: History) -> tuple[SlowNode, ...]:
-    counts: dict[str, tuple[int, float, str]] = {}
-    for part in [part for record in history.records[-1:] for part in record.snapshot.parts]:
-        kind = part.refs[0]() if part.key[:2] == ("node", "registered") and part.refs else None
-        if kind is not None:
-            count = counts[part.text][0] + 1 if part.text in counts else 1
-            counts[part.text] = (count, count * flatten_microseconds(kind), why_called(kind))
-    return tuple(SlowNode(name, *found) for name, found in counts.items())
+    parts = [part for record in history.records[-1:] for part in record.snapshot.parts]
+    nodes = [part for part in parts if part.key[:2] == ("node", "registered") and part.refs]
+    kinds = {part.text: part.refs[0]() for part in nodes}
+    return tuple(
+        SlowNode(name, count, count * flatten_microseconds(kinds[name]), why_called(kinds[name]))
+        for name, count in Counter(part.text for part in nodes).items()
+        if kinds[name] is not None
+    )
 
 
 def function_report(self: Any) -> FunctionReport:

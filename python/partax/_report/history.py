@@ -1,6 +1,7 @@
 """All traces of a function: begun, ended, counted, limited and reported."""
 
 import contextlib
+import dataclasses
 import functools
 import threading
 import time
@@ -14,57 +15,41 @@ from partax._jit.parameters import option_names
 from partax._pytree.call_site import call_site
 from partax._pytree.key_details import FIELD, NODE, Detail, details
 from partax._pytree.spec_data import SpecData
+from partax._report.captured_arrays import warn_of_arrays
 from partax._report.differences import differences, distance, places
 from partax._report.explain import explaining, report_line
 from partax._report.flatten_costs import time_flatten_functions
 from partax._report.limits import RetraceError, counters, forbidden
-from partax._report.opaque_arrays import warn_of_arrays
 from partax._report.reasons import Occasion, Reasons, first_reason
-from partax._report.record import Record
 from partax._report.report import LoadReport, StepsReport
-from partax._report.snapshot import Snapshot, take_snapshot
+from partax._report.snapshot import Record, Snapshot, take_snapshot
 from partax._report.value_parts import ValueParts
 
 _KEPT = 256  # records of one function that are kept in full
 _COMPARED = 8  # of these, how many a trace is compared with while nothing is explained
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class History:
-    """All traces of one function, the latest ones as records, oldest first.
+    """All traces of one function, the latest ones as records, oldest first."""
 
-    Attributes:
-      reasons: finds the reason of each trace.
-      function: gives the function if it lives.
-      defined: the file and line of its definition, or None.
-      count: how many traces there have been.
-      live: how many of them since `clear_cache`, without those that raised.
-      loads: the stored programs that were loaded in the place of a trace, and when that began.
-      steps: what its steps take in `partax.steps`.
-    """
+    name: str
+    defined: tuple[str, int] | None  # the file and line of its definition
+    max_traces: int | None
+    cache_size: int
+    by_structure: bool
+    nested: bool = False  # counts the traces of another one, which reports them
+    function: Callable[[], Any] = lambda: None  # gives it if it lives
+    records: list[Record] = dataclasses.field(default_factory=list)
+    count: int = 0  # of all traces
+    live: int = 0  # since `clear_cache`, without those that raised
+    loads: list[tuple[float, LoadReport]] = dataclasses.field(default_factory=list)  # in the place of a trace, and when
+    steps: list[StepsReport] = dataclasses.field(default_factory=list)  # what its steps take in `partax.steps`
+    _under_way: int = 0  # traces that have begun
+    _lock: Any = dataclasses.field(default_factory=threading.RLock)  # threads may trace one function at once
 
-    def __init__(
-        self,
-        name: str,
-        defined: tuple[str, int] | None,
-        max_traces: int | None,
-        cache_size: int,
-        by_structure: bool,
-        nested: bool = False,
-    ):
-        self.name = name
-        self.defined = defined
-        self.max_traces = max_traces
-        self.by_structure = by_structure
-        self.nested = nested  # counts the traces of another one, which reports them
-        self.reasons = Reasons(name, cache_size, nested)
-        self.function: Callable[[], Any] = lambda: None
-        self.records: list[Record] = []
-        self.count = 0
-        self.live = 0
-        self.loads: list[tuple[float, LoadReport]] = []
-        self.steps: list[StepsReport] = []
-        self._under_way = 0  # traces that have begun
-        self._lock = threading.RLock()  # threads may trace one function at once
+    def __post_init__(self) -> None:
+        self.reasons = Reasons(self.name, self.cache_size, self.nested)
 
     def cleared(self) -> None:
         """clear_cache has dropped every key."""
@@ -72,7 +57,6 @@ class History:
         self.live = 0
 
     def take(self, described: Iterable[Detail], values: Sequence[Any], traced: Sequence[Any]) -> Snapshot:
-        """The snapshot of a call; see `take_snapshot`."""
         latest = self.records[-1:]  # at once: another thread may remove one meanwhile
         like = latest[0].snapshot if latest else None
         verbose = explaining() or self.max_traces is not None or forbidden.get()
@@ -84,11 +68,7 @@ class History:
         return min(reversed(recent), key=lambda record: distance(record.snapshot, snapshot))
 
     def begin(self, snapshot: Snapshot, occasion: Occasion) -> Record:
-        """Adds a record of a trace that depends on this.
-
-        Raises:
-          RetraceError: there are to be no more traces.
-        """
+        """Adds a record of a trace that depends on this, or raises a RetraceError if there are to be no more."""
         with self._lock:
             nearest = self.nearest(snapshot) if self.records else None
             changes = [] if nearest is None else list(differences(nearest.snapshot, snapshot))
@@ -111,19 +91,17 @@ class History:
         return record
 
     def end(self, record: Record, failed: bool) -> None:
-        """The trace has ended."""
         if not record.measured:
             record.seconds["trace"] = time.perf_counter() - record.started
         with self._lock:
             self._under_way -= 1
-            if failed:
-                record.failed = True
-                self.live -= 1
-                earlier = [known for known in self.records if known.failed]
-                for known in earlier[:-_COMPARED]:
-                    self.records.remove(known)
+            if not failed:
+                self.reasons.keep(record)
                 return
-            self.reasons.keep(record)
+            record.failed = True
+            self.live -= 1
+            for known in [known for known in self.records if known.failed][:-_COMPARED]:
+                self.records.remove(known)
 
     def _check_limits(self, reason: str) -> None:
         for wrapper, counter in counters.get():
@@ -145,10 +123,8 @@ class History:
 
     def traced_like(self, snapshot: Snapshot) -> Record | None:
         """The latest record of a trace that depended on the same."""
-        for record in reversed(self.records):
-            if not record.failed and distance(record.snapshot, snapshot) == 0:
-                return record
-        return None
+        alike = (it for it in reversed(self.records) if not it.failed and distance(it.snapshot, snapshot) == 0)
+        return next(alike, None)
 
     def compiling(self, snapshot: Snapshot) -> Record | None:
         """The record of a call that jax compiles without tracing it, or None; reports a second executable."""

@@ -1,7 +1,6 @@
 """jax's own explanations of cache misses, several lines each, as one line in the form of partax's."""
 
 import re
-import sys
 from collections import Counter
 
 from partax._pytree.call_site import call_site, site_text
@@ -13,9 +12,8 @@ _traces: Counter[tuple[str, str]] = Counter()
 
 
 def one_line(text: str) -> str | None:
-    """An explanation that jax logs, as `train.py:41 step: trace 2, because x: float32[2] -> float32[3]`.
-
-    It is rewritten while the call is under way; None for what is no explanation of a miss.
+    """An explanation that jax logs while a call is under way, as `train.py:41 step: trace 2, because x: float32[2] ->
+    float32[3]`; None for what is none.
     """
     if "TRACING CACHE MISS" not in text:
         return None
@@ -31,26 +29,19 @@ def one_line(text: str) -> str | None:
         found = list(dict.fromkeys(filter(None, map(_difference, text.splitlines()))))
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         reason = f"because {'; '.join(found[:_SHOWN])}{more}" if found else "for a reason that jax does not tell"
-    return f"{site_text(call_site(*_between()))} {name}: trace {number}, {reason}"
-
-
-def _between() -> list[str]:
-    """Packages on the way from the user to jax, and from jax to here."""
-    return [name for name in ("flax", "logging") if sys.modules.get(name) is not None]
+    site = call_site("flax", "logging")  # above what stands between the user and jax, and between jax and here
+    return f"{site_text(site)} {name}: trace {number}, {reason}"
 
 
 def _difference(line: str) -> str | None:
     found = re.match(r"\s*\* at (.+), now (.+?) and before (.+?)(?:, so .*)?$", line)
     if found is None:
         return None
-    path, now, before = found.groups()
-    statics = [re.search(r"Static\(val=(.*)\)$", side) for side in (before, now)]
-    if all(statics):
-        old, new = (static.group(1) for static in statics if static)
-    else:
-        old, new = (_type_text(side) for side in (before, now))
+    path, *sides = found.groups()
+    statics = [match.group(1) for side in sides if (match := re.search(r"Static\(val=(.*)\)$", side))]
+    now, before = statics if len(statics) == 2 else map(_type_text, sides)
     keys = re.search(r"symmetric difference of key sets: \{(.*)\}", line)
-    return f"{_path(path)}: {old} -> {new}" + (f" (keys {keys.group(1)})" if keys else "")
+    return f"{_path(path)}: {before} -> {now}" + (f" (keys {keys.group(1)})" if keys else "")
 
 
 def _path(path: str) -> str:

@@ -3,7 +3,9 @@
 import contextlib
 import contextvars
 from collections.abc import Generator
-from typing import Any
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value")
 
 
 class RetraceWarning(UserWarning):
@@ -44,10 +46,15 @@ counters: contextvars.ContextVar[tuple[tuple[Any, Any], ...]] = contextvars.Cont
 
 
 @contextlib.contextmanager
-def limited(wrapper: Any, counter: Any) -> Generator[None]:
-    """Has the traces of a filter_jit wrapper counted, and limited, by another history too."""
-    token = counters.set((*counters.get(), (wrapper, counter)))
+def during(variable: contextvars.ContextVar[_Value], value: _Value) -> Generator[None]:
+    """Has a context variable hold a value in a block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        counters.reset(token)
+        variable.reset(token)
+
+
+def limited(wrapper: Any, counter: Any) -> contextlib.AbstractContextManager[None]:
+    """Has the traces of a filter_jit wrapper counted, and limited, by another history too."""
+    return during(counters, (*counters.get(), (wrapper, counter)))

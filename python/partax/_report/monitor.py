@@ -5,7 +5,7 @@ import contextvars
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,9 +15,10 @@ from partax import _core
 from partax._jax.private import function_name, is_before_compiling, stage_of
 from partax._jit.ahead_of_time import record_at_work
 from partax._pytree.key_details import details
+from partax._report.limits import during
 
 if TYPE_CHECKING:
-    from partax._report.record import Record
+    from partax._report.snapshot import Record
 
 _watcher: contextvars.ContextVar[Callable[[str], None] | None] = contextvars.ContextVar("partax_watcher", default=None)
 
@@ -41,31 +42,24 @@ def count_others() -> dict[str, Other]:
     return _others
 
 
-@contextlib.contextmanager
-def watching_traces(seen: Callable[[str], None]) -> Generator[None]:
-    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled.
-
-    Raises:
-      RuntimeError: jax tells of no traces.
-    """
+def watching_traces(seen: Callable[[str], None]) -> contextlib.AbstractContextManager[None]:
+    """Calls `seen` with the name of each function that jax has traced in this block, before it is compiled."""
     if not _tells_traces():
         raise RuntimeError("this jax does not tell when it traces a function, so the traces cannot be limited")
-    token = _watcher.set(seen)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
+    return during(_watcher, seen)
 
 
 @functools.cache
 def _tells_traces() -> bool:
     heard: list[str] = []
-    token = _watcher.set(heard.append)
-    try:
+    with during(_watcher, heard.append):
         jax.jit(lambda x: x).trace(jax.ShapeDtypeStruct((), "float32"))
-    finally:
-        _watcher.reset(token)
     return bool(heard)
+
+
+def plain_name(name: str) -> str:
+    """A function's name, of which jax sometimes tells `jit(name)`."""
+    return name[4:-1] if name.startswith("jit(") else name
 
 
 def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
@@ -78,9 +72,7 @@ def _on_duration(event: str, duration_secs: float, **kwargs: Any) -> None:
     record = _record_of_call(compiles=stage != "trace")
     if record is None:
         if _others is not None and _core.call_under_way() is None:
-            name = function_name(kwargs)
-            name = name[4:-1] if name.startswith("jit(") else name
-            other = _others.setdefault(name, Other())
+            other = _others.setdefault(plain_name(function_name(kwargs)), Other())
             other.seconds += duration_secs
             other.traces += stage == "trace"
             other.compiles += stage == "compile"
@@ -114,26 +106,20 @@ def _record_of_call(compiles: bool = True) -> "Record | None":
     # The call found its trace: it is compiled again, or for the first time after `lower` or a trace inside another one.
     described, values = _core.describe_call()
     snapshot = history.take(details(described), values, values)
-    if any(isinstance(value, Tracer) for value in values):  # a transformation has made another program of it
-        record = history.traced_like(snapshot)
-    else:
-        record = history.compiling(snapshot)
+    is_transformed = any(isinstance(value, Tracer) for value in values)  # which has made another program of it
+    record = history.traced_like(snapshot) if is_transformed else history.compiling(snapshot)
     if record is not None:
         _core.set_record(record)
     return record
 
 
 def note_run(record: "Record") -> None:
-    """Notes that a call which has compiled now returns. Called by the native wrapper.
-
-    jax may return before the program has ended.
-    """
+    """Notes that a call which has compiled now returns, maybe before its program ends. Called by the native wrapper."""
     if record.stages and record.stages[-1][0] == "compile":
         _, begin, seconds = record.stages[-1]
         record.stages.append(("run", begin + seconds, time.perf_counter() - begin - seconds))
 
 
 def listen() -> None:
-    """Listens to jax from now on."""
     jax.monitoring.register_event_duration_secs_listener(_on_duration)
     jax.monitoring.register_event_listener(_on_event)

@@ -1,15 +1,52 @@
 """One value, array or node of a call as a small description: it compares, it prints, and keeps nothing alive."""
 
-import struct
+import functools
 import weakref
-from collections.abc import Sequence
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
-from partax._report.placement import sharding_text
+from partax._jax.private import context_mesh
+from partax._pytree.short_text import one_line
+from partax._pytree.spec_data import shown
+
+_LONGEST = 40
+
+
+@functools.lru_cache(256)
+def sharding_text(sharding: Any) -> str:
+    """A sharding with its devices, where they are not the first ones in their order."""
+    if isinstance(sharding, jax.sharding.NamedSharding) and isinstance(sharding.mesh, jax.sharding.AbstractMesh):
+        return f"{sharding.spec} of {_mesh_text(sharding.mesh)}"
+    usual = next(iter(sharding.device_set)).default_memory().kind
+    memory = f" in {sharding.memory_kind}" if sharding.memory_kind not in (None, usual) else ""
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        return f"{sharding.spec} of {_mesh_text(sharding.mesh)}{memory}"
+    devices = sorted(map(str, sharding.device_set))
+    return (devices[0] if len(devices) == 1 else f"{type(sharding).__name__} on {len(devices)} devices") + memory
+
+
+def context_text() -> str:
+    """The mesh with devices that `jax.set_mesh` has set; empty where there is none."""
+    mesh = context_mesh()
+    return "" if mesh is None else _mesh_text(mesh)
+
+
+def _mesh_text(mesh: Any) -> str:
+    text = f"mesh {dict(mesh.shape)}"
+    if isinstance(mesh, jax.sharding.AbstractMesh):
+        return text
+    devices: list[Any] = mesh.devices.flatten().tolist()
+    if devices == jax.devices(devices[0].platform)[: len(devices)]:
+        return text
+    numbers = ", ".join(str(device.id) for device in devices)
+    if len(numbers) > _LONGEST:  # a number stands for the rest, as these texts are compared
+        numbers = f"{numbers[:_LONGEST]}... (order {zlib.crc32(numbers.encode()):x})"
+    return f"{text} on devices {numbers}"
+
 
 ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), type(...)})
 MAX_TEXT = 60
@@ -17,27 +54,16 @@ MAX_TEXT = 60
 
 @dataclass(eq=False, repr=False, slots=True)
 class Part:
-    """One value, array or node of a call.
+    """One value, array or node of a call."""
 
-    Attributes:
-      key: equal for parts that a program cannot tell apart.
-      label: what it is, such as `static int`.
-      text: its value, such as `7`.
-      refs: weak references that must live for `key` to hold, since it has their objects' addresses.
-      items: what it consists of, as pairs of a name and a part.
-      place: where an array is; empty if jax chooses, None if it has no place, as under a trace.
-      aval: jax's type of an array.
-      original: a weak reference to a value whose own `==` decides; None for other values.
-    """
-
-    key: Any
-    label: str
-    text: str
-    refs: tuple[Any, ...] = ()
-    items: tuple[tuple[str, "Part"], ...] = ()
-    place: str | None = None
-    aval: Any = None
-    original: Any = None
+    key: Any  # equal for parts that a program cannot tell apart
+    label: str  # what it is, such as `static int`
+    text: str  # its value, such as `7`
+    refs: tuple[Any, ...] = ()  # weak references that must live for `key` to hold: it has their objects' addresses
+    items: tuple[tuple[str, "Part"], ...] = ()  # what it consists of
+    place: str | None = None  # where an array is; empty if jax chooses, None if it has no place, as under a trace
+    aval: Any = None  # jax's type of an array
+    original: Any = None  # a weak reference to a value whose own `==` decides; None for other values
 
     @classmethod
     def by_identity(cls, value: Any, label: str, text: str, items: tuple[tuple[str, "Part"], ...] = ()) -> "Part":
@@ -52,10 +78,6 @@ class Part:
     def has_originals(self) -> bool:
         """Whether the `==` of some value in it decides."""
         return self.original is not None or any(item.has_originals for _, item in self.items)
-
-    @property
-    def is_number(self) -> bool:
-        return self.key[0] in (int, float, complex)
 
     def __str__(self) -> str:
         return f"{self.label} {self.text}".strip()
@@ -82,53 +104,38 @@ def _array_part(text: str, aval: Any, sharding: Any) -> Part:
     return Part(("array", text, None if mesh is None or mesh.empty else str(mesh)), "", text, place=place, aval=aval)
 
 
-class ArrayParts:
-    """Makes parts of array leaves: one for all that are alike, since a model has thousands of arrays of few shapes."""
+def array_part(value: Any, traced: Any, known: dict[Any, Part]) -> Part:
+    """Of an array leaf of a call; `traced` is what the program sees of it, a tracer or the value itself.
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Part] = {}
-        self._concrete: dict[type, bool] = {}
-
-    def part(self, value: Any, traced: Any) -> Part:
-        """Of a leaf of a call; `traced` is what the program sees of it, a tracer or the value itself."""
-        kind = type(value)
-        concrete = self._concrete.get(kind)
-        if concrete is None:
-            concrete = self._concrete[kind] = isinstance(value, jax.Array) and not isinstance(value, Tracer)
-        if concrete:
-            sharding = value.sharding if value.committed else ""
-        else:
-            sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
-        try:
-            aval = jax.typeof(traced)
-        except Exception:  # jax cannot trace it, and will say so
-            text = f"{getattr(value, 'dtype', kind.__name__)}{list(getattr(value, 'shape', ()))}"
-            return _array_part(text, None, sharding)
-        key = aval, sharding
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = _array_part(_aval_text(aval), aval, sharding)
-        return known
-
-    def parts(self, values: Sequence[Any], traced: Sequence[Any]) -> list[Part]:
-        """Of all leaves of a call."""
-        return [self.part(value, seen) for value, seen in zip(values, traced, strict=True)]
+    There is one for all that are alike, as a model has thousands of arrays of few shapes.
+    """
+    if isinstance(value, jax.Array) and not isinstance(value, Tracer):
+        sharding = value.sharding if value.committed else ""
+    else:
+        sharding = value.sharding if isinstance(value, jax.ShapeDtypeStruct) else None
+    try:
+        aval = jax.typeof(traced)
+    except Exception:  # jax cannot trace it, and will say so
+        text = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+        return _array_part(text, None, sharding)
+    part = known.get((aval, sharding))
+    return part or known.setdefault((aval, sharding), _array_part(_aval_text(aval), aval, sharding))
 
 
 def atom_key(value: Any) -> tuple[type, Any]:
     kind = type(value)
-    if kind is float:
-        return kind, struct.pack("d", value)
-    if kind is complex:
-        return kind, struct.pack("2d", value.real, value.imag)
+    if kind in (float, complex):  # the text tells -0.0 from 0.0, and is the same for NaN
+        return kind, repr(value)
     if kind in (str, bytes) and len(value) > 1024:
-        return kind, (len(value), hash(value), value[:MAX_TEXT])
+        return kind, (value[:MAX_TEXT], len(value), hash(value))
     return kind, value
 
 
-def cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+def atom_part(key: tuple[type, Any]) -> Part:
+    """The part of a plain static value, by its key."""
+    kind, value = key
+    text = value if kind in (float, complex) else shown(value[0] if type(value) is tuple else value)
+    return Part(key, "static" if value is None else f"static {kind.__name__}", one_line(text, MAX_TEXT))
 
 
 def short_name(kind: type) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from partax._pytree.short_text import one_line
-from partax._report.terminal import is_terminal
+from partax._report.table import is_terminal
 
 _AFTER = 1.0  # seconds; what is done sooner shows nothing
 _EVERY = 0.1  # seconds
@@ -15,15 +15,13 @@ _LONGEST = 50  # characters of a title
 
 
 class Progress:
-    """A piece of work, and how far it has come; `measure` tells `done`, in another thread, where the work itself does
-    not.
-    """
+    """A piece of work, and how far it has come."""
 
     def __init__(self, title: str, total: int) -> None:
         self.title = title
         self.total = total
         self.done = 0
-        self.measure: Callable[[], int] | None = None
+        self.measure: Callable[[], int] | None = None  # tells `done`, in another thread, where the work itself does not
 
     def begin(self, title: str) -> None:
         """The first stage of the work, or the next one, which ends the one before."""
@@ -33,11 +31,10 @@ class Progress:
 
 @contextlib.contextmanager
 def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) -> Generator[Progress]:
-    """Shows how far the work in a block has come, once it has taken a second; if it may, since a thread draws it.
+    """Shows how far the work in a block has come, once it has taken a second: in stages, or `B` for bytes.
 
-    The bar is on the standard error, drawn by rich; there is none where that is no terminal, or rich is not installed.
-    It is gone when the block is left. What is counted are stages, or `B` for bytes, which the work sets at the
-    `Progress`.
+    A thread draws the bar by rich on the standard error, where that is a terminal and rich is installed; it is gone
+    when the block is left.
     """
     work = Progress(title, total)
     file = sys.stderr
@@ -57,7 +54,6 @@ def progress(title: str, total: int, *, unit: str = "", is_long: bool = True) ->
 
 
 def is_shown() -> bool:
-    """Whether long work shows its progress now."""
     return is_terminal(sys.stderr)
 
 

@@ -4,18 +4,17 @@ import re
 import types
 import warnings
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from partax import _core
 from partax._guards.user_objects import read, unwrapped
 from partax._guards.walk import written_down
-from partax._report.differences import Difference, below, changed_callable, changed_function, unproven_function
+from partax._report.differences import Difference, below, change_text, changed_function, unproven_function
 from partax._report.explain import explaining
 from partax._report.limits import RetraceWarning
 from partax._report.part import Part
-from partax._report.record import Record
-from partax._report.snapshot import Snapshot
-from partax._report.unequal import unequal_text
+from partax._report.snapshot import Record, Snapshot
 from partax._report.value_parts import ValueParts
 
 _DIGESTS = 1 << 16
@@ -25,33 +24,22 @@ _WARN_AT = 3  # values of one static number, each of which is a trace
 
 
 class Occasion(NamedTuple):
-    """What the native wrapper tells of a trace that begins.
+    """What the native wrapper tells of a trace that begins."""
 
-    Attributes:
-      new_key: whether it is the first trace of its static key.
-      is_full: whether the cache holds as many static keys as it may.
-      epoch: changes when keys are void since a class has been registered as a pytree node.
-      difference: what a callable made anew reads, if that makes its key another one than an earlier one.
-      fields: the paths of static values that are no leaves, but belong to nodes.
-      arguments: the names that the option `trace` takes.
-    """
-
-    new_key: bool = False
-    is_full: bool = False
-    epoch: int = 0
-    difference: str = ""
-    fields: Sequence[str] = ()
-    arguments: Collection[str] = ()
+    new_key: bool = False  # whether it is the first trace of its static key
+    is_full: bool = False  # whether the cache holds as many static keys as it may
+    epoch: int = 0  # changes when keys are void since a class has been registered as a pytree node
+    difference: str = ""  # what a callable made anew reads, if that makes its key another one than an earlier one
+    fields: Sequence[str] = ()  # the paths of static values that are no leaves, but belong to nodes
+    arguments: Collection[str] = ()  # the names that the option `trace` takes
 
 
 class Reasons:
-    """Finds the reason of each trace of one function, of which clear_cache may have dropped those up to
-    `cleared_at`.
-    """
+    """Finds the reason of each trace of one function."""
 
     def __init__(self, name: str, cache_size: int, nested: bool):
         self.first = "the first"
-        self.cleared_at = 0
+        self.cleared_at = 0  # those up to this one clear_cache has dropped
         self._name = name
         self._cache_size = cache_size
         self._nested = nested
@@ -77,7 +65,6 @@ class Reasons:
         return changes[0] if len(values) >= _WARN_AT and path not in self._warned else None
 
     def warn(self, change: Difference, occasion: Occasion, site: tuple[str, int]) -> None:
-        """Warns once that a number has caused many traces."""
         of_all = ", or trace=partax.is_array_like for all numbers of all arguments" if self._warned else ""
         self._warned.add(change.path)
         warnings.warn_explicit(
@@ -88,17 +75,15 @@ class Reasons:
         )
 
     def reason(self, snapshot: Snapshot, nearest: Record | None, changes: list[Difference], occasion: Occasion) -> str:
-        """Why a trace is made, in words, where `changes` are the differences from the nearest record, None if there is
-        none.
-        """
+        """Why a trace is made, in words; `changes` are the differences from the nearest record, if there is one."""
         if nearest is None:
             return self.first
-        if not changes and occasion.new_key and occasion.difference:
-            return occasion.difference
+        if not changes:
+            is_made_anew = occasion.new_key and occasion.difference
+            return occasion.difference if is_made_anew else self._again(nearest, nearest.number, occasion, snapshot)
         digest = snapshot.digest()
-        again = self._digests.get(digest) if digest is not None and changes else None
-        if not changes or again is not None:
-            return self._again(nearest if not changes else None, again or nearest.number, occasion, snapshot)
+        if digest is not None and digest in self._digests:
+            return self._again(None, self._digests[digest], occasion, snapshot)
         texts = [self._with_advice(change, occasion) for change in changes[:_SHOWN]]
         more = [f"{len(changes) - _SHOWN} more"] if len(changes) > _SHOWN else []
         return "; ".join(texts + more)
@@ -140,12 +125,12 @@ class Reasons:
 def _advice(change: Difference, occasion: Occasion) -> str:
     """What to do about a number, each of which is another trace."""
     path = change.path
-    name = path.rsplit(".", 1)[-1]
+    owner, _, name = path.rpartition(".")
     if any(path == field or below(path, field) for field in occasion.fields):
-        owner, aux, _ = path.partition(".<aux data>")
+        whole, aux, _ = path.partition(".<aux data>")
         if aux:
-            return f"it is aux data of `{owner}`: make it a child that is an array"
-        return f"it is a static field of `{path.rpartition('.')[0]}`: make it one that holds an array"
+            return f"it is aux data of `{whole}`: make it a child that is an array"
+        return f"it is a static field of `{owner}`: make it one that holds an array"
     argument = re.split(r"[.\[]", path, maxsplit=1)[0]
     may_trace = argument in occasion.arguments and not change.is_inside
     return f"pass jnp.asarray({name})" + (f', or trace=("{argument}",)' if may_trace else "")
@@ -171,16 +156,16 @@ def first_reason(fun: Any, by_structure: bool, difference: str) -> str:
     known = _functions_of.setdefault(inner.__code__, {})
     form = (type(fun), read(fun, "__code__"))
     count, *latest = known.get(form, (0,))
-    if latest and latest[1].same(outer):
-        if not difference and replaced is not None:  # the very function, with other options
-            return "the first"
-        change = unproven_function(part, difference) if difference else _not_found(fun, part)
-        known[form] = (count + 1, part, outer)
-        return f"the first of function {count + 1} of this code: {change}"
+    is_same = bool(latest) and latest[1].same(outer)
+    if is_same and replaced is not None and not difference:  # the very function, with other options
+        return "the first"
     known[form] = (count + 1, part, outer)
     if not latest:
         return "the first"
-    change = changed_callable(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
+    if is_same:
+        change = unproven_function(part, difference) if difference else _not_found(fun, part)
+    else:
+        change = change_text(latest[1], outer) if latest[0].same(part) else changed_function(latest[0], part)
     return f"the first of function {count + 1} of this code: {change}"
 
 
@@ -192,3 +177,43 @@ def _not_found(fun: Any, part: Part) -> str:
         return unproven_function(part, unproven)
     held = ", as it holds arrays" if holds_arrays else ""
     return f"{part.text} is new (same code, but the trace of the earlier one went with it{held})"
+
+
+_NAMED = 3
+
+
+def _places(path: str, old: Part | None, new: Part) -> Iterator[tuple[str, bool]]:
+    """Where the `==` of values decides, and whether that tells them apart; else one is gone, and nobody can tell."""
+    if new.original is not None:
+        value, before = new.original(), None if old is None or old.original is None else old.original()
+        if value is None or before is None:
+            yield path, False
+        elif value is not before and not _are_equal(before, value):
+            yield path, True
+    known = old.items if old is not None and len(old.items) == len(new.items) else [("", None)] * len(new.items)
+    for (segment, part), (_, earlier) in zip(new.items, known, strict=True):
+        yield from _places(path + segment if segment[:1] in ".[" else f"{path}, {segment}", earlier, part)
+
+
+def _are_equal(one: object, other: object) -> bool:
+    try:
+        return _core.static_equal(one, other)
+    except Exception:  # of the user's `==`
+        return False
+
+
+def unequal_text(old: Snapshot | None, new: Snapshot, number: int) -> str:
+    """Names the static values by which the key of a trace is another one than that of an earlier trace of an equal
+    snapshot, or those that it may be.
+    """
+    known = dict(old.pairs()) if old is not None else {}
+    found = [it for path, part in new.pairs() for it in _places(path, known.get(path), part)]
+    certain = [f"`{path}`" for path, is_unequal in found if is_unequal]
+    paths = certain or [f"`{path}`" for path, _ in found]
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    listed = f"{', '.join(paths[:_NAMED])}{more}"
+    if len(certain) > 1:
+        return f"{listed} compare unequal to those of trace {number}, though text, type and hash of each are the same"
+    if not certain and len(paths) != 1:
+        listed = f"a static value (one of {listed})" if paths else "a static value"
+    return f"{listed} compares unequal to that of trace {number}, though its text, type and hash are the same"

@@ -8,7 +8,7 @@ from typing import Any
 from partax._pytree.short_text import angled, record_text
 from partax._report import page
 from partax._report.captured_arrays import Constant
-from partax._report.figure_text import bytes_text
+from partax._report.figure_text import bytes_text, counted
 from partax._report.table import Shown, Table, Tables
 
 _HEADINGS = (
@@ -173,6 +173,26 @@ class SlowNode:
     __repr__ = record_text
 
 
+def _to_json(self: Any, **options: Any) -> str:
+    """The report as JSON.
+
+    Example:
+      >>> import json
+      >>> double = partax.filter_jit(lambda x: 2 * x)
+      >>> sorted(json.loads(double.report().to_json()))
+      ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
+      >>> list(json.loads(partax.report().to_json()))
+      ['functions']
+
+    Args:
+      **options: of `json.dumps`, such as `indent`.
+
+    Returns:
+      An object with the attributes of this class.
+    """
+    return json.dumps(dataclasses.asdict(self), **options)
+
+
 @dataclasses.dataclass(frozen=True)
 class FunctionReport(Shown):
     """What one function has cost. `str` gives a table.
@@ -216,22 +236,7 @@ class FunctionReport(Shown):
         """Trace, lowering and compile seconds of all traces."""
         return sum(trace.seconds for trace in self.traces)
 
-    def to_json(self, **options: Any) -> str:
-        """The report as JSON.
-
-        Example:
-          >>> import json
-          >>> double = partax.filter_jit(lambda x: 2 * x)
-          >>> sorted(json.loads(double.report().to_json()))
-          ['defined', 'hits', 'keys', 'loads', 'misses', 'name', 'slow_nodes', 'steps']
-
-        Args:
-          **options: of `json.dumps`, such as `indent`.
-
-        Returns:
-          An object with the attributes of this class.
-        """
-        return json.dumps(dataclasses.asdict(self), **options)
+    to_json = _to_json
 
     def __repr__(self) -> str:
         return angled(f"partax.FunctionReport of {_function_line(self)}")
@@ -257,21 +262,7 @@ class Report(Shown):
 
     functions: tuple[FunctionReport, ...]
 
-    def to_json(self, **options: Any) -> str:
-        """The report as JSON.
-
-        Example:
-          >>> import json
-          >>> list(json.loads(partax.report().to_json()))
-          ['functions']
-
-        Args:
-          **options: of `json.dumps`, such as `indent`.
-
-        Returns:
-          An object with the list `functions`.
-        """
-        return json.dumps(dataclasses.asdict(self), **options)
+    to_json = _to_json
 
     def html(self, path: str | Path) -> None:
         """Writes one HTML file that needs no network: the timeline of this process, and why each trace was made.
@@ -292,8 +283,8 @@ class Report(Shown):
         page.writer(path, self)
 
     def __repr__(self) -> str:
-        functions, traces = len(self.functions), sum(len(function.traces) for function in self.functions)
-        counts = f"{functions} function{'' if functions == 1 else 's'}, {traces} trace{'' if traces == 1 else 's'}"
+        traces = sum(len(function.traces) for function in self.functions)
+        counts = f"{counted(len(self.functions), 'function')}, {counted(traces, 'trace')}"
         seconds = sum(function.seconds for function in self.functions)
         return angled(f"partax.Report: {counts}, {seconds:.3g} s to trace and compile")
 
@@ -314,16 +305,14 @@ def _function_table(report: FunctionReport) -> Table:
         notes.append(f"  trace {trace.number} at {trace.site}: {trace.reason}")
         if trace.slow_because:
             notes.append(f"    not on jax's fast path because of {trace.slow_because}")
-        for constant in trace.constants[:_SHOWN]:
-            name = constant.name or "an array without a name"
-            notes.append(f"    captured {name}: {constant.type}, {bytes_text(constant.bytes)}")
+        for it in trace.constants[:_SHOWN]:
+            notes.append(f"    captured {it.name or 'an array without a name'}: {it.type}, {bytes_text(it.bytes)}")
     notes += [f"  loaded at {it.site} in {it.seconds:.2g} s (saves {it.saves:.2g} s)" for it in report.loads]
     notes += [f"  {it}" for it in report.steps]
-    notes += [
-        f"  {node.type} x {node.count} flattened by a Python function: {node.microseconds:.1f} us a call"
-        + (f"; {node.because}" if node.because else "")
-        for node in report.slow_nodes
-    ]
+    for node in report.slow_nodes:
+        because = f"; {node.because}" if node.because else ""
+        taken = f"{node.microseconds:.1f} us a call{because}"
+        notes.append(f"  {node.type} x {node.count} flattened by a Python function: {taken}")
     return Table(_HEADINGS, (rows,), frozenset({0, 9}), _function_line(report), tuple(notes), indent=2)
 
 
@@ -335,20 +324,16 @@ def _function_line(report: FunctionReport) -> str:
     return head + f"{report.seconds:.3g} s to trace and compile"
 
 
-def _row(key: KeyReport, trace: TraceReport, first: bool) -> tuple[str, ...]:
-    def number(value: int | None) -> str:
-        return "-" if value is None else str(value)
-
-    path = {True: "yes", False: "no", None: "-"}[trace.fast_path]
+def _row(key: KeyReport, trace: TraceReport, is_first: bool) -> tuple[str, ...]:
+    of_key = (key.static or "-", "dropped" if key.calls is None else str(key.calls)) if is_first else ("", "")
     return (
-        (key.static or "-") if first else "",
-        ("dropped" if key.calls is None else str(key.calls)) if first else "",
-        str(trace.number) + (" failed" if trace.failed else ""),
-        number(trace.calls),
+        *of_key,
+        f"{trace.number}{' failed' if trace.failed else ''}",
+        "-" if trace.calls is None else str(trace.calls),
         f"{trace.trace_seconds:.4f}",
         f"{trace.lower_seconds:.4f}",
         f"{trace.compile_seconds:.4f}" + (f" ({trace.executables} x)" if trace.executables > 1 else ""),
-        number(trace.equations),
+        "-" if trace.equations is None else str(trace.equations),
         bytes_text(sum(constant.bytes for constant in trace.constants)),
-        path,
+        {True: "yes", False: "no", None: "-"}[trace.fast_path],
     )

@@ -1,12 +1,15 @@
 """A small description of all that one trace depends on: it compares, it prints, and keeps nothing alive."""
 
+import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partax._jax.private import configuration
-from partax._pytree.key_details import ARRAY, FIELD, NODE, VALUE, Detail
-from partax._report.part import ATOMS, ArrayParts, Part, atom_key, cut, short_name, weak_refs
-from partax._report.placement import context_text
+from partax._pytree.call_site import call_site
+from partax._pytree.key_details import ARRAY, NODE, RUN, Detail
+from partax._pytree.short_text import one_line
+from partax._report.part import ATOMS, MAX_TEXT, Part, array_part, atom_key, context_text, short_name, weak_refs
 from partax._report.value_parts import ValueParts
 
 
@@ -19,7 +22,6 @@ class Snapshot(NamedTuple):
     mesh: str
 
     def pairs(self) -> Iterator[tuple[str, Part]]:
-        """Each part with its path."""
         return zip(self.paths, self.parts, strict=True)
 
     def digest(self) -> int | None:
@@ -36,32 +38,29 @@ def take_snapshot(
     statics: ValueParts,
     like: Snapshot | None,
 ) -> Snapshot:
-    """The snapshot of a call by its details, of its array leaves and what the program sees of them.
-
-    Equal parts of an earlier snapshot are used again.
-    """
-    arrays = iter(ArrayParts().parts(values, traced))
+    """The snapshot of a call, of its array leaves and what the program sees of them. Parts of `like` are used again."""
+    arrays_known: dict[Any, Part] = {}
+    arrays = (array_part(*pair, arrays_known) for pair in zip(values, traced, strict=True))
     nodes: dict[Any, Part] = {}
     paths: list[str] = []
     parts: list[Part] = []
     for path, kind, value in described:
-        if kind == ARRAY:
-            parts.append(next(arrays))
-        elif kind in (VALUE, FIELD):
-            parts.append(statics.value(value))
-        elif kind == NODE:
-            is_plain = type(value[2]) is int  # keys of users are not looked up
-            part = nodes.get(value) if is_plain else None
-            if part is None:
-                part = _node(*value)
-                if is_plain:
-                    nodes[value] = part
-            parts.append(part)
-        else:
+        if kind == RUN:
             first, run = value
-            _run(path, first, run, statics, paths, parts)
+            if ATOMS.issuperset(map(type, run)):  # one part for all: there may be a hundred thousand
+                paths.append(f"{path}[{first}:{first + len(run)}]")
+                parts.append(Part(("run", first, tuple(map(atom_key, run))), "", f"{len(run)} static leaves"))
+            else:
+                paths += [f"{path}[{i}]" for i in range(first, first + len(run))]
+                parts += map(statics.value, run)
             continue
         paths.append(path)
+        if kind == ARRAY:
+            parts.append(next(arrays))
+        elif kind == NODE and type(value[2]) is int:  # keys of users are not looked up
+            parts.append(nodes.get(value) or nodes.setdefault(value, _node(*value)))
+        else:
+            parts.append(_node(*value) if kind == NODE else statics.value(value))
     known_paths, known_parts = tuple(paths), tuple(parts)
     if like is not None and like.paths == known_paths:
         known_paths, known_parts = like.paths, _used_again(like.parts, parts)
@@ -80,32 +79,48 @@ def _used_again(known: tuple[Part, ...], parts: list[Part]) -> tuple[Part, ...]:
     return known if used == known else used
 
 
-def _run(
-    path: str, first: int, values: tuple[Any, ...], statics: ValueParts, paths: list[str], parts: list[Part]
-) -> None:
-    """Adds many static leaves in a row: one part for all where their values are plain."""
-    kinds = set(map(type, values))
-    if not kinds <= ATOMS:
-        for i, value in enumerate(values, first):
-            paths.append(f"{path}[{i}]")
-            parts.append(statics.value(value))
-        return
-    exact = kinds.isdisjoint((float, complex))
-    key = values if exact else tuple(value if type(value) is int else atom_key(value) for value in values)
-    paths.append(f"{path}[{first}:{first + len(values)}]")
-    parts.append(Part(("run", first, tuple(map(type, values)), key), "", f"{len(values)} static leaves"))
-
-
 def _node(family: str, kind: type | None, children: Any) -> Part:
     if kind is None or family == "none":
         return Part(("node", family), "", "None" if family == "none" else family)
-    count = len(children) if isinstance(children, tuple) else children
+    keys = children if isinstance(children, tuple) else None
+    count = children if keys is None else len(keys)
     if family in ("tuple", "list"):
         return Part(("node", family, count), "", f"{family} of {count}")
-    heap = kind.__module__ not in ("builtins", "collections")
-    name = short_name(kind)
-    order = children if isinstance(children, tuple) else None
-    text = f"{name} of {count}" if family in ("dict", "ordered_dict", "default_dict") else None
-    if order is not None:
-        text = f"{name} in the order {cut(', '.join(map(repr, order)))}"
-    return Part(("node", family, id(kind), count, order), "", text or name, weak_refs(kind) if heap else ())
+    text = short_name(kind)
+    if keys is not None:
+        text += f" in the order {one_line(', '.join(map(repr, keys)), MAX_TEXT)}"
+    elif family in ("dict", "ordered_dict", "default_dict"):
+        text += f" of {count}"
+    refs = () if kind.__module__ in ("builtins", "collections") else weak_refs(kind)
+    return Part(("node", family, id(kind), count, keys), "", text, refs)
+
+
+class Record:
+    """One trace: what it depended on, and what it cost."""
+
+    def __init__(self, history: Any, number: int, snapshot: Snapshot, epoch: int):
+        self._history = weakref.ref(history)
+        self.number = number  # counts the traces of its function, from 1
+        self.snapshot = snapshot
+        self.epoch = epoch
+        self.site = call_site()
+        self.reason = ""
+        self.failed = False
+        self.measured = False  # whether jax has told how long the trace took
+        self.tracked = True
+        self.compiled = 0  # how often
+        self.seconds = {"trace": 0.0, "lower": 0.0, "compile": 0.0}
+        # What jax has told of it, in order: the stage, when it began (of `time.perf_counter`) and its seconds. After
+        # `compile` comes `run`, until the call returned.
+        self.stages: list[tuple[str, float, float]] = []
+        self.places: list[Snapshot] = []  # of its further executables
+        self.started = time.perf_counter()
+
+    def arrays(self) -> Iterator[tuple[str, Part]]:
+        """The arrays that the trace was made for, each with its path."""
+        return ((path, part) for path, part in self.snapshot.pairs() if part.key[0] == "array")
+
+    @property
+    def history(self) -> Any:
+        """The `History` that it is one of; None if that is gone."""
+        return self._history()

@@ -114,9 +114,9 @@ def _name(filter_spec: FilterSpec, position: int) -> str:
 
 def _names(filters: Sequence[FilterSpec], given: Sequence[str] | None) -> list[str]:
     """A name for each filter and for the rest, no two alike."""
+    names: list[str] = []
     if given is None:
-        names: list[str] = []
-        for position, name in enumerate(itertools.chain(map(_name, filters, itertools.count(1)), ["rest"]), 1):
+        for position, name in enumerate([*map(_name, filters, itertools.count(1)), "rest"], 1):
             names.append(name if name not in names else f"{name} ({position})")
         return names
     names = [given] if isinstance(given, str) else list(given)

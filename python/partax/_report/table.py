@@ -1,15 +1,16 @@
-"""Tables: one description of a table, and what it is as plain text, as rich draws it, and as HTML."""
+"""Tables: one description of a table, and what it is as plain text, as rich draws it on a terminal, and as HTML."""
 
 import contextlib
 import dataclasses
 import html
 import io
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from partax._pytree.short_text import printable
-from partax._report.terminal import is_terminal, width_of
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -20,34 +21,21 @@ Row = tuple[str, ...] | str
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table to look at.
+    """A table to look at."""
 
-    Attributes:
-      columns: their headings.
-      sections: groups of rows, with a rule between them where the table has rules.
-      left: the indices of the columns whose text stands at the left; numbers stand at the right.
-      title: the line above, or an empty string.
-      notes: the lines below.
-      ruled: whether the plain text has rules.
-      indent: how far the plain text stands to the right of its title.
-    """
-
-    columns: tuple[str, ...] = ()
-    sections: tuple[tuple[Row, ...], ...] = ()
-    left: frozenset[int] = frozenset()
-    title: str = ""
-    notes: tuple[str, ...] = ()
-    ruled: bool = False
-    indent: int = 0
+    columns: tuple[str, ...] = ()  # their headings
+    sections: tuple[tuple[Row, ...], ...] = ()  # groups of rows, with a rule between them where the table has rules
+    left: frozenset[int] = frozenset()  # the columns whose text stands at the left; numbers stand at the right
+    title: str = ""  # the line above
+    notes: tuple[str, ...] = ()  # the lines below
+    ruled: bool = False  # whether the plain text has rules
+    indent: int = 0  # how far the plain text stands to the right of its title
 
     def printable(self) -> "Table":
         """The table with escapes for what would move the text on a terminal, as a line break in a path does."""
-        return dataclasses.replace(
-            self,
-            sections=tuple(tuple(map(_printable, section)) for section in self.sections),
-            title=printable(self.title),
-            notes=tuple(map(printable, self.notes)),
-        )
+        sections = tuple(tuple(map(_printable, section)) for section in self.sections)
+        notes = tuple(map(printable, self.notes))
+        return dataclasses.replace(self, sections=sections, title=printable(self.title), notes=notes)
 
 
 def _printable(row: Row) -> Row:
@@ -55,19 +43,14 @@ def _printable(row: Row) -> Row:
 
 
 class Tables:
-    """Tables, one below the other; `rich.print` draws them.
-
-    No text is read as markup: a path such as `[bold]` stays as it is.
-    """
+    """Tables, one below the other; `rich.print` draws them. No text is read as markup: `[bold]` stays as it is."""
 
     def __init__(self, *tables: Table) -> None:
         self._tables = [table.printable() for table in tables]
 
     def text(self, file: Any, plain: str = "") -> str:
-        """The tables as they are printed to a file, without codes for colours.
-
-        On a terminal rich draws them in its width, where it is installed; elsewhere each row is one line, or it is the
-        plain text, if one is given.
+        """The tables as they are printed to a file, without codes for colours: drawn by rich on a terminal, where it is
+        installed; elsewhere each row is one line, or it is the plain text, if one is given.
         """
         if is_terminal(file) and (getattr(file, "encoding", None) or "").lower().replace("-", "") == "utf8":
             with contextlib.suppress(ImportError):  # rich is not installed
@@ -131,15 +114,13 @@ def _plain_text(table: Table) -> str:
 
     def line(row: Row) -> str:
         if isinstance(row, tuple):
-            aligned = (
-                cell.ljust(width) if i in table.left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
+            pairs = enumerate(zip(row, widths, strict=True))
+            aligned = [cell.ljust(width) if i in table.left else cell.rjust(width) for i, (cell, width) in pairs]
             row = "  ".join(aligned).rstrip()
         return " " * table.indent + row
 
     rule = ["-" * max(len(line(row)) for row in cells)] if table.ruled else []
-    lines = [*([table.title] if table.title else []), *([line(table.columns)] if table.columns else [])]
+    lines = [*filter(None, [table.title]), *map(line, filter(None, [table.columns]))]
     for section in filter(None, table.sections):
         lines += [*rule, *map(line, section)]
     return "\n".join([*lines, *table.notes])
@@ -160,3 +141,24 @@ def _html(table: Table) -> str:
     notes = "".join(f"<li>{html.escape(note.strip())}</li>" for note in table.notes)
     rows = f"<table><thead>{line('th', table.columns)}</thead>{body}</table>" if any(table.sections) else ""
     return head + rows + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def is_terminal(file: Any) -> bool:
+    """Whether a stream is a terminal that can place its text: no pipe, file or notebook, and not a dumb one."""
+    try:
+        return bool(file.isatty()) and os.environ.get("TERM") != "dumb"
+    except (AttributeError, ValueError, OSError):  # None, as under pythonw; or a closed file
+        return False
+
+
+def width_of(file: Any) -> int:
+    """How many columns a terminal has: what the environment variable `COLUMNS` says, else what the terminal does."""
+    try:
+        if not os.environ.get("COLUMNS", "").isdecimal():
+            return os.get_terminal_size(file.fileno()).columns or _USUAL
+    except (AttributeError, ValueError, OSError):  # a stream that says that it is a terminal, but is no file
+        pass
+    return shutil.get_terminal_size((_USUAL, 24)).columns
+
+
+_USUAL = 80

@@ -14,7 +14,18 @@ from partax._guards.bytecode import own_cells
 from partax._guards.user_objects import read
 from partax._jax.private import jit_options
 from partax._pytree.call_site import file_text
-from partax._report.part import ATOMS, MAX_TEXT, ArrayParts, Part, atom_key, class_text, cut, short_name, weak_refs
+from partax._pytree.short_text import one_line
+from partax._report.part import (
+    ATOMS,
+    MAX_TEXT,
+    Part,
+    array_part,
+    atom_key,
+    atom_part,
+    class_text,
+    short_name,
+    weak_refs,
+)
 
 _NESTED = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)
 _MAX_ITEMS = 256
@@ -26,29 +37,21 @@ def _is_known(kind: type) -> bool:
     return kind.__module__.split(".")[0] in ("builtins", "numpy", "jax", "jaxlib", "pathlib")
 
 
-def _unknown() -> None:
-    """In the place of a weak reference to a value that allows none."""
-
-
 class ValueParts:
-    """Makes parts of static values.
-
-    By structure, functions that mean the same are the same static value; only verbose, the `repr` of users' objects is
-    asked.
-    """
+    """Makes parts of static values."""
 
     def __init__(self, by_structure: bool, verbose: bool):
-        self._by_structure = by_structure
-        self._verbose = verbose
+        self._by_structure = by_structure  # functions that mean the same are the same static value
+        self._verbose = verbose  # whether the `repr` of users' objects is asked
         self._open: list[Any] = []  # the values that are being read, outermost first
         self._met: dict[int, tuple[int, Any]] = {}  # the callables of one static value, by address, and which each is
         self._atoms: dict[Any, Part] = {}  # one part for all that are equal
 
     def value(self, value: Any) -> Part:
-        """A static value."""
         kind = type(value)
         if kind in ATOMS:
-            return self._atom(value, kind)
+            key = atom_key(value)
+            return self._atoms.get(key) or self._atoms.setdefault(key, atom_part(key))
         if id(value) in self._met:  # told where it came first, so that functions may call each other
             return Part(("met", self._met[id(value)][0]), "function", self._callable_text(value))
         level = next((level for level, it in enumerate(reversed(self._open), 1) if it is value), 0)
@@ -64,14 +67,6 @@ class ValueParts:
             if not self._open:
                 self._met.clear()
 
-    def _atom(self, value: Any, kind: type) -> Part:
-        key = atom_key(value)
-        known = self._atoms.get(key)
-        if known is None:
-            label = f"static {kind.__name__}" if value is not None else "static"
-            known = self._atoms[key] = Part(key, label, self._repr(value))
-        return known
-
     def _too_deep(self, value: Any, kind: type) -> Part:
         label = "function" if callable(value) else "static"
         if self._by_structure and issubclass(kind, _NESTED):  # an equal one must be no cause
@@ -84,9 +79,6 @@ class ValueParts:
             return f"{value.__name__} at {file_text(value.__code__.co_filename)}:{value.__code__.co_firstlineno}"
         return str(read(value, "__name__") or type(value).__name__)
 
-    def _meet(self, value: Any) -> None:
-        self._met[id(value)] = (len(self._met), value)
-
     def _compound(self, value: Any, kind: type) -> Part:
         if issubclass(kind, types.FunctionType):
             return self._function(value)
@@ -94,13 +86,15 @@ class ValueParts:
             items = (("function", self.value(value.__func__)), ("self", self.value(value.__self__)))
             return self._composite("method", kind, value.__qualname__, items)
         if issubclass(kind, functools.partial):
-            return self._partial(value)
+            named = [(f"argument {i}", item) for i, item in enumerate(value.args)]
+            named += [(f"argument {name!r}", item) for name, item in dict(value.keywords).items()]
+            return self._around("function", "partial of", value, value.func, named, self._by_structure)
         if issubclass(kind, type):
             return Part.by_identity(value, "class", class_text(value))
         if issubclass(kind, enum.Enum):
             return Part(("enum", id(kind), value.name), "static", f"{kind.__name__}.{value.name}", weak_refs(kind))
         if issubclass(kind, (jax.Array, Tracer, np.ndarray)):
-            return Part.by_identity(value, "array", ArrayParts().part(value, value).text)
+            return Part.by_identity(value, "array", array_part(value, value, {}).text)
         items = self._items(value, kind)
         if items is not None:
             return self._composite(f"static {kind.__name__}", kind, self._repr(value), items)
@@ -110,16 +104,13 @@ class ValueParts:
         return self._other(value, kind)
 
     def _items(self, value: Any, kind: type) -> tuple[tuple[str, Part], ...] | None:
-        """What a container consists of, with the segments of its items' paths.
-
-        Of dictionaries always copies: while an item is looked at, its text or another thread may change them.
+        """What a container consists of, with the segments of its items' paths; of dictionaries always copies: while an
+        item is looked at, its text or another thread may change them.
         """
         pairs: list[tuple[str, Any]]
-        if issubclass(kind, tuple) and len(value) <= _MAX_ITEMS:
+        if issubclass(kind, (tuple, list)) and len(value) <= _MAX_ITEMS:
             names = getattr(kind, "_fields", None)
             pairs = [(f".{names[i]}" if names else f"[{i}]", item) for i, item in enumerate(value)]
-        elif issubclass(kind, list) and len(value) <= _MAX_ITEMS:
-            pairs = [(f"[{i}]", item) for i, item in enumerate(value)]
         elif issubclass(kind, dict) and len(value) <= _MAX_ITEMS:
             pairs = [(f"[{self._repr(key)}]", item) for key, item in dict(value).items()]
         elif getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
@@ -131,15 +122,21 @@ class ValueParts:
 
     def _wrapper(self, value: Any, kind: type, wrapped: Any) -> Part:
         """Another callable than a function, such as a `jax.jit` or a `jax.custom_jvp`, of a function."""
-        self._meet(value)
-        inner = self.value(wrapped)
-        text = f"of {inner.text if inner.label == 'function' else inner}"
         options = {"options": value._options} if isinstance(value, _core.JitFunction) else jit_options(value)
-        items = [("function", inner)]
-        items += [(f"option {name!r}", self.value(option)) for name, option in (options or {}).items()]
-        if self._by_structure and options is not None:
-            return self._composite(kind.__name__, kind, text, tuple(items))
-        return Part.by_identity(value, kind.__name__, text, tuple(items))
+        named = [(f"option {name!r}", option) for name, option in (options or {}).items()]
+        return self._around(kind.__name__, "of", value, wrapped, named, self._by_structure and options is not None)
+
+    def _around(
+        self, label: str, prefix: str, value: Any, wrapped: Any, named: list[tuple[str, Any]], by_structure: bool
+    ) -> Part:
+        """A callable of another one, and of what is told by name."""
+        self._met[id(value)] = (len(self._met), value)
+        inner = self.value(wrapped)
+        text = f"{prefix} {inner.text if inner.label == 'function' else inner}"
+        items = (("function", inner), *((name, self.value(item)) for name, item in named))
+        if by_structure:
+            return self._composite(label, type(value), text, items)
+        return Part.by_identity(value, label, text, items)
 
     def _composite(self, label: str, kind: type, text: str, items: tuple[tuple[str, Part], ...]) -> Part:
         refs = tuple(ref for _, item in items for ref in item.refs)
@@ -148,7 +145,7 @@ class ValueParts:
         return Part(key, label, text, refs + (weak_refs(kind) if heap else ()), items)
 
     def _function(self, function: types.FunctionType) -> Part:
-        self._meet(function)
+        self._met[id(function)] = (len(self._met), function)
         code = function.__code__
         items = [("code", Part(("code", code), "", ""))]
         attributes = dict(function.__dict__)
@@ -159,11 +156,10 @@ class ValueParts:
             if is_own:  # it sets the variable itself, as a counter: that is no cause of a trace
                 continue
             try:
-                contents = cell.cell_contents
+                part = self.value(cell.cell_contents)
             except ValueError:
-                items.append((f"closure cell {name!r}", Part(("empty",), "", "empty")))
-                continue
-            items.append((f"closure cell {name!r}", self.value(contents)))
+                part = Part(("empty",), "", "empty")
+            items.append((f"closure cell {name!r}", part))
         defaults = function.__defaults__ or ()
         named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
         pairs = [*zip(named, defaults, strict=True), *dict(function.__kwdefaults__ or {}).items()]
@@ -174,17 +170,6 @@ class ValueParts:
             key = ("function", id(function.__globals__), tuple((name, item.key) for name, item in items))
             return Part(key, "function", text, tuple(ref for _, item in items for ref in item.refs), tuple(items))
         return Part.by_identity(function, "function", text, tuple(items))
-
-    def _partial(self, value: functools.partial[Any]) -> Part:
-        self._meet(value)
-        inner = self.value(value.func)
-        items = [("function", inner)]
-        items += [(f"argument {i}", self.value(item)) for i, item in enumerate(value.args)]
-        items += [(f"argument {name!r}", self.value(item)) for name, item in dict(value.keywords).items()]
-        text = f"partial of {inner.text if inner.label == 'function' else inner}"
-        if self._by_structure:
-            return self._composite("function", type(value), text, tuple(items))
-        return Part.by_identity(value, "function", text, tuple(items))
 
     def _other(self, value: Any, kind: type) -> Part:
         # What a function holds need not be a static value.
@@ -200,7 +185,8 @@ class ValueParts:
         refs = weak_refs(value) if identity else weak_refs(kind) if kind.__module__ != "builtins" else ()
         original = None
         if not identity:
-            original = next(iter(weak_refs(value)), None if _is_known(kind) else _unknown)
+            gone = None if _is_known(kind) else lambda: None  # of a value that allows no weak reference
+            original = next(iter(weak_refs(value)), gone)
         return Part(("object", id(kind), hashed), label, self._repr(value), refs, original=original)
 
     def _repr(self, value: Any) -> str:
@@ -216,6 +202,6 @@ class ValueParts:
         if callable(value) and isinstance(read(value, "__name__"), str):
             return f"{read(value, '__module__') or kind.__module__}.{value.__name__}"
         try:
-            return cut(repr(value))
+            return one_line(repr(value), MAX_TEXT)
         except Exception as error:  # of the user's __repr__
             return f"<{short_name(kind)} whose repr raises {type(error).__name__}>"

@@ -33,9 +33,6 @@ def _cache_table(info: CacheInfo, title: str) -> Table:
 
 def _given(wrapper: JitFunction[..., Any]) -> dict[str, Any]:
     """The options that are not as they are without being given."""
-    options: Any = wrapper._options
-    usual = {
-        name: it.default for name, it in inspect.signature(filter_jit).parameters.items() if hasattr(options, name)
-    }
-    given = {name: getattr(options, name) for name in usual}
+    usual = {name: it.default for name, it in inspect.signature(filter_jit).parameters.items()}
+    given = {name: getattr(wrapper._options, name) for name in usual if hasattr(wrapper._options, name)}
     return {name: value for name, value in given.items() if value is not usual[name] and value != usual[name]}

@@ -21,7 +21,6 @@ class Taken(NamedTuple):
     columns: list[Any]
 
     def first(self) -> dict[str, Any]:
-        """The first of them, as arguments by name."""
         return self.spec.rebuild([it[0] if isinstance(it, list) else it[0, ...] for it in self.columns])
 
     def stacked(self, part: slice) -> dict[str, Any]:
@@ -32,13 +31,10 @@ class Taken(NamedTuple):
 
 
 class Batches:
-    """Takes so many batches at a time.
-
-    Attributes:
-      error: what the iterator has raised, or what is wrong with a batch, once that was met: nothing is taken after it.
-    """
+    """Takes so many batches at a time."""
 
     def __init__(self, batches: Any, size: int, names: tuple[str, ...]) -> None:
+        # What the iterator has raised, or what is wrong with a batch: nothing is taken after it.
         self.error: BaseException | None = None
         self._iterator: Iterator[Any] = iter(batches)
         self._size = size
@@ -53,7 +49,10 @@ class Batches:
         while count < self._size and self.error is None:
             try:
                 leaves = self._leaves(self._named(next(self._iterator)))
-                columns = columns or list(map(self._column, leaves))
+                columns = columns or [
+                    [] if isinstance(it, jax.Array) else np.empty((self._size, *np.shape(it)), it.dtype)
+                    for it in leaves
+                ]
                 # At once: the iterator may put the next batch into the same arrays.
                 for column, leaf in zip(columns, leaves, strict=True):
                     if isinstance(column, list):
@@ -67,9 +66,6 @@ class Batches:
             except BaseException as error:
                 self.error = error
         return None if not count or self._first is None else Taken(count, self._first.spec, columns)
-
-    def _column(self, leaf: Any) -> Any:
-        return [] if isinstance(leaf, jax.Array) else np.empty((self._size, *np.shape(leaf)), leaf.dtype)
 
     def _named(self, batch: Any) -> dict[str, Any]:
         if len(self._names) == 1:
@@ -85,22 +81,23 @@ class Batches:
         return dict(zip(self._names, batch, strict=True))
 
     def _leaves(self, batch: dict[str, Any]) -> list[Any]:
-        if self._first is None:
+        expected = self._first
+        leaves = None if expected is None else expected.spec.match(batch)
+        if expected is None or leaves is None:
             leaves, spec = _core.flatten(batch, "batch")
-            self._first = Flat(spec, list(map(_type_of, leaves)))
-            return leaves
-        leaves = self._first.spec.match(batch)
-        if leaves is None:
-            leaves, spec = _core.flatten(batch, "batch")
-            found = first_difference(self._first, Flat(spec, leaves), "batch")
+            flat = Flat(spec, list(map(_type_of, leaves)))
+            if expected is None:
+                self._first = flat
+                return leaves
+            found = first_difference(expected, flat, "batch")
             told = "its static part" if found is None else f"`{found.path}`: found {found.second}"
-            expected = "" if found is None else f", expected {found.first}, as in batch 0"
-            raise TypeError(f"batch {self._taken}: {told}{expected}; batches are to differ in their arrays alone")
-        for i, (leaf, first) in enumerate(zip(leaves, self._first.arrays, strict=True)):
+            beside = "" if found is None else f", expected {found.first}, as in batch 0"
+            raise TypeError(f"batch {self._taken}: {told}{beside}; batches are to differ in their arrays alone")
+        for i, (leaf, first) in enumerate(zip(leaves, expected.arrays, strict=True)):
             found = _type_of(leaf)
             if found != first:
                 raise ValueError(
-                    f"batch {self._taken}: `{self._first.spec.dynamic_paths()[i]}`: found {found.text}, expected "
+                    f"batch {self._taken}: `{expected.spec.dynamic_paths()[i]}`: found {found.text}, expected "
                     f"{first.text}, as in batch 0; leave a smaller one out, or give it to the step itself"
                 )
         return leaves
@@ -122,11 +119,7 @@ def _joined(columns: list[tuple[jax.Array, ...]]) -> list[jax.Array]:
 
 
 def joined_results(results: list[Any]) -> Any:
-    """The results of several chunks as one: arrays one behind the other, all else as it is in each.
-
-    Raises:
-      TypeError: what is no array differs.
-    """
+    """The results of several chunks as one: arrays one behind the other, all else as it is in each, or a TypeError."""
     joined = Results("result")
     rows = [joined.arrays(result) for result in results]
     return joined.rebuilt(_joined(list(zip(*rows, strict=True))))

@@ -10,11 +10,7 @@ from partax._steps.places import place_text
 
 
 def objects_in(value: Any) -> list[tuple[Any, ...]]:
-    """Where an argument is, or has in it, an object or a Variable that a step may change in place; the outermost first.
-
-    Returns:
-      The keys that lead to each.
-    """
+    """The keys to each object or Variable in an argument that a step may change in place; the outermost first."""
     return sorted((path for path, it in nnx.iter_graph(value) if is_object(it)), key=len)
 
 
@@ -42,15 +38,11 @@ def _objects(value: Any) -> list[Any]:
 
 
 class Held:
-    """The objects of a call.
-
-    Attributes:
-      state: as they came.
-    """
+    """The objects of a call."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
-        self._graph, self.state = nnx.split(values)
+        self._graph, self.state = nnx.split(values)  # as they came
         self._made: list[Any] = []
 
     def made(self, state: Any) -> dict[str, Any]:
@@ -60,11 +52,7 @@ class Held:
         return made
 
     def state_of(self, made: dict[str, Any], result: Any) -> Any:
-        """Their state after the step.
-
-        Raises:
-          TypeError: the step has changed more than that, or returns one of them.
-        """
+        """Their state after the step; a TypeError if it has changed more than that, or returns one of them."""
         own = set(map(id, self._made))
         for path, it in nnx.iter_graph(result):
             if id(it) in own and not isinstance(it, Variable):

@@ -1,6 +1,6 @@
 """Which parts of a step's result are what the next step takes: found by their structure, where that leaves no doubt."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -29,19 +29,8 @@ class Shape(NamedTuple):
 
 
 def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
-    """Pairs parts of a result with arguments.
-
-    Args:
-      values: the arguments that may be carried, by name.
-      result: of a step, with a `jax.ShapeDtypeStruct` for each array.
-      carry: what the user has said: names, or places by name; None for nothing.
-
-    Returns:
-      What is carried, and where it is.
-
-    Raises:
-      TypeError: what is to be carried comes back with another static part, dtype or shape; the message has the path.
-      ValueError: nothing comes back as it went in, or it could be one or the other.
+    """What is carried, and where it is: pairs parts of a result, with a `jax.ShapeDtypeStruct` for each array, with the
+    arguments that may be carried. The user has said so in `carry`, by names, or places by name, or nothing (None).
     """
     asked = list(values if carry is None else carry)
     for name in asked:
@@ -51,7 +40,6 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
     arguments = {name: shape_of(values[name], name) for name in asked}
     if carry is None:  # numbers alone, as a learning rate, are no state: any scalar may stand in the place of one
         arguments = {name: argument for name, argument in arguments.items() if argument.avals}
-    parts: list[tuple[tuple[Any, ...], Any]] = []
     if isinstance(carry, Mapping):
         found: dict[tuple[Any, ...], str] = {}
         for name, place in carry.items():
@@ -61,8 +49,8 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
                 raise ValueError(f"found `{place_text(path)}` for `{found[path]}` and `{name}` in carry, expected one")
             found[path] = name
     else:
-        _collect(result, (), arguments, carry is not None, parts)
-        found = _paired(parts, arguments, carry is not None)
+        is_named = carry is not None
+        found = _paired(list(_candidates(result, (), arguments, is_named)), arguments, is_named)
     if not found:
         raise ValueError(
             "found nothing in the result of a step that has the structure of one of its arguments, expected what the "
@@ -72,17 +60,12 @@ def find(values: Mapping[str, Any], result: Any, carry: Any) -> Places:
 
 
 def taken_apart(places: Places, result: Any) -> tuple[dict[str, Any], Any]:
-    """What of a result is carried, by name, and the result with None in the places of that.
-
-    Raises:
-      ValueError: the result has another structure than the one that the places are of.
-    """
+    """What of a result is carried, by name, and the result with None in the places of that."""
     carried = {name: _at(result, path) for path, name in places.items()}
     return carried, _with_parts(result, dict.fromkeys(places))
 
 
 def put_together(places: Places, carried: Mapping[str, Any], rest: Any) -> Any:
-    """The result of these."""
     return _with_parts(rest, {path: carried[name] for path, name in places.items()})
 
 
@@ -123,10 +106,6 @@ def shape_of(tree: Any, root: str) -> Shape:
     return Shape(Flat(spec, types), by_path, isinstance(tree, jax.ShapeDtypeStruct) or _core.is_array_like(tree))
 
 
-def _is_key(shape: Shape) -> bool:
-    return shape.is_array and all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in shape.avals.values())
-
-
 def _structure_difference(argument: Shape, part: Shape, name: str) -> Difference | None:
     """Where a part of a result cannot be the argument of the next step: a Python number may be a scalar there."""
     if argument.flat.spec == part.flat.spec:
@@ -156,8 +135,10 @@ def _check(argument: Shape, part: Shape, name: str, path: tuple[Any, ...]) -> No
         )
 
 
-def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool, parts: list[Any]) -> None:
-    """Adds the largest parts of a result that may be an argument, with the names of those."""
+def _candidates(
+    value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], named: bool
+) -> Iterator[tuple[tuple[Any, ...], list[str]]]:
+    """The largest parts of a result that may be an argument, with the names of those."""
     shape = shape_of(value, "result")
     alike = {
         name: argument
@@ -168,13 +149,12 @@ def _collect(value: Any, path: tuple[Any, ...], arguments: Mapping[str, Shape], 
     }
     names = [name for name, argument in alike.items() if _type_difference(argument, shape, name) is None]
     if names:
-        parts.append((path, names))
+        yield path, names
         return
-    for name, argument in alike.items():
-        if not shape.is_array:
-            _check(argument, shape, name, path)
+    for name, argument in () if shape.is_array else alike.items():
+        _check(argument, shape, name, path)
     for key, child in (parts_of(value) or {}).items():
-        _collect(child, (*path, key), arguments, named, parts)
+        yield from _candidates(child, (*path, key), arguments, named)
 
 
 def _paired(
@@ -190,7 +170,9 @@ def _paired(
                 f"found {texts} of the structure of {wanted}, expected as many as these; say which is carried by "
                 f"carry={{{names[0]!r}: {(path[0] if len(path) == 1 else path)!r}}}"
             )
-        if not named and arguments[names[0]].is_array and not _is_key(arguments[names[0]]):
+        first = arguments[names[0]]
+        is_key = all(jnp.issubdtype(it.dtype, jax.dtypes.prng_key) for it in first.avals.values())
+        if not named and first.is_array and not is_key:
             every = tuple(dict.fromkeys(name for _, its in parts for name in its))
             raise ValueError(
                 f"found {texts} of the type of `{names[0]}`, which is an array alone, and may be another one; say "
@@ -213,5 +195,4 @@ def _at(result: Any, path: tuple[Any, ...]) -> Any:
 
 
 def place_text(path: tuple[Any, ...], root: str = "result") -> str:
-    """As messages have it."""
     return root + "".join(f"[{key!r}]" for key in path)

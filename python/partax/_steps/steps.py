@@ -5,7 +5,7 @@ import inspect
 import math
 import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,16 +18,12 @@ from partax._report.explain import explaining, report_line
 from partax._report.report import StepsReport
 from partax._steps import places
 from partax._steps.batches import Batches, Taken, joined_results
-from partax._steps.chunk import VARIABLE, arguments, function_of_chunk
 from partax._steps.places import Place, Places
+from partax._transforms.loops import scan
 
 
 def steps(
-    step: JitFunction[..., Any],
-    size: int,
-    *,
-    carry: Sequence[str] | Mapping[str, Place] | None = None,
-    unroll: int = 1,
+    step: JitFunction[..., Any], size: int, *, carry: Sequence[str] | Mapping[str, Place] | None = None, unroll: int = 1
 ) -> "Steps":
     """So many steps of a compiled function in one call: for steps that are shorter than their dispatch.
 
@@ -134,20 +130,16 @@ class Steps:
             given = dict(signature.bind_partial(*args, **kwargs).arguments)
         except TypeError as error:
             raise TypeError(f"{name}{signature} cannot be called so: {error}") from None
-        for parameter in signature.parameters.values():
-            if parameter.kind not in VARIABLE or parameter.name not in given:
-                continue
-            more = given.pop(parameter.name)
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                raise TypeError(f"found {len(more)} arguments for `*{parameter.name}`, expected arguments with names")
-            for twice in more.keys() & signature.parameters.keys() - {parameter.name}:
+        parameters = signature.parameters
+        for it in [it for it in parameters.values() if it.kind in VARIABLE and it.name in given]:
+            more = given.pop(it.name)
+            if it.kind is it.VAR_POSITIONAL:
+                raise TypeError(f"found {len(more)} arguments for `*{it.name}`, expected arguments with names")
+            for twice in more.keys() & parameters.keys() - {it.name}:
                 raise TypeError(f"found {twice!r} by name, which {name}{signature} takes by position too")
             given.update(more)
-        batch = tuple(
-            it.name
-            for it in signature.parameters.values()
-            if it.kind not in VARIABLE and it.default is it.empty and it.name not in given
-        )
+        required = [it for it in parameters.values() if it.kind not in VARIABLE and it.default is it.empty]
+        batch = tuple(it.name for it in required if it.name not in given)
         if not batch:
             raise TypeError(f"found a value for each parameter of {name}{signature}, expected one left for the batch")
         return given, batch
@@ -164,26 +156,22 @@ class Steps:
             for gone in [it for it in self._plans if it[0]() is None]:
                 for chunk in self._plans.pop(gone).chunks.values():
                     chunk.clear_cache()
-            objects = self._changed_objects(values, batch)
+            objects: tuple[str, ...] = ()
+            if self._step._options.graph is not None:
+                from partax._steps.objects import objects_in, refuse_objects
+
+                refuse_objects(batch)
+                objects = tuple(name for name, value in values.items() if objects_in(value))
             result = self._step.eval_shape(*args, **kwargs)
-            self._plans[key] = _Plan(target, self._carried(values, objects, result), objects, tuple(batch))
+            others = {name: value for name, value in values.items() if name not in objects}
+            try:
+                carried = places.find(others, result, self._carry)
+            except ValueError:
+                if not objects or self._carry is not None:
+                    raise
+                carried = {}
+            self._plans[key] = _Plan(target, carried, objects, tuple(batch))
         return self._plans[key]
-
-    def _changed_objects(self, values: dict[str, Any], batch: dict[str, Any]) -> tuple[str, ...]:
-        if self._step._options.graph is None:
-            return ()
-        from partax._steps.objects import objects_in, refuse_objects
-
-        refuse_objects(batch)
-        return tuple(name for name, value in values.items() if objects_in(value))
-
-    def _carried(self, values: dict[str, Any], objects: tuple[str, ...], result: Any) -> Places:
-        try:
-            return places.find({it: values[it] for it in values if it not in objects}, result, self._carry)
-        except ValueError:
-            if objects and self._carry is None:
-                return {}
-            raise
 
     def chunk(self, plan: "_Plan", size: int) -> JitFunction[..., Any]:
         """The compiled function of so many steps."""
@@ -195,56 +183,44 @@ class Steps:
 
 @dataclasses.dataclass
 class _Plan:
-    """How the steps of one program go together.
+    """How the steps of one program go together."""
 
-    Attributes:
-      program: refers to what the step's wrapper calls; it is gone after `clear_cache`.
-      carried: of a result.
-      objects: the names of the arguments that are changed in place.
-      batch: the names of those that a batch gives.
-      chunks: the compiled functions, by the number of steps.
-    """
-
-    program: "weakref.ref[Any]"
-    carried: Places
-    objects: tuple[str, ...]
-    batch: tuple[str, ...]
-    chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)
+    program: "weakref.ref[Any]"  # refers to what the step's wrapper calls; it is gone after `clear_cache`
+    carried: Places  # of a result
+    objects: tuple[str, ...]  # the names of the arguments that are changed in place
+    batch: tuple[str, ...]  # the names of those that a batch gives
+    chunks: dict[int, JitFunction[..., Any]] = dataclasses.field(default_factory=dict)  # by the number of steps
 
 
-class Run:
+class Run(Iterator[Any]):
     """A loop of steps: an iterator over its chunks, for one use."""
 
     def __init__(self, steps: Steps, values: dict[str, Any], batch: tuple[str, ...], over: Any) -> None:
         self._steps = steps
         self._values = values
-        self._batch = batch
         self._over = over
-        self._plan: _Plan | None = None
-        self._iterator = self._chunks()
+        self._iterator = self._chunks(batch)
 
     def __len__(self) -> int:
         return math.ceil(len(self._over) / self._steps._size)
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
     def __next__(self) -> Any:
         return next(self._iterator)
 
-    def _chunks(self) -> Iterator[Any]:
+    def _chunks(self, names: tuple[str, ...]) -> Iterator[Any]:
         size = self._steps._size
-        batches = Batches(self._over, size, self._batch)
+        batches = Batches(self._over, size, names)
         taken = batches.take()
+        plan: _Plan | None = None
         # A chunk is compared with as many single steps once: the first is run step by step, the second as one.
         is_measured, single = explaining() and size > 1, 0.0
         while taken is not None:
-            if self._plan is None or self._plan.program() is None:
-                self._plan = self._steps.plan(self._values, taken.first())
+            if plan is None or plan.program() is None:
+                plan = self._steps.plan(self._values, taken.first())
             if taken.size < size or (is_measured and not single):
-                result, single = self._one_by_one(self._plan, taken, is_measured)
+                result, single = self._one_by_one(plan, taken, is_measured)
             else:
-                result = self._together(self._plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
+                result = self._together(plan, taken.stacked(slice(None)), size, single if is_measured else 0.0)
                 is_measured = False
             taken = batches.take()  # beside the chunk
             yield result
@@ -260,7 +236,10 @@ class Run:
         result = chunk(*args, **kwargs)
         if single:
             jax.block_until_ready(result)
-            self._tell(StepsReport(size, (time.perf_counter() - begin) / size, single))
+            step, measured = self._steps._step, StepsReport(size, (time.perf_counter() - begin) / size, single)
+            report_line(call_site(), f"{step.__name__}: {measured}")
+            if step._cache.history is not None:
+                step._cache.history.steps.append(measured)
         self._values |= places.taken_apart(plan.carried, result)[0]
         return result
 
@@ -280,8 +259,52 @@ class Run:
         seconds = (time.perf_counter() - begin) / (taken.size - warm)
         return places.put_together(plan.carried, self._values, joined_results(rest)), seconds
 
-    def _tell(self, measured: StepsReport) -> None:
-        step = self._steps._step
-        report_line(call_site(), f"{step.__name__}: {measured}")
-        if step._cache.history is not None:
-            step._cache.history.steps.append(measured)
+
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def arguments(signature: inspect.Signature, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Values by name as the arguments of a call: by position as far as it goes, as options mean that too."""
+    known = {
+        name: values[name] for name, it in signature.parameters.items() if name in values and it.kind not in VARIABLE
+    }
+    bound = inspect.BoundArguments(signature, known)  # type: ignore[arg-type]
+    more = {name: values[name] for name in sorted(values.keys() - known.keys())}  # as a wrapper has them
+    return bound.args, {**bound.kwargs, **more}
+
+
+def function_of_chunk(
+    fun: Callable[..., Any], carried: Places, objects: tuple[str, ...], batch: tuple[str, ...], size: int, unroll: int
+) -> Callable[..., Any]:
+    """A chunk of a function: of the first step's arguments, of which it may change `objects` in place, and of stacked
+    batches. It holds the step in a cell: a wrapper sees there that it has changed.
+    """
+    signature = inspect.signature(fun)
+
+    def chunk(*args: Any, **kwargs: Any) -> Any:
+        values = dict(zip(signature.parameters, args, strict=False)) | kwargs
+        carry, batches = {name: values[name] for name in carried.values()}, {name: values[name] for name in batch}
+        held: Any = None
+        if objects:
+            from partax._steps.objects import Held
+
+            held = Held({name: values[name] for name in objects})
+            carry[objects[0]] = held.state  # in the place of them all
+
+        def step(carry: dict[str, Any], one: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+            made = held.made(carry[objects[0]]) if objects else {}
+            by_position, by_name = arguments(signature, {**values, **carry, **made, **one})
+            after, rest = places.taken_apart(carried, fun(*by_position, **by_name))
+            return {**after, objects[0]: held.state_of(made, rest)} if objects else after, rest
+
+        carry, rest = scan(step, carry, batches, length=size, unroll=unroll)
+        if objects:
+            held.update(carry[objects[0]])
+        return places.put_together(carried, carry, rest)
+
+    chunk.__name__ = chunk.__qualname__ = f"{getattr(fun, '__name__', 'step')}_steps"
+    chunk.__module__ = getattr(fun, "__module__", __name__)
+    # Options, such as `donate`, and messages mean arguments by these names.
+    shown = [inspect.Parameter(it.name, it.kind) for it in signature.parameters.values()]
+    chunk.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return chunk
