@@ -30,7 +30,13 @@ from partax._pytree.partition import apply_updates, combine, filter, partition
 from partax._report import install as _explain_install
 from partax._report.explain import explain
 from partax._report.limits import RetraceError, RetraceWarning
-from partax._transforms.filter_grad import filter_grad, filter_value_and_grad
+from partax._transforms.filter_grad import (
+    filter_grad,
+    filter_hessian,
+    filter_jacfwd,
+    filter_jacrev,
+    filter_value_and_grad,
+)
 
 if _TYPE_CHECKING:
     from partax import debug as debug
@@ -57,7 +63,6 @@ if _TYPE_CHECKING:
     from partax._transforms.filter_vjp import filter_linearize, filter_vjp
     from partax._transforms.filter_vmap import filter_vmap, if_array
     from partax._transforms.fold import fold
-    from partax._transforms.jacobians import filter_hessian, filter_jacfwd, filter_jacrev
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
     from partax._transforms.stack import stack, unstack
@@ -105,7 +110,6 @@ _OF_MODULES = {
     "_transforms.filter_vjp": ("filter_linearize", "filter_vjp"),
     "_transforms.filter_vmap": ("filter_vmap", "if_array"),
     "_transforms.fold": ("fold",),
-    "_transforms.jacobians": ("filter_hessian", "filter_jacfwd", "filter_jacrev"),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
     "_transforms.programs": ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
     "_transforms.stack": ("stack", "unstack"),

@@ -115,7 +115,7 @@ def what_a_wrapper_has(x: jax.Array) -> None:
 
 def wrong_options(x: jax.Array) -> None:
     filter_jit(bare, cache_size="many")  # pyright: ignore[reportCallIssue, reportArgumentType]
-    filter_jit(bare, donates="all")  # pyright: ignore[reportCallIssue]
+    filter_jit(bare, donates="all")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def gradients(model: Model, x: jax.Array) -> None:
@@ -264,7 +264,7 @@ def wrappers_keep_parameters_and_results(model: Model, x: jax.Array) -> None:
     assert_type(filter_eval_shape(scaled, model, x), dict[str, jax.Array])
     assert_type(filter_make_jaxpr(scaled)(model, x)[1], dict[str, jax.Array])
     filter_vmap(scaled)(model)  # pyright: ignore[reportCallIssue]
-    filter_vmap(scaled, axes=0)  # pyright: ignore[reportCallIssue]
+    filter_vmap(scaled, axes=0)  # pyright: ignore[reportCallIssue, reportArgumentType]
     filter_checkpoint(scaled)(model, "x")  # pyright: ignore[reportArgumentType]
 
 

@@ -73,7 +73,7 @@ partax._pytree.structure partax._report.summary partax._transforms.branches part
 partax._transforms.carry_types partax._transforms.filter_checkpoint partax._transforms.filter_custom_jvp
 partax._transforms.filter_custom_vjp partax._transforms.filter_grad partax._transforms.filter_jvp
 partax._transforms.filter_shard_map partax._transforms.filter_vjp partax._transforms.filter_vmap
-partax._transforms.fold partax._transforms.jacobians partax._transforms.loop_arrays partax._transforms.loops
+partax._transforms.fold partax._transforms.loop_arrays partax._transforms.loops
 partax._transforms.stack partax._transforms.tree_differences partax._transforms.programs partax._transforms.wrapper
 """
 # Of other modules, which of their names are.

@@ -7,7 +7,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Literal, NamedTuple, Never, ParamSpec, Protocol, TypeVar, cast, overload
 
 import jax
 
@@ -22,6 +22,7 @@ from partax._jit.precompile import precompile
 from partax._jit.shardings import sharding_of
 from partax._pytree.short_text import wrapper_text
 
+_O = ParamSpec("_O")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -137,22 +138,20 @@ def check_names(fun: Any, option: str, names: tuple[str, ...]) -> None:
             )
 
 
-class JitOptions(TypedDict, total=False):
-    """The options of `filter_jit`, for its overloads; its own signature has their defaults."""
+class Compilation(Protocol[_O]):
+    """A function that gives the compiled wrapper of a callable; without one, a decorator."""
 
-    donate: DonateMode | Sequence[str]
-    inline: bool | enum.Enum
-    keep_unused: bool
-    compiler_options: dict[str, Any] | None
-    in_shardings: Any
-    out_shardings: Any
-    cache_size: int
-    callables: Literal["structure", "identity"]
-    trace: Callable[[Any], bool] | Sequence[str] | None
-    max_traces: int | None
-    device: Any
-    backend: str | None
-    store: str | os.PathLike[str] | Literal[False] | None
+    @overload
+    def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> JitFunction[_P, _R]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, *args: _O.args, **options: _O.kwargs
+    ) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+
+
+def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O]:
+    """The function itself, for type checkers one that takes a callable or none."""
+    return cast("Any", function)
 
 
 _STATIC = "expected nothing in its place: what is no array is static already, wherever it stands"
@@ -167,12 +166,7 @@ _OF_JAX = {
 """Options of jax.jit, and what stands for them here."""
 
 
-@overload
-def filter_jit(fun: Callable[_P, _R], **options: Unpack[JitOptions]) -> JitFunction[_P, _R]: ...
-@overload
-def filter_jit(
-    fun: None = None, **options: Unpack[JitOptions]
-) -> Callable[[Callable[_P, _R]], JitFunction[_P, _R]]: ...
+@compilation
 def filter_jit(
     fun: Any = None,
     *,
@@ -189,7 +183,7 @@ def filter_jit(
     device: Any = None,
     backend: str | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
-    **of_jax: Any,
+    **of_jax: Never,
 ) -> Any:
     """`jax.jit` for any pytree: arrays are traced, everything else is static.
 

@@ -1,19 +1,17 @@
 """filter_checkpoint: less memory for a gradient, for more work."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any
 
 import jax
 
 from partax._transforms.on_arrays import joined, on_arrays
-from partax._transforms.wrapper import Transformed, wrapped
+from partax._transforms.wrapper import Transformed, transformation, wrapped
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 _Policy = Callable[..., Any] | str | None
 
 
-class _Checkpoint(Transformed[_P, _R]):
+class _Checkpoint(Transformed[..., Any]):
     """What `filter_checkpoint` returns."""
 
     _name = "filter_checkpoint"
@@ -21,28 +19,15 @@ class _Checkpoint(Transformed[_P, _R]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prevent_cse, policy, names = self._options
+        if names:
+            policy = jax.checkpoint_policies.save_only_these_names(*names)
+        elif isinstance(policy, str):
+            policy = getattr(jax.checkpoint_policies, policy)
         run, arrays = on_arrays(self.__wrapped__, args, kwargs)
-        return joined(jax.checkpoint(run, prevent_cse=prevent_cse, policy=_policy_of(policy, names))(arrays))
+        return joined(jax.checkpoint(run, prevent_cse=prevent_cse, policy=policy)(arrays))
 
 
-def _policy_of(policy: _Policy, names: tuple[str, ...]) -> Callable[..., Any] | None:
-    if names:
-        return jax.checkpoint_policies.save_only_these_names(*names)
-    return getattr(jax.checkpoint_policies, policy) if isinstance(policy, str) else policy
-
-
-class _Options(TypedDict, total=False):
-    prevent_cse: bool
-    policy: _Policy
-    names: Sequence[str]
-
-
-@overload
-def filter_checkpoint(fun: Callable[_P, _R], **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
-@overload
-def filter_checkpoint(
-    fun: None = None, **options: Unpack[_Options]
-) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+@transformation
 def filter_checkpoint(
     fun: Callable[..., Any] | None = None,
     *,

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Callable, Hashable
 from collections.abc import Set as AbstractSet
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
@@ -13,10 +13,7 @@ from partax._pytree.filters import is_array
 from partax._pytree.partition import combine, partition
 from partax._transforms.arguments import read_arguments
 from partax._transforms.on_arrays import Rest
-from partax._transforms.wrapper import Transformed, wrapped
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
 class _AsPlaced(enum.Enum):
@@ -25,14 +22,14 @@ class _AsPlaced(enum.Enum):
     AS_PLACED = enum.auto()
 
 
-class _ShardMap(Transformed[_P, _R]):
+class _ShardMap(Transformed[..., Any]):
     """What `filter_shard_map` returns."""
 
     _name = "filter_shard_map"
     _is_called_as_wrapped = True
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mesh, in_specs, out_specs, options = self._options
+        mesh, in_specs, out_specs, axis_names, check_vma = self._options
         as_placed = in_specs is _AsPlaced.AS_PLACED
         given = read_arguments(
             self.__wrapped__,
@@ -54,7 +51,8 @@ class _ShardMap(Transformed[_P, _R]):
             return arrays, Rest(rest)
 
         everywhere = jax.tree.map(_spec_of, out_specs, is_leaf=_is_spec)
-        mapped = jax.shard_map(run, mesh=mesh, **specs, out_specs=(everywhere, PartitionSpec()), **dict(options))
+        options = {"mesh": mesh, "axis_names": axis_names, "check_vma": check_vma}
+        mapped = jax.shard_map(run, **specs, out_specs=(everywhere, PartitionSpec()), **options)
         arrays, rest = mapped([given.leaves[i] for i in places])
         return arrays if rest.value is None else combine(arrays, rest.value)
 
@@ -72,19 +70,7 @@ def _spec_of(entry: Any) -> Any:
     return PartitionSpec() if entry is None else entry
 
 
-class _Options(TypedDict, total=False):
-    mesh: Mesh | AbstractMesh | None
-    in_specs: Any
-    axis_names: AbstractSet[Hashable]
-    check_vma: bool
-
-
-@overload
-def filter_shard_map(fun: Callable[_P, _R], *, out_specs: Any, **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
-@overload
-def filter_shard_map(
-    fun: None = None, *, out_specs: Any, **options: Unpack[_Options]
-) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+@transformation
 def filter_shard_map(
     fun: Callable[..., Any] | None = None,
     *,
@@ -125,5 +111,4 @@ def filter_shard_map(
       TypeError: `fun` is not callable. When called: a spec is none.
       ValueError: when called: specs do not fit the arguments or the result; the message has the path.
     """
-    options = (("axis_names", frozenset(axis_names)), ("check_vma", check_vma))
-    return wrapped(_ShardMap, (mesh, in_specs, out_specs, options), fun)
+    return wrapped(_ShardMap, (mesh, in_specs, out_specs, frozenset(axis_names), check_vma), fun)

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Hashable
 from numbers import Integral
-from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, NamedTuple, Never
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,7 @@ from partax._pytree.filters import is_array
 from partax._pytree.partition import is_none
 from partax._transforms.arguments import Arguments, read_arguments
 from partax._transforms.on_arrays import Rest
-from partax._transforms.wrapper import Transformed, parameters_of, wrapped
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +41,7 @@ class if_array:
 if_array.__module__ = "partax"  # where users find it, and pickles too
 
 
-class _Vmap(Transformed[_P, _R]):
+class _Vmap(Transformed[..., Any]):
     """What `filter_vmap` returns."""
 
     _name = "filter_vmap"
@@ -184,18 +181,7 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
             )
 
 
-class _Options(TypedDict, total=False):
-    in_axes: Any
-    out_axes: Any
-    axis_name: Hashable
-    axis_size: int | None
-    spmd_axis_name: Hashable
-
-
-@overload
-def filter_vmap(fun: Callable[_P, _R], **options: Unpack[_Options]) -> Transformed[_P, _R]: ...
-@overload
-def filter_vmap(fun: None = None, **options: Unpack[_Options]) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+@transformation
 def filter_vmap(
     fun: Callable[..., Any] | None = None,
     *,
@@ -204,7 +190,7 @@ def filter_vmap(
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
-    **options: Any,
+    **options: Never,
 ) -> Any:
     """`jax.vmap` for any trees: arrays get an axis, everything else is passed on as it is.
 
@@ -239,11 +225,9 @@ def filter_vmap(
       ValueError: when called: axes do not fit the arguments or the result, or the arguments do not agree about the size
         of the axis; the message has the path.
     """
-    for name in options:
-        if name not in parameters_of(jax.vmap):
-            raise TypeError(f"filter_vmap: got an unexpected keyword argument {name!r}")
     if axis_size is not None and not isinstance(axis_size, Integral):
         raise TypeError(f"`axis_size`: found {axis_size!r}, expected a Python number, as in axis_size=3")
-    options |= {"axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
-    given = {name: value for name, value in options.items() if value is not None}
+    named: dict[str, Any] = {**options, "axis_name": axis_name, "spmd_axis_name": spmd_axis_name}
+    given = {name: value for name, value in named.items() if value is not None}
+    jax.vmap(len, **given)  # which raises for an option that this jax does not have
     return wrapped(_Vmap, (in_axes, out_axes, axis_size, tuple(sorted(given.items()))), fun)

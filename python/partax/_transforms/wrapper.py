@@ -1,11 +1,10 @@
 """What the wrappers of all transformations have in common."""
 
 import functools
-import inspect
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import jax
 
@@ -16,6 +15,8 @@ from partax._pytree.short_text import wrapper_text
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
+_O = ParamSpec("_O")
+_R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _S = TypeVar("_S")
 _T = TypeVar("_T")
@@ -101,12 +102,6 @@ def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Cal
     return cls(fun, *options)
 
 
-@functools.cache
-def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
-    """The names of what a function of this jax takes."""
-    return frozenset(inspect.signature(function).parameters)
-
-
 def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
     """Raises a TypeError where there is no first argument to differentiate."""
     if not args:
@@ -114,6 +109,22 @@ def check_first(wrapper: Transformed[..., Any], args: tuple[Any, ...]) -> None:
             f"found no argument by position in a call of {wrapper.__name__}(). Functions wrapped with {wrapper._name} "
             "need one: the first is differentiated"
         )
+
+
+class Transformation(Protocol[_O]):
+    """A function that gives the wrapper of a callable; without one, a decorator."""
+
+    @overload
+    def __call__(self, fun: Callable[_P, _R], *args: _O.args, **options: _O.kwargs) -> Transformed[_P, _R]: ...
+    @overload
+    def __call__(
+        self, fun: None = None, *args: _O.args, **options: _O.kwargs
+    ) -> Callable[[Callable[_P, _R]], Transformed[_P, _R]]: ...
+
+
+def transformation(function: Callable[Concatenate[Any, _O], Any]) -> Transformation[_O]:
+    """The function itself, for type checkers one that takes a callable or none."""
+    return cast("Any", function)
 
 
 def check_callable(fun: Any, name: str) -> None:
