@@ -10,23 +10,65 @@ from partax import _core
 
 
 class Arguments:
-    """The arguments of one call, flat, with the entry of a prefix for each leaf."""
+    """The arguments of one call, flat, with the entry of a prefix for each leaf.
+
+    One by position or by name has the same entry either way.
+    """
 
     def __init__(
         self,
-        names: list[str],
-        values: list[Any],
-        entries: list[Any],
-        num_positional: int,
+        fun: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        prefix: Any,
+        default: Any,
         is_entry: Callable[[Any], bool],
         option: str,
     ):
+        """Spreads a prefix over the arguments of a call.
+
+        Args:
+          fun: what is called.
+          args: by position.
+          kwargs: by name.
+          prefix: one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
+            dictionary from names of arguments to prefixes.
+          default: the entry of an argument that `prefix` says nothing of.
+          is_entry: whether a node of a prefix is an entry.
+          option: the option's name.
+
+        Raises:
+          ValueError: `prefix` does not fit the arguments; the message has the path.
+        """
+        signature = _signature(fun)
+        by_name = isinstance(prefix, dict)
+        if by_name and signature is None:
+            raise ValueError(
+                f"{option}: found names of arguments, but `{_name(fun)}` does not tell what its arguments are called; "
+                "expected a tuple"
+            )
+        if signature is not None and (kwargs or by_name):
+            bound = signature.bind(*args, **kwargs)
+            args, kwargs = bound.args, bound.kwargs
+        names = [*_positional_names(signature, len(args)), *kwargs]
+        if isinstance(prefix, dict):
+            entries = _by_name(fun, signature, prefix, default, names, len(args), option)
+        elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
+            if len(prefix) != len(args):
+                raise ValueError(
+                    f"{option}: found {len(prefix)} entries, expected one for each of the {len(args)} arguments by "
+                    f"position of `{_name(fun)}` ({', '.join(names[: len(args)])})"
+                )
+            entries = [*prefix, *[default] * len(kwargs)]
+        else:
+            entries = [prefix] * len(names)
         self._names = names  # what messages call them; those that are given by name come last
-        self._values = values
-        self._num_positional = num_positional
-        self.leaves, self._structure = jax.tree.flatten(values)
+        self._values = [*args, *kwargs.values()]
+        self._num_positional = len(args)
+        self.leaves, self._structure = jax.tree.flatten(self._values)
         self.entries: list[Any] = []
-        for name, value, entry in zip(names, values, entries, strict=True):
+        for name, value, entry in zip(names, self._values, entries, strict=True):
             self.entries += [each for _, each in _core.broadcast_prefix(entry, value, is_entry, option, name)]
 
     def call(self, fun: Callable[..., Any], places: list[int], arrays: list[Any]) -> Any:
@@ -46,53 +88,6 @@ class Arguments:
             for path, _ in jax.tree_util.tree_leaves_with_path(value)
         ]
         return paths[index]
-
-
-def read_arguments(
-    fun: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    prefix: Any,
-    default: Any,
-    is_entry: Callable[[Any], bool],
-    option: str,
-) -> Arguments:
-    """Spreads a prefix over the arguments of a call. One by position or by name has the same entry either way.
-
-    Args:
-      prefix: one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
-        dictionary from names of arguments to prefixes.
-      default: the entry of an argument that `prefix` says nothing of.
-      is_entry: whether a node of a prefix is an entry.
-      option: the option's name.
-
-    Raises:
-      ValueError: `prefix` does not fit the arguments; the message has the path.
-    """
-    signature = _signature(fun)
-    by_name = isinstance(prefix, dict)
-    if by_name and signature is None:
-        raise ValueError(
-            f"{option}: found names of arguments, but `{_name(fun)}` does not tell what its arguments are called; "
-            "expected a tuple"
-        )
-    if signature is not None and (kwargs or by_name):
-        bound = signature.bind(*args, **kwargs)
-        args, kwargs = bound.args, bound.kwargs
-    names = [*_positional_names(signature, len(args)), *kwargs]
-    if isinstance(prefix, dict):
-        entries = _by_name(fun, signature, prefix, default, names, len(args), option)
-    elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
-        if len(prefix) != len(args):
-            raise ValueError(
-                f"{option}: found {len(prefix)} entries, expected one for each of the {len(args)} arguments by "
-                f"position of `{_name(fun)}` ({', '.join(names[: len(args)])})"
-            )
-        entries = [*prefix, *[default] * len(kwargs)]
-    else:
-        entries = [prefix] * len(names)
-    return Arguments(names, [*args, *kwargs.values()], entries, len(args), is_entry, option)
 
 
 def _by_name(

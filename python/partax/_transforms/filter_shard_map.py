@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from partax import _core
 from partax._pytree.filters import is_array
 from partax._pytree.partition import combine, partition
-from partax._transforms.arguments import read_arguments
+from partax._transforms.arguments import Arguments
 from partax._transforms.on_arrays import Rest
 from partax._transforms.wrapper import Transformed, transformation, wrapped
 
@@ -31,7 +31,7 @@ class _ShardMap(Transformed[..., Any]):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mesh, in_specs, out_specs, axis_names, check_vma = self._options
         as_placed = in_specs is _AsPlaced.AS_PLACED
-        given = read_arguments(
+        given = Arguments(
             self.__wrapped__,
             args,
             kwargs,

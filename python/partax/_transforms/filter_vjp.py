@@ -76,10 +76,7 @@ def filter_linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = Fal
       {'name': None, 'y': Array([2., 6.], dtype=float32)}
 
     Args:
-      fun: as for `filter_vjp`.
-      *primals: as for `filter_vjp`.
-      has_aux: as for `filter_vjp`.
-      wrt: as for `filter_vjp`.
+      fun, *primals, has_aux, wrt: as for `filter_vjp`.
 
     Returns:
       `(result, push)`, or `(result, push, aux)`. `push` takes for each argument a tree like it, with arrays for what is

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from partax import _core
-from partax._pytree.array_text import array_text
 from partax._pytree.filters import is_array
-from partax._pytree.partition import is_none
-from partax._transforms.arguments import Arguments, read_arguments
+from partax._pytree.partition import is_none, partition
+from partax._transforms.arguments import Arguments
 from partax._transforms.on_arrays import Rest
+from partax._transforms.tangents import value_text
 from partax._transforms.wrapper import Transformed, transformation, wrapped
 
 
@@ -49,13 +49,12 @@ class _Vmap(Transformed[..., Any]):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         in_axes, out_axes, axis_size, options = self._options
-        given = read_arguments(
+        given = Arguments(
             self.__wrapped__, args, kwargs, prefix=in_axes, default=if_array(0), is_entry=is_none, option="in_axes"
         )
         pairs = zip(given.leaves, given.entries, strict=True)
         axes = [_axis_of(i, leaf, entry, "in_axes", given.path) for i, (leaf, entry) in enumerate(pairs)]
         mapped = [i for i, axis in enumerate(axes) if axis is not None]
-        has_axis = bool(mapped) or axis_size is not None
         _check_sizes(given, axes, axis_size)
 
         def on_one(arrays: list[Any]) -> Any:
@@ -67,7 +66,7 @@ class _Vmap(Transformed[..., Any]):
 
         kept_at: list[Any] = []  # where the leaves of the result are, for an error about those without an axis
         values = [given.leaves[i] for i in mapped]
-        if not has_axis:
+        if not mapped and axis_size is None:
             stacked, kept, result = on_one(values)
             if stacked:
                 raise ValueError(
@@ -93,17 +92,11 @@ class _Vmap(Transformed[..., Any]):
 
 
 class _Result(NamedTuple):
-    """What is known of a result when the function was run: its leaves that are no arrays, and where arrays go.
-
-    Attributes:
-      structure: of the result.
-      leaves: of it, with None for arrays.
-      axes: for each leaf, where the axis goes, or None where there is none.
-    """
+    """What is known of a result when the function was run: its leaves that are no arrays, and where arrays go."""
 
     structure: Any
-    leaves: list[Any]
-    axes: list[int | None]
+    leaves: list[Any]  # with None for arrays
+    axes: list[int | None]  # of each leaf
 
     def joined(self, stacked: list[Any], kept: list[Any]) -> Any:
         """The result, of arrays with the axis as their first, and of those without it."""
@@ -126,25 +119,19 @@ def _split(out: Any, out_axes: Any) -> tuple[list[Any], list[Any], Rest]:
     def path(i: int) -> str:
         return f"the result{jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(out)[i][0])}"
 
-    axes = [
-        _axis_of(i, leaf, entry, "out_axes", path)
-        for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True))
-    ]
-    for i, (leaf, axis) in enumerate(zip(leaves, axes, strict=True)):
+    axes: list[int | None] = []
+    for i, (leaf, (_, entry)) in enumerate(zip(leaves, pairs, strict=True)):
+        axis = _axis_of(i, leaf, entry, "out_axes", path)
+        axes.append(axis)
         ndim = jnp.ndim(leaf) + 1 if axis is not None else 0
         if axis is not None and not -ndim <= axis < ndim:
             raise ValueError(
                 f"`{path(i)}`: found the axis {axis} in out_axes, expected one from {-ndim} to {ndim - 1}, since it is "
-                f"{_text(leaf)} before the axis is put in"
+                f"{value_text(leaf)} before the axis is put in"
             )
     stacked = [leaf for leaf, axis in zip(leaves, axes, strict=True) if axis is not None]
-    kept = [leaf if axis is None and is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
-    rest = [leaf if axis is None and not is_array(leaf) else None for leaf, axis in zip(leaves, axes, strict=True)]
+    kept, rest = partition([leaf if axis is None else None for leaf, axis in zip(leaves, axes, strict=True)], is_array)
     return stacked, kept, Rest(_Result(structure, rest, axes))
-
-
-def _text(leaf: Any) -> str:
-    return array_text(leaf) if is_array(leaf) else f"a `{type(leaf).__name__}`"
 
 
 def _axis_of(index: int, leaf: Any, entry: Any, option: str, path: Callable[[int], str]) -> int | None:
@@ -168,8 +155,8 @@ def _check_sizes(given: Arguments, axes: list[int | None], axis_size: int | None
         shape = jnp.shape(leaf) if is_array(leaf) else ()
         if not -len(shape) <= axis < len(shape):
             raise ValueError(
-                f"`{given.path(i)}`: found {_text(leaf)}, expected an array that has an axis {axis}, as in_axes says; "
-                "None in in_axes passes it on as it is"
+                f"`{given.path(i)}`: found {value_text(leaf)}, expected an array that has an axis {axis}, as in_axes "
+                "says; None in in_axes passes it on as it is"
             )
         size = shape[axis]
         if first is None:

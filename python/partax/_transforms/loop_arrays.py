@@ -12,16 +12,6 @@ from partax import _core
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Path:
-    """A key of a pytree path that is shown as it is."""
-
-    def __init__(self, text: str):
-        self._text = text
-
-    def __str__(self) -> str:
-        return self._text
-
-
 @jax.tree_util.register_pytree_with_keys_class
 class Arrays:
     """A node of arrays whose paths jax shows where an argument is meant."""
@@ -36,7 +26,7 @@ class Arrays:
         return cls(leaves, tuple(path.removeprefix(root) for path in spec.dynamic_paths()))
 
     def tree_flatten_with_keys(self) -> tuple[Any, tuple[str, ...]]:
-        return list(zip(map(_Path, self.paths), self.leaves, strict=True)), self.paths
+        return list(zip(self.paths, self.leaves, strict=True)), self.paths
 
     @classmethod
     def tree_unflatten(cls, paths: tuple[str, ...], leaves: Sequence[Any]) -> "Arrays":

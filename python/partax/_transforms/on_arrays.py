@@ -1,5 +1,6 @@
 """A call as a function of its arrays alone, which is what jax can take."""
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,6 @@ import jax
 
 from partax import _core
 from partax._pytree.filters import FilterSpec, is_array
-from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import combine, partition
 
 
@@ -55,13 +55,8 @@ def on_arrays(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], taken: FilterSpec = is_array
 ) -> tuple[Callable[[Any], Split], Any]:
     """A call as a function of what a filter takes of it, those of `fun` itself included; and its argument."""
-    spec, arrays, static = flat_partition((fun, args, kwargs), taken)
-
-    def run(values: list[Any]) -> Split:
-        function, positional, named = flat_combine(spec, dict(zip(arrays, values, strict=True)), static)
-        return split(function(*positional, **named))
-
-    return run, list(arrays.values())
+    arrays, rest = split(((fun, *args), kwargs), taken)
+    return on_split(operator.call, rest), arrays
 
 
 def on_split(fun: Callable[..., Any], rest: Rest) -> Callable[[Any], Split]:

@@ -35,12 +35,14 @@ class Transformed(Generic[_P, _R_co]):
     _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
     def __init_subclass__(cls) -> None:
-        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made, _without_keys)
+        jax.tree_util.register_pytree_with_keys(cls, _with_keys, cls._made)
         shown_by(cls, operator.attrgetter("__dict__"), ("",), is_open=False)
 
     def __init__(self, fun: Callable[..., Any], *options: Any) -> None:
         self._options = options
         functools.update_wrapper(self, fun, updated=())
+        for name in ("__name__", "__qualname__"):
+            setattr(self, name, getattr(fun, name, getattr(type(fun), name)))
 
     @classmethod
     def _made(cls, options: "_core.Static[tuple[Any, Any]]", children: Any) -> Self:
@@ -52,11 +54,6 @@ class Transformed(Generic[_P, _R_co]):
 
     def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         return self._call(args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("__name__", "__qualname__") and "__wrapped__" in self.__dict__:
-            return getattr(type(self.__wrapped__), name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return wrapper_text(self._name, self)
@@ -79,19 +76,11 @@ def _parts(wrapper: Transformed[..., Any]) -> tuple[Any, ...]:
     return (wrapper.__wrapped__, *(getattr(wrapper, name) for name in wrapper._children))
 
 
-def _options(wrapper: Transformed[..., Any]) -> "_core.Static[tuple[Any, Any]]":
-    """The options as one value with a hash, whatever nodes the trees among them have. They may change at any time."""
-    leaves, structure = jax.tree.flatten(wrapper._options)
-    return _core.Static((tuple(leaves), structure))
-
-
 def _with_keys(wrapper: Transformed[..., Any]) -> Any:
+    """The options are one value with a hash, whatever nodes the trees among them have. They may change at any time."""
+    leaves, structure = jax.tree.flatten(wrapper._options)
     keys = map(jax.tree_util.GetAttrKey, ("__wrapped__", *wrapper._children))
-    return tuple(zip(keys, _parts(wrapper), strict=True)), _options(wrapper)
-
-
-def _without_keys(wrapper: Transformed[..., Any]) -> Any:
-    return _parts(wrapper), _options(wrapper)
+    return tuple(zip(keys, _parts(wrapper), strict=True)), _core.Static((tuple(leaves), structure))
 
 
 def wrapped(cls: type[Transformed[..., Any]], options: tuple[Any, ...], fun: Callable[..., Any] | None = None) -> Any:
