@@ -35,7 +35,7 @@ def _working_for(record: Any) -> Generator[None]:
 
 def quiet(wrapper: Any) -> contextlib.AbstractContextManager[None]:
     """Without the warning about donated buffers, where the wrapper's options say so."""
-    return donation_warnings.silenced(wrapper._options.silences_warnings)
+    return donation_warnings.silenced() if wrapper._options.silences_warnings else contextlib.nullcontext()
 
 
 class Program:

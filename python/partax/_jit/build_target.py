@@ -19,12 +19,6 @@ from partax._pytree.paths import leaf_owners, leaf_paths
 from partax._pytree.spec_data import SpecData
 
 
-def _silence_donation_warnings() -> None:
-    """Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs."""
-    if _core.on_call_exit(donation_warnings.restore):
-        donation_warnings.silence()
-
-
 def names_of(fun: Any) -> tuple[str, str]:
     """The names of what a callable wraps."""
     fun = unwrapped(fun)
@@ -71,23 +65,19 @@ _NUMBER_WANTED = (
 )
 
 
-def _explain_wanted_number(error: TypeError) -> None:
-    """Says what to do where the value of an array is asked for; jax advises its own option."""
-    wanted = isinstance(error, jax.errors.ConcretizationTypeError) or "static_argnums" in str(error)
-    if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
-        error.add_note(_NUMBER_WANTED)
-
-
 def _new_target_function(fun: Any, silent: bool, paths: Sequence[str], takes_tuple: bool) -> Callable[..., Any]:
     def of_each(*leaves: Any) -> Any:
         __equinox_jit_id__ = FRAME_ID  # noqa: F841  # where the stack of an error of Equinox's ends
         silence_callbacks()
-        if silent:
-            _silence_donation_warnings()
+        # Until the call ends: jax compiles, and so warns, after the trace, when none of our Python runs.
+        if silent and _core.on_call_exit(donation_warnings.restore):
+            donation_warnings.silence()
         try:
             return _core.trace(*leaves)
         except TypeError as error:
-            _explain_wanted_number(error)
+            wanted = isinstance(error, jax.errors.ConcretizationTypeError) or "static_argnums" in str(error)
+            if wanted and _NUMBER_WANTED not in getattr(error, "__notes__", ()):
+                error.add_note(_NUMBER_WANTED)  # jax advises its own option
             raise
 
     def of_tuple(leaves: tuple[Any, ...]) -> Any:
@@ -153,13 +143,8 @@ def traced_function(
     alike = not donated_values and options.in_shardings is None and options.out_shardings is None
     takes_tuple = alike and len(leaves) > _MANY
     function = _new_target_function(fun, options.silences_warnings, leaf_paths(described), takes_tuple)
-    keywords: dict[str, Any] = {}
-    if options.inline is not False:
-        keywords["inline"] = options.inline
-    if options.keep_unused:
-        keywords["keep_unused"] = True
-    if options.compiler_options is not None:
-        keywords["compiler_options"] = options.compiler_options
+    of_jax = {name: getattr(options, name) for name in ("inline", "keep_unused", "compiler_options")}
+    keywords = {name: value for name, value in of_jax.items() if value is not None and value is not False}
     through_xla = bytearray(len(leaves))
     if options.in_shardings is not None:
         shardings = leaf_in_shardings(options, values)
@@ -211,10 +196,9 @@ def _target_of(
 
 def _traced_target(function: Any, first: Any, keywords: dict[str, Any]) -> Callable[..., Any]:
     """The target with the shardings that its result is asked to have; it has this trace: jax keeps them by function."""
-    node = first.out_info
-    _, out_shardings = _core.output_info(node)
+    _, out_shardings = _core.output_info(first.out_info)
     if out_shardings is not None:
-        keywords = {**keywords, "out_shardings": _core.with_children(node, out_shardings)}
+        keywords = {**keywords, "out_shardings": _core.with_children(first.out_info, out_shardings)}
     return jax.jit(function, **keywords)
 
 

@@ -41,11 +41,8 @@ class _DonationWarnings:
                 filters.remove(self._filter)
 
     @contextlib.contextmanager
-    def silenced(self, silent: bool) -> Generator[None]:
-        """A block without the warning, if it is to be silent."""
-        if not silent:
-            yield
-            return
+    def silenced(self) -> Generator[None]:
+        """A block without the warning."""
         self.silence()
         try:
             yield

@@ -11,59 +11,33 @@ from partax._families.equinox import is_module
 
 
 class Shown(NamedTuple):
-    """The names of what `*args` and `**kwargs` take, where the callable shows others (`functools.wraps`).
+    """The names of what `*args` and `**kwargs` take, where the callable shows others (`functools.wraps`)."""
 
-    Attributes:
-      all_positional: what options call all values in `*args`; empty if another one has the name.
-      all_named: the same of `**kwargs`.
-      positional: of the values in `*args`, from the first; empty where it has no name.
-      var_positional: of those after them, `var_positional[0]` and so on.
-      var_named: of the values in `**kwargs` that are shown by no name.
-    """
-
-    all_positional: str
+    all_positional: str  # what options call all values in `*args`; empty if another one has the name
     all_named: str
-    positional: tuple[str, ...]
-    var_positional: str
-    var_named: str
+    positional: tuple[str, ...]  # of the values in `*args`, from the first; empty where it has no name
+    var_positional: str  # of those after them, `var_positional[0]` and so on
+    var_named: str  # of the values in `**kwargs` that are shown by no name
 
 
 class CallParameters(NamedTuple):
-    """The parameters by which a callable is really called, as the native binding of arguments takes them.
-
-    Attributes:
-      function: the callable's name.
-      names: positional ones first, then keyword-only ones.
-      optional: whether each may be left out.
-      num_positional_only: how many of them can be given by position only.
-      num_positional: how many of them can be given by position.
-      var_positional: whether more are taken by position.
-      var_named: whether more are taken by name.
-      shown_named: the names that the callable shows of the values in `**kwargs`, in order.
-      shown: what else it shows.
-      var_positional_name: what `*args` is really called.
-    """
+    """The parameters by which a callable is really called, as the native binding of arguments takes them."""
 
     function: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # positional ones first, then keyword-only ones
     optional: tuple[bool, ...]
     num_positional_only: int
     num_positional: int
     var_positional: bool
     var_named: bool
-    shown_named: tuple[str, ...]
+    shown_named: tuple[str, ...]  # the names that the callable shows of the values in `**kwargs`, in order
     shown: Shown
-    var_positional_name: str
+    var_positional_name: str  # what `*args` is really called
 
 
 CallShape = tuple[CallParameters, tuple[int, ...], int, tuple[str, ...], bool]
 """Which values a call has: the parameters, the indices of those that were left out, the number of values in `*args`,
 the names of those in `**kwargs`, and whether the callable itself is the first value."""
-
-
-def _display_name(fun: Any) -> str:
-    name = getattr(fun, "__name__", None)
-    return name if isinstance(name, str) else type(fun).__name__
 
 
 _Kinds = inspect.Parameter
@@ -172,7 +146,7 @@ def call_parameters(fun: Any) -> CallParameters:
     shown_names, shown_named = _shown_names(real, shown)
     var_positional = _name_of(real, _Kinds.VAR_POSITIONAL)
     return CallParameters(
-        _display_name(fun),
+        name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
         tuple(p.name for p in named),
         tuple(p.default is not _Kinds.empty for p in named),
         sum(p.kind is _Kinds.POSITIONAL_ONLY for p in named),
@@ -223,10 +197,8 @@ def is_argument_name(fun: Any, name: str) -> bool:
     if not bracket or not place.endswith("]") or not place[:-1].isdecimal():
         return False
     parameters = call_parameters(fun)
-    return parameters.var_positional and all_of_them in (
-        parameters.shown.var_positional,
-        parameters.var_positional_name,
-    )
+    known = parameters.shown.var_positional, parameters.var_positional_name
+    return parameters.var_positional and all_of_them in known
 
 
 def value_names(call: CallShape) -> tuple[str, ...]:

@@ -10,26 +10,14 @@ from partax._jit.ahead_of_time import Lowered, Program, Traced, quiet
 from partax._jit.exported import ArrayCall, asked_by_export
 
 
-def _same(leaves: list[Any]) -> list[Any]:
-    return leaves
-
-
 def _abstract_result(call: _core.PreparedCall, out_info: Any) -> Any:
     """The user's result with ShapeDtypeStructs, for forwarded inputs those that jax has for them."""
     leaves = list(call.leaves)
     forwarded, _ = _core.output_info(out_info)
-    for i, info in zip(forwarded, jax.eval_shape(_same, [leaves[i] for i in forwarded]), strict=True):
+    for i, info in zip(forwarded, jax.eval_shape(lambda leaves: leaves, [leaves[i] for i in forwarded]), strict=True):
         leaves[i] = info
     result = call.result(out_info, tuple(leaves))
     return result if call.objects is None else result.abstract_result(call.objects)
-
-
-def _array_call(wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArrayCall | Exception:
-    """The call for jax's own tools, or why there is none, which is no error before they are used."""
-    try:
-        return ArrayCall(wrapper, args, kwargs)
-    except Exception as error:
-        return error
 
 
 def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
@@ -57,7 +45,11 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
         call = _core.PreparedCall(self, args, kwargs, True)
         traced = call.run(lambda target, arguments: target.trace(*arguments))
     out_info = _abstract_result(call, traced.out_info)
-    program = Program(self, call, _array_call(self, args, kwargs))
+    try:
+        arrays = ArrayCall(self, args, kwargs)
+    except Exception as error:  # no error before jax's own tools are used
+        arrays = error
+    program = Program(self, call, arrays)
     call.detach()
     return Traced(program, traced, out_info)
 
