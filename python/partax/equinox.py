@@ -47,10 +47,10 @@ if _TYPE_CHECKING:
     from partax._transforms.filter_grad import filter_jacfwd as filter_jacfwd
     from partax._transforms.filter_grad import filter_jacrev as filter_jacrev
     from partax._transforms.filter_grad import filter_value_and_grad as filter_value_and_grad
-    from partax._transforms.filter_jvp import filter_jvp as filter_jvp
-    from partax._transforms.filter_vjp import filter_vjp as filter_vjp
     from partax._transforms.filter_vmap import filter_vmap as filter_vmap
     from partax._transforms.filter_vmap import if_array as if_array
+    from partax._transforms.jvp_and_vjp import filter_jvp as filter_jvp
+    from partax._transforms.jvp_and_vjp import filter_vjp as filter_vjp
     from partax._transforms.programs import filter_closure_convert as filter_closure_convert
     from partax._transforms.programs import filter_eval_shape as filter_eval_shape
     from partax._transforms.programs import filter_make_jaxpr as filter_make_jaxpr

@@ -26,8 +26,6 @@ from partax._pytree.partition import PyTree
 from partax._pytree.short_text import record_text
 from partax._pytree.unused_filters import nearest_paths
 
-__all__ = ["Mismatch", "load", "save"]
-
 _Path = str | os.PathLike[str]
 
 _SHOWN = 100

@@ -14,7 +14,7 @@ from partax._jax.private import direct_call
 from partax._jax.programs import is_read_of_programs
 from partax._jit.donation_warnings import donation_warnings
 from partax._jit.exported import ArrayCall
-from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
+from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._pytree.array_text import array_text
 from partax._pytree.paths import leaf_paths, static_values
 from partax._pytree.short_text import wrapper_text

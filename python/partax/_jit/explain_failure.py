@@ -7,7 +7,7 @@ import numpy as np
 from jax.core import Tracer
 
 from partax import _core
-from partax._jit.lost_arrays import is_of_lost_arrays, name_lost_arrays
+from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.options import Options
 from partax._jit.parameters import option_names
 from partax._jit.runtime_errors import as_equinox_raises, raised_at_run_time

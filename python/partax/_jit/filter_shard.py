@@ -15,8 +15,6 @@ from partax._pytree.filters import is_array
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
 
-__all__ = ["filter_shard"]
-
 
 def filter_shard(tree: PyTree, sharding: Any) -> PyTree:
     """Places the arrays of a tree by a sharding, and leaves everything else as it is.

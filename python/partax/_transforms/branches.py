@@ -8,11 +8,17 @@ import numpy as np
 
 from partax import _core
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._transforms.carry_types import ArrayType, Unsettled, array_type, converted, joined, value_text
-from partax._transforms.loop_arrays import Arrays, in_place_of
+from partax._transforms.carry import (
+    Arrays,
+    ArrayType,
+    Unsettled,
+    array_type,
+    converted,
+    in_place_of,
+    joined,
+    value_text,
+)
 from partax._transforms.tree_differences import Difference, Flat, first_difference, is_number, unsteady
-
-__all__ = ["filter_cond", "filter_switch"]
 
 _R = TypeVar("_R")
 _Operands = TypeVarTuple("_Operands")

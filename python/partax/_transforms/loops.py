@@ -7,12 +7,8 @@ import jax
 import numpy as np
 
 from partax import _core
-from partax._transforms.carry import Carry, until_settled
-from partax._transforms.carry_types import array_type
-from partax._transforms.loop_arrays import Arrays, in_place_of
+from partax._transforms.carry import Arrays, Carry, array_type, in_place_of, until_settled
 from partax._transforms.tree_differences import Flat, first_difference
-
-__all__ = ["filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"]
 
 _Carry = TypeVar("_Carry")
 _X = TypeVar("_X")

@@ -1,6 +1,6 @@
-"""Reads the nnx objects of a tree: the tree as jax takes it, and the objects in the order of their first places."""
+"""Reads the nnx objects of a tree, as jax takes it and in the order of their first places, and puts them together."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from partax._libraries.flax.graph import (
     NUMBERS,
     PLAIN,
     REGISTERED,
+    STAND_INS,
     STATE,
     NewReference,
     Seen,
@@ -103,3 +104,50 @@ class GraphReader:
         data, statics, aux = children_of(node)
         children = tuple(self.read(child) for child in data.values())
         return Unregistered(children, type(node), aux, tuple(data), tuple(statics.items()))
+
+
+class GraphBuilder:
+    """Builds one tree after another, which have to be new: their nodes are filled in place. It has the reader's
+    objects.
+    """
+
+    def __init__(self, known: list[Any] | None = None):
+        self.objects: list[Any] = [] if known is None else list(known)
+
+    def build(self, value: Any) -> Any:
+        """The graph that was read."""
+        cls: Any = type(value)
+        if cls in PLAIN:
+            return value
+        if cls is Seen:
+            return self.objects[value.index]
+        if cls is Unregistered:
+            return self._unregistered(value)
+        if cls is NewReference:
+            value = cast(Any, jax.new_ref(value.value))
+        is_variable = issubclass(cls, Variable)
+        if not is_variable and cls not in REGISTERED and not isinstance(value, jax.Ref):
+            return with_leaves(value, lambda it: isinstance(it, STAND_INS) or is_object(it), self.build)
+        self.objects.append(value)
+        if is_variable:
+            raw = cast("Any", value)._raw_value
+            if isinstance(raw, (jax.Ref, *STAND_INS)):
+                object.__setattr__(value, "_raw_value", self.build(raw))
+        elif is_tree_class(cls):
+            self._fill(value)
+        return value
+
+    def _fill(self, node: Any) -> None:
+        attributes, is_data = vars(node), node._pytree__nodes
+        for name in names_in_order(node):
+            value = attributes[name]
+            if type(value) not in PLAIN and name != STATE and is_data.get(name, False):
+                attributes[name] = self.build(value)
+
+    def _unregistered(self, stand_in: Unregistered) -> Any:
+        functions = REGISTERED[stand_in.cls]
+        node = functions.create_empty(stand_in.aux)
+        self.objects.append(node)
+        children = [self.build(child) for child in stand_in.children]
+        functions.init(node, [*zip(stand_in.names, children, strict=True), *stand_in.statics])
+        return node
