@@ -111,15 +111,11 @@ def _check_names(options: Options, fun: Any, of_values: list[set[str]]) -> None:
 
 
 class TracedFunction(NamedTuple):
-    """What jax traces for a static key, a function of the leaves or of one tuple of them, with the options of its
-    jax.jit.
-
-    `donatable` are the leaves that the options donate, if they do not come back as they are.
-    """
+    """What jax traces for a static key, a function of the leaves or of one tuple of them."""
 
     function: Callable[..., Any]
-    keywords: dict[str, Any]
-    donatable: frozenset[int]
+    keywords: dict[str, Any]  # of its jax.jit
+    donatable: frozenset[int]  # the leaves that the options donate, if they do not come back as they are
     takes_tuple: bool
 
 

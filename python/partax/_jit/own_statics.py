@@ -67,13 +67,10 @@ def find_own_statics(
     """Finds what of the static values in a result came in with the call. Called by C++ after a trace.
 
     Both have None for what is no object of the call; `aux_data` are those of a result that functions give for its
-    nodes.
-
-    Returns:
-      For each value of the result which of those that came in it is, or -1. Which of them other values of the result
-      hold, or hold a part of: the result serves calls with these very objects. Pairs of them that are one object where
-      the body may have meant either. Whether the result holds what can be changed, and so serves no other call. The
-      index of a value that is used up by its first reader, or -1.
+    nodes. Gives for each value of the result which of those that came in it is, or -1; which of them other values of
+    the result hold, or hold a part of: the result serves calls with these very objects; pairs of them that are one
+    object where the body may have meant either; whether the result holds what can be changed, and so serves no other
+    call; the index of a value that is used up by its first reader, or -1.
     """
     known = _Given(given)
     sources = list[int]()

@@ -64,7 +64,7 @@ def at(
         nodes = several
     new_nodes = _replacements(nodes, found, replace, replace_fn)
     _check_counts(nodes, found)
-    new_leaves = [_unwrapped_or_node(leaf) for leaf in new_leaves]
+    new_leaves = [leaf.cell_contents if type(leaf) is _Wrapped else leaf for leaf in new_leaves]
     for (leaf, _), new in zip(found, new_nodes, strict=True):
         new_leaves[leaf] = new
     return _core.tree_unflatten(structure, new_leaves)
@@ -127,7 +127,3 @@ def _unwrapped(leaf: Any) -> Any:
             "subtrees of the tree that it is given."
         )
     return leaf.cell_contents
-
-
-def _unwrapped_or_node(leaf: Any) -> Any:
-    return leaf.cell_contents if type(leaf) is _Wrapped else leaf

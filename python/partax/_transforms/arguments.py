@@ -28,18 +28,9 @@ class Arguments:
     ):
         """Spreads a prefix over the arguments of a call.
 
-        Args:
-          fun: what is called.
-          args: by position.
-          kwargs: by name.
-          prefix: one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
-            dictionary from names of arguments to prefixes.
-          default: the entry of an argument that `prefix` says nothing of.
-          is_entry: whether a node of a prefix is an entry.
-          option: the option's name.
-
-        Raises:
-          ValueError: `prefix` does not fit the arguments; the message has the path.
+        The prefix is one entry for all arguments; a tuple or list of prefixes, one for each positional argument; or a
+        dictionary from names of arguments to prefixes. What it says nothing of has the entry `default`; `is_entry`
+        tells entries from other nodes. A ValueError, with the path, says where it does not fit.
         """
         signature = _signature(fun)
         by_name = isinstance(prefix, dict)

@@ -131,9 +131,7 @@ class Carry:
     def settled(self, after: Any) -> Arrays:
         """The arrays of the carry that a step has made, of the types that it had before.
 
-        Raises:
-          TypeError: its static part, a dtype or a shape differs; the message has the path and both.
-          Unsettled: it has to begin with other types, for `until_settled`.
+        Raises `Unsettled` where it has to begin with others, and a TypeError where it differs in more.
         """
         leaves, spec = _core.flatten(after, self._root)
         if spec == self._spec and self._types == list(map(array_type, leaves)):

@@ -113,26 +113,30 @@ class filter_custom_jvp(Transformed[_P, _R]):
 
         def run_rule(primals: Any, tangents: Any) -> Any:
             positional, named = joined((primals[0], static))
-            along = list(map(_or_none, tangents[0], primals[0]))
             leaves, structure = jax.tree.flatten(positional)
-            for i, tangent in enumerate(along[len(leaves) :]):
-                if tangent is None:
-                    continue
-                path = jax.tree_util.tree_leaves_with_path(named)[i][0]
+            along = [
+                tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
+                for tangent, primal in zip(tangents[0], primals[0], strict=True)
+            ]
+            at = next((i for i, tangent in enumerate(along[len(leaves) :]) if tangent is not None), None)
+            if at is not None:
+                path = jax.tree_util.tree_leaves_with_path(named)[at][0]
                 raise ValueError(
                     f"`{path[0].key}{jax.tree_util.keystr(path[1:])}`: found an argument by name that is "
                     f"differentiated, which {self.__name__}() under filter_custom_jvp cannot do; pass it by position"
                 )
-            zeros = list(map(or_zero, along[: len(leaves)], leaves))
-            out, slopes = rule(positional, tree_of(structure, along[: len(leaves)], zeros), **named)
+            del along[len(leaves) :]
+            out, slopes = rule(positional, tree_of(structure, along, list(map(or_zero, along, leaves))), **named)
             given = tangent_leaves(slopes, out, "the result", "tangent", _check)
             leaves, structure = jax.tree.flatten(out)
-            # jax runs a rule on the numbers themselves where no array has been made of them, so it may return numbers.
-            moved = [is_array(leaf) or slope is not None for leaf, slope in zip(leaves, given, strict=True)]
-            zipped = list(zip(leaves, given, moved, strict=True))
-            values = [leaf if move else None for leaf, _, move in zipped]
-            rest = Rest(([None if move else leaf for leaf, _, move in zipped], structure))
-            along = [_or_zero(slope, leaf) if move else None for leaf, slope, move in zipped]
+            values: list[Any] = [None] * len(leaves)
+            along = list(values)
+            for i, (leaf, slope) in enumerate(zip(leaves, given, strict=True)):
+                # jax runs a rule on the numbers themselves where no array has been made of them: it may return numbers.
+                if is_array(leaf) or slope is not None:
+                    values[i], leaves[i] = leaf, None
+                    along[i] = zero_from_primal(leaf, symbolic_zeros=True) if slope is None else slope
+            rest = Rest((leaves, structure))
             return (values, rest), (along, rest)
 
         run.defjvp(run_rule, symbolic_zeros=True)
@@ -140,14 +144,6 @@ class filter_custom_jvp(Transformed[_P, _R]):
 
 
 filter_custom_jvp.__module__ = "partax"  # where users find it, and pickles too
-
-
-def _or_none(tangent: Any, primal: Any) -> Any:
-    return tangent if is_inexact_array_like(primal) and not isinstance(tangent, SymbolicZero) else None
-
-
-def _or_zero(tangent: Any, primal: Any) -> Any:
-    return zero_from_primal(primal, symbolic_zeros=True) if tangent is None else tangent
 
 
 def _check(path: str, primal: Any, tangent: Any) -> None:
@@ -159,10 +155,8 @@ def _check(path: str, primal: Any, tangent: Any) -> None:
 
 def materialised(tangents: Any, primals: Any) -> Any:
     """Tangents with zeros for the inexact arrays that have none."""
-
-    def one(tangent: Any, primal: Any) -> Any:
-        return jnp.zeros_like(primal) if tangent is None and is_inexact_array(primal) else tangent
-
     leaves, structure = jax.tree.flatten(primals)
     given = tangent_leaves(tangents, primals, "the tangents", "tangent", lambda *_: None)
-    return jax.tree.unflatten(structure, [one(*pair) for pair in zip(given, leaves, strict=True)])
+    needed = [tangent is None and is_inexact_array(leaf) for tangent, leaf in zip(given, leaves, strict=True)]
+    filled = zip(needed, given, leaves, strict=True)
+    return structure.unflatten([jnp.zeros_like(leaf) if need else tangent for need, tangent, leaf in filled])

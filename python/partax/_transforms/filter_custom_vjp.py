@@ -19,6 +19,7 @@ from partax._transforms.wrapper import Transformed, check_callable, check_first
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
+_ZERO: Any = SymbolicZero  # jax does not tell the types of its attributes
 
 
 class filter_custom_vjp(Transformed[_P, _R]):
@@ -142,10 +143,10 @@ class filter_custom_vjp(Transformed[_P, _R]):
             return _split_result(self.__wrapped__(first, *rest, **named))
 
         def run_fwd(inexact: Any, exact: Any, others: Any) -> Any:
-            values = tuple(jax.tree.map(lambda leaf: _array_of(leaf), part) for part in (inexact, exact, others))
+            values = jax.tree.map(_array_of, (inexact, exact, others))
             first, rest, named = arguments(*values)
             marks = [leaf is not None and leaf.perturbed for leaf in inexact]
-            perturbed = _marked(structure, marks)
+            perturbed = tree_of(structure, marks)
             out, residuals = fwd(perturbed, first, *rest, **named)
             result = _split_result(out)
             return result, (split(residuals), values, Rest((perturbed, result[2].value)))
@@ -155,10 +156,12 @@ class filter_custom_vjp(Transformed[_P, _R]):
             perturbed, result_structure = known.value
             first, rest, named = arguments(*values)
             given = [None if isinstance(leaf, SymbolicZero) else leaf for leaf in cotangents[0]]
-            cotangent = tree_of(result_structure, given, list(map(_or_zeros, cotangents[0])))
+            whole = [jnp.zeros(it.shape, it.dtype) if isinstance(it, _ZERO) else it for it in cotangents[0]]
+            cotangent = tree_of(result_structure, given, whole)
             gradient = _where_inexact(bwd(joined(residuals), cotangent, perturbed, first, *rest, **named), first)
             try:
-                leaves = tangent_leaves(gradient, first, _first_name(self), "cotangent", _check)
+                (name_of_first,) = names_of_arguments(self.__wrapped__, 1)
+                leaves = tangent_leaves(gradient, first, name_of_first, "cotangent", _check)
             except ValueError as error:
                 raise RuntimeError(f"what the rule of def_bwd of {name}() returned does not fit: {error}") from error
             return leaves, None, None
@@ -181,19 +184,6 @@ def _split_result(out: Any) -> _Result:
     return inexact, split(rest), Rest(structure)
 
 
-def _or_zeros(cotangent: Any) -> Any:
-    zero: Any = cotangent if isinstance(cotangent, SymbolicZero) else None
-    return cotangent if zero is None else jnp.zeros(zero.shape, zero.dtype)
-
-
-def _marked(structure: Any, marks: list[bool]) -> Any:
-    """A tree of bools; a list of them where a node of the user's refuses such."""
-    try:
-        return jax.tree.unflatten(structure, marks)
-    except Exception:  # whatever a user's constructor raises
-        return marks
-
-
 def _array_of(leaf: Any) -> Any:
     """What stands for an array on the way forward, which may be the number that jax was called with."""
     return leaf.value if is_array(leaf.value) else jnp.asarray(leaf.value)
@@ -207,10 +197,6 @@ def _where_inexact(gradient: Any, first: Any) -> Any:
     if structure != structure_of_others or all(can or leaf is None for can, leaf in zip(can_have, leaves, strict=True)):
         return gradient
     return jax.tree.unflatten(structure, [leaf if can else None for can, leaf in zip(can_have, leaves, strict=True)])
-
-
-def _first_name(wrapper: Any) -> str:
-    return names_of_arguments(wrapper.__wrapped__, 1)[0]
 
 
 def _check(path: str, primal: Any, cotangent: Any) -> None:
@@ -232,11 +218,11 @@ def _constant(wrapper: Any, others: list[Any], rest: tuple[Any, ...], named: dic
             if tangent is None or isinstance(tangent, SymbolicZero):
                 continue
             path = jax.tree_util.tree_leaves_with_path((rest, named))[i][0]
-            names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
-            name = path[1].key if path[0].idx else names[1 + path[1].idx]
+            first, *names = names_of_arguments(wrapper.__wrapped__, 1 + len(rest))
+            name = path[1].key if path[0].idx else names[path[1].idx]
             raise RuntimeError(
                 f"`{name}{jax.tree_util.keystr(path[2:])}`: found an array that is differentiated, but of "
-                f"{wrapper.__name__}() under filter_custom_vjp only `{_first_name(wrapper)}` can be; pack both into "
+                f"{wrapper.__name__}() under filter_custom_vjp only `{first}` can be; pack both into "
                 "one tuple"
             )
         return primals[0], tangents[0]

@@ -13,8 +13,6 @@ from partax._transforms.tree_differences import Flat, first_difference
 
 _T = TypeVar("_T")
 
-_NOTHING: Any = object()
-
 
 def stack(layers: Iterable[_T]) -> _T:
     """Makes one tree of several that are equal but for the values of their arrays.
@@ -35,9 +33,10 @@ def stack(layers: Iterable[_T]) -> _T:
       ValueError: there are none; or two of them differ in a static part, or in the dtype or shape of an array; the
         message has the path and both: `layers[3].rate`.
     """
-    first, *others = list(layers) or [_NOTHING]
-    if first is _NOTHING:
+    every = list(layers)
+    if not every:
         raise ValueError("`layers`: found none, expected one or more")
+    first, *others = every
     leaves, spec = _core.flatten(first, "layers[0]")
     types = list(map(array_type, leaves))
     columns = [[leaf] for leaf in leaves]

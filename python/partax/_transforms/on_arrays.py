@@ -82,9 +82,11 @@ def joined(result: Split) -> Any:
     return jax.tree.unflatten(structure, combine(result[0], static))
 
 
-def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any]) -> Any:
-    """A tree for the user with None or marks for some leaves; with the leaves `whole` where a node refuses such."""
+def tree_of(structure: Any, leaves: Sequence[Any], whole: Sequence[Any] | None = None) -> Any:
+    """A tree for the user with None or marks for some leaves; where a node refuses such, with the leaves `whole`, or
+    the leaves alone.
+    """
     try:
         return jax.tree.unflatten(structure, leaves)
     except Exception:  # whatever a user's constructor raises
-        return jax.tree.unflatten(structure, whole)
+        return leaves if whole is None else jax.tree.unflatten(structure, whole)

@@ -25,28 +25,17 @@ class Outcome(NamedTuple):
     """What a traced call gives: trees as `GraphReader` makes them, with the objects of the arguments as `Seen`.
 
     The native wrapper reads the first four fields.
-
-    Attributes:
-      result: of the function.
-      values: what attributes are set to.
-      owners: the numbers of the objects that these are of, as an array of unsigned ints has them in memory.
-      is_plain: whether this is all, there are no objects in it, and all of it are values of Variables.
-      names: of the attributes, a list as JSON; like the owners one constant, which no call makes anew.
-      deleted: owners and names of attributes to delete.
-      refilled: nodes of which nnx knows only how to fill them, and with what.
-      has_objects: whether there is an object in any of these.
-      kept: arrays that must not be donated, since objects keep them.
     """
 
     result: Any
-    values: tuple[Any, ...] = ()
-    owners: bytes = b""
-    is_plain: bool = True
-    names: str = "[]"
-    deleted: tuple[tuple[int, str], ...] = ()
-    refilled: tuple[tuple[int, Any], ...] = ()
-    has_objects: bool = False
-    kept: tuple[Any, ...] = ()
+    values: tuple[Any, ...] = ()  # what attributes are set to
+    owners: bytes = b""  # the numbers of the objects that these are of, as an array of unsigned ints has them in memory
+    is_plain: bool = True  # whether this is all, and all of it are values of Variables without objects in them
+    names: str = "[]"  # of the attributes, as JSON; like the owners one constant, which no call makes anew
+    deleted: tuple[tuple[int, str], ...] = ()  # owners and names of attributes
+    refilled: tuple[tuple[int, Any], ...] = ()  # nodes of which nnx knows only how to fill them, and with what
+    has_objects: bool = False  # in any of these
+    kept: tuple[Any, ...] = ()  # arrays that must not be donated, since objects keep them
 
     def abstract_result(self, objects: list[Any]) -> Any:
         """The result of a call that has not been run, in which objects of the arguments are copies."""
