@@ -3,29 +3,11 @@
 import inspect
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
-from flax import errors
-from flax.nnx import extract, graphlib
+from flax.nnx import graphlib
 
-from partax._libraries.flax.graph import is_object, is_valid
-
-
-def refuse_hijax(value: Any) -> NoReturn:
-    """Raises for a Variable that is of a type of jax's own."""
-    raise TypeError(f"found a hijax Variable of type `{value.var_type.__name__}`, expected one with hijax=False")
-
-
-def refuse_foreign(value: Any) -> None:
-    """Raises, as nnx does, for an object of another trace that would be in a result."""
-    if not is_valid(value):
-        extract.check_consistent_aliasing(value, None)
-        raise errors.TraceContextError(f"Trying to extract graph node from different trace level, got {value!r}")
-
-
-def refuse_change(value: Any) -> NoReturn:
-    """Raises, as nnx does, where an object of another trace would be changed."""
-    raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
+from partax._libraries.flax.graph import is_object
 
 
 def note_argument(error: Exception, values: dict[str, Any]) -> None:

@@ -14,10 +14,17 @@ from flax.nnx import extract, graphlib, tracers
 from partax import _core
 from partax._jit.options import Options
 from partax._jit.parameters import value_names
-from partax._libraries.flax.errors import note_argument, note_held, refuse_change
+from partax._libraries.flax.errors import note_argument, note_held
 from partax._libraries.flax.find_changes import DELETED, WHOLE_NODE, Change, Snapshot
-from partax._libraries.flax.graph import REGISTERED, STATE, STATIC_CACHE, VARIABLE_SLOTS, Variable
-from partax._libraries.flax.read_graph import GraphBuilder, GraphReader
+from partax._libraries.flax.graph import (
+    REGISTERED,
+    STATE,
+    STATIC_CACHE,
+    VARIABLE_SLOTS,
+    GraphBuilder,
+    GraphReader,
+    Variable,
+)
 from partax._libraries.flax.shardings import as_before, refuse_unlike, shardings_by_leaf
 
 
@@ -71,10 +78,10 @@ def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
 def _check_trace(objects: list[Any], changed: Iterable[int]) -> None:
     now = tracers.current_jax_trace()
     for index in changed:
-        owner = objects[index]
-        state = owner._trace_state if issubclass(type(owner), Variable) else getattr(owner, STATE, None)
+        value = objects[index]
+        state = value._trace_state if issubclass(type(value), Variable) else getattr(value, STATE, None)
         if state is not None and getattr(state, "_trace_state", state)._jax_trace != now:
-            refuse_change(owner)
+            raise errors.TraceContextError(f"Cannot mutate '{type(value).__name__}' from different trace level")
 
 
 GRAPH, VARIABLES, TREE = "graph", "variables", "tree"
