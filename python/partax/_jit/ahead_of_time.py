@@ -207,6 +207,9 @@ class Compiled(_Stage):
       >>> compiled = scale.lower(jnp.ones(2), by=3).compile()
       >>> compiled(jnp.array([1.0, 2.0]), by=3)
       Array([3., 6.], dtype=float32)
+
+    Attributes:
+      out_info: the result with `jax.ShapeDtypeStruct`s for its arrays.
     """
 
     def __init__(self, program: Program, compiled: Any, out_info: Any, compiler_options: dict[str, Any] | None):
