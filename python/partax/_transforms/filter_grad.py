@@ -218,10 +218,7 @@ class _Jacobians(Protocol):
 
     @overload
     def __call__(
-        self,
-        fun: Callable[Concatenate[_T, _P], object],
-        has_aux: Literal[False] = False,
-        **options: Unpack[_Shared],
+        self, fun: Callable[Concatenate[_T, _P], object], has_aux: Literal[False] = False, **options: Unpack[_Shared]
     ) -> Transformed[Concatenate[_T, _P], Any]: ...
     @overload
     def __call__(
