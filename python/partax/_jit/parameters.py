@@ -97,66 +97,52 @@ def _parameters(fun: Any) -> list[inspect.Parameter] | None:
         return None
 
 
-def _real_and_shown(fun: Any) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    """The parameters by which `fun` is called, and those that its signature shows."""
+def call_parameters(fun: Any) -> CallParameters:
+    """Describes how `fun` is called. Called by the native wrapper."""
     bare = _bare(fun)
     real = None if bare is None else _parameters(bare)
     if real is None:
         real = [_Kinds("args", _Kinds.VAR_POSITIONAL), _Kinds("kwargs", _Kinds.VAR_KEYWORD)]
-    shown = _parameters(fun)
-    return real, real if shown is None else shown
+    found = _parameters(fun)
+    shown = real if found is None else found
 
+    def name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
+        return next((p.name for p in parameters if p.kind is kind), "")
 
-def _name_of(parameters: list[inspect.Parameter], kind: Any) -> str:
-    return next((p.name for p in parameters if p.kind is kind), "")
-
-
-def _shown_names(real: list[inspect.Parameter], shown: list[inspect.Parameter]) -> tuple[Shown, tuple[str, ...]]:
-    """What options and messages call the values that `*args` and `**kwargs` take, and the names of the latter."""
-    by_position, by_name = _name_of(real, _Kinds.VAR_POSITIONAL), _name_of(real, _Kinds.VAR_KEYWORD)
-    own = {p.name for p in real if p.name not in (by_position, by_name)}
-    num_positional = sum(p.kind in _POSITIONAL for p in real)
+    by_position, by_name = name_of(real, _Kinds.VAR_POSITIONAL), name_of(real, _Kinds.VAR_KEYWORD)
+    own = [p for p in real if p.kind in _POSITIONAL]
+    num_positional = len(own)
+    own += [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
+    names = tuple(p.name for p in own)
+    # What options and messages call the values that `*args` and `**kwargs` take.
     positional = [p.name for p in shown if p.kind in _POSITIONAL][num_positional:] if by_position else []
     named = [p.name for p in shown if p.kind in (_Kinds.POSITIONAL_OR_KEYWORD, _Kinds.KEYWORD_ONLY)] if by_name else []
-    taken = {*positional, *named}
-    names = Shown(
-        "" if by_position in taken else by_position,
-        "" if by_name in taken else by_name,
-        tuple("" if name in own else name for name in positional),
-        _name_of(shown, _Kinds.VAR_POSITIONAL) if by_position else "",
-        _name_of(shown, _Kinds.VAR_KEYWORD) if by_name else "",
+    return CallParameters(
+        name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
+        names,
+        tuple(p.default is not _Kinds.empty for p in own),
+        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in own),
+        num_positional,
+        bool(by_position),
+        bool(by_name),
+        tuple(named),
+        Shown(
+            "" if by_position in (*positional, *named) else by_position,
+            "" if by_name in (*positional, *named) else by_name,
+            tuple("" if name in names else name for name in positional),
+            name_of(shown, _Kinds.VAR_POSITIONAL) if by_position else "",
+            name_of(shown, _Kinds.VAR_KEYWORD) if by_name else "",
+        ),
+        by_position,
     )
-    return names, tuple(named)
 
 
 def argument_names(fun: Any) -> tuple[list[str], bool]:
     """The names by which options may mean arguments of `fun`, and whether its `**kwargs` may have others."""
-    real, shown = _real_and_shown(fun)
-    names, named = _shown_names(real, shown)
-    own = [p.name for p in real if p.kind not in (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD)]
-    others = (names.var_positional, names.var_named, names.all_positional, names.all_named)
-    known = dict.fromkeys((*own, *names.positional, *named, *others))
-    return [name for name in known if name], bool(_name_of(real, _Kinds.VAR_KEYWORD))
-
-
-def call_parameters(fun: Any) -> CallParameters:
-    """Describes how `fun` is called. Called by the native wrapper."""
-    real, shown = _real_and_shown(fun)
-    named = [p for p in real if p.kind in _POSITIONAL] + [p for p in real if p.kind is _Kinds.KEYWORD_ONLY]
-    shown_names, shown_named = _shown_names(real, shown)
-    var_positional = _name_of(real, _Kinds.VAR_POSITIONAL)
-    return CallParameters(
-        name if isinstance(name := getattr(fun, "__name__", None), str) else type(fun).__name__,
-        tuple(p.name for p in named),
-        tuple(p.default is not _Kinds.empty for p in named),
-        sum(p.kind is _Kinds.POSITIONAL_ONLY for p in named),
-        sum(p.kind in _POSITIONAL for p in named),
-        bool(var_positional),
-        bool(_name_of(real, _Kinds.VAR_KEYWORD)),
-        shown_named,
-        shown_names,
-        var_positional,
-    )
+    found = call_parameters(fun)
+    all_positional, all_named, positional, *of_others = found.shown
+    known = dict.fromkeys((*found.names, *positional, *found.shown_named, *of_others, all_positional, all_named))
+    return [name for name in known if name], found.var_named
 
 
 def _name_in_all(parameters: CallParameters, i: int) -> str:
