@@ -63,7 +63,9 @@ def order_of_call(cls: type) -> tuple[str, ...]:
         return ()
     if inspect.getattr_static(cls, "__new__") is not object.__dict__["__new__"]:
         return ()
-    written: Any = _written(tuple((f.name, *_defaults(f), f.kw_only is True) for f in fields), params.frozen)
+    missing = dataclasses.MISSING
+    like = ((f.name, f.default is not missing, f.default_factory is not missing, f.kw_only is True) for f in fields)
+    written: Any = _written(tuple(like), params.frozen)
     if init.__code__ != written.__code__:
         return ()
     # One that is not frozen sets its fields by the class's `__setattr__`; one that is, by what it has in its closure.
@@ -76,10 +78,6 @@ def order_of_call(cls: type) -> tuple[str, ...]:
         if not is_default and own.cell_contents is not expected.cell_contents:
             return ()
     return names
-
-
-def _defaults(field: Any) -> tuple[bool, bool]:
-    return field.default is not dataclasses.MISSING, field.default_factory is not dataclasses.MISSING
 
 
 @functools.lru_cache(maxsize=64)

@@ -100,10 +100,6 @@ def _clear_cache(self: JitFunction[..., Any]) -> None:
                 cache.history.cleared()
 
 
-def _text(self: JitFunction[..., Any]) -> str:
-    return wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)
-
-
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
     """Pickles by name where there is one, else by content."""
     name = pickled_name(wrapper, sys._getframe(1).f_globals)
@@ -275,7 +271,7 @@ def install() -> None:
         ("bind", bind.bind),
         ("cache_info", _cache_info),
         ("clear_cache", _clear_cache),
-        ("__repr__", _text),
+        ("__repr__", lambda self: wrapper_text("filter_jit" if self._options.graph is None else "nnx.jit", self)),
     ):
         setattr(JitFunction, name, method)
     for name, method in (("rebind", bind.rebind), ("__repr__", bind.text)):

@@ -18,6 +18,7 @@ from partax._guards.constants import PLAIN, compares_as, is_constant
 from partax._guards.pure import is_pure
 from partax._guards.shown import how_shown
 from partax._guards.type_traits import facts
+from partax._guards.user_objects import read
 from partax._guards.walk import STATE
 
 CONSTANT, CHANGES, USED_UP = range(3)
@@ -84,14 +85,7 @@ def _items(container: Any) -> tuple[Any, ...]:
 
 
 def _held_by_function(function: types.FunctionType) -> Held:
-    cells = [_content(cell) for cell in function.__closure__ or ()]
+    cells = [read(cell, "cell_contents") for cell in function.__closure__ or ()]  # None of an empty one
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
     can_change = bool(cell_uses(function.__code__).assigned) or any(type(cell) in COPIED for cell in cells)
     return Held(CHANGES if can_change else CONSTANT, (*cells, *defaults, *function.__dict__.values()))
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return None

@@ -146,7 +146,8 @@ class Carry:
         spec, now, _ = flat_partition(after, True)
         other: dict[str, ArrayType] = {}
         for path, value in before.items():
-            if _stays_static(value, now[path]):
+            is_static = not (_core.is_array(value) or _core.is_array(now[path]))
+            if is_static and (not is_number(value) or _core.static_equal(value, now[path])):
                 continue
             together = joined(array_type(value), array_type(now[path]))
             if together is None:
@@ -180,12 +181,6 @@ class Carry:
             f"`{found.path}`: {found.first} before {self._step}, {found.second} after it{found.note}; only the values "
             "of arrays may change from one step to the next"
         )
-
-
-def _stays_static(before: Any, after: Any) -> bool:
-    if _core.is_array(before) or _core.is_array(after):
-        return False
-    return not is_number(before) or _core.static_equal(before, after)
 
 
 def until_settled(init: Any, run: Callable[[Carry], _T], root: str = "carry", step: str = "the step") -> _T:

@@ -67,9 +67,7 @@ def scan(
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda body: body,
     **words: str,
 ) -> tuple[Any, Any]:
-    """`filter_scan` with a transformation of the step, a function of arrays, and words for messages as of
-    `until_settled`.
-    """
+    """`filter_scan` with a transformation of the step, a function of arrays, and words as of `until_settled`."""
     entries, xs_spec = _scanned(xs, length)
 
     def run(carry: Carry) -> tuple[Any, Any]:
@@ -202,9 +200,7 @@ def _scanned(xs: Any, length: int | None) -> tuple[Arrays, _core.TreeSpec]:
 def check_leading_axis(
     leaves: Sequence[Any], spec: _core.TreeSpec, length: int | None = None, whose: str = "`length` says"
 ) -> None:
-    """Raises a ValueError where arrays do not have a leading axis of one length: the one given, else that of
-    the first.
-    """
+    """Raises a ValueError where arrays do not have a leading axis of one length: that given, else that of the first."""
     shapes = [np.shape(leaf) for leaf in leaves]
     for i, shape in enumerate(shapes):
         if not shape or shape[0] != (shapes[0][0] if length is None else length):

@@ -158,28 +158,21 @@ _given: "weakref.WeakKeyDictionary[Any, dict[str, Any] | None]" = weakref.WeakKe
 def _given_options(jitted: Any) -> dict[str, Any] | None:
     """The options that were given to Equinox's filter_jit, or None where there are some that ours does not have."""
     if jitted not in _given:
-        _given[jitted] = _read_options(jitted)
+        given, usual = options_of(jitted), options_of(_usual())
+        if given is None or usual is None:
+            _given[jitted] = {}
+        elif any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
+            _given[jitted] = None
+        else:
+            options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
+            _given[jitted] = options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
     return _given[jitted]
-
-
-def _read_options(jitted: Any) -> dict[str, Any] | None:
-    given, usual = options_of(jitted), options_of(_usual())
-    if given is None or usual is None:
-        return {}
-    if any(given[name] != usual.get(name) for name in given if name not in _TAKEN_OVER):
-        return None
-    options = {name: given[name] for name in ("inline", "keep_unused") if given.get(name) != usual.get(name)}
-    return options | {"compiler_options": dict(given.get("compiler_options_kvs") or ()) or None}
 
 
 @functools.cache
 def _usual() -> Any:
-    found = jit_options(equinox.filter_jit(_nothing))
+    found = jit_options(equinox.filter_jit(lambda: None))
     return None if found is None else found[1]
-
-
-def _nothing() -> None:
-    return None
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
