@@ -107,9 +107,9 @@ def save(path: _Path, tree_or_dict: PyTree, *, separator: str | None = None) -> 
     leaves, _ = _by_path(tree_or_dict, separator, is_array)
     if not leaves:
         warnings.warn(f"`{name}` has no array, as there is none in what is saved", UserWarning, stacklevel=2)
-    keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if is_key(leaf)}
     for key, leaf in leaves.items():
         _check_storable(key, leaf)
+    keys = {key: _key_implementation(key, leaf) for key, leaf in leaves.items() if is_key(leaf)}
     data = {key: jax.random.key_data(leaf) if key in keys else leaf for key, leaf in leaves.items()}
     write_arrays(name, leaves, jax.device_get(data), keys)
 
@@ -203,7 +203,6 @@ def _check_concrete(key: str, leaf: Any, doing: str) -> None:
 
 
 def _key_implementation(key: str, leaf: Any) -> str:
-    _check_concrete(key, leaf, "save")
     implementation = jax.random.key_impl(leaf)
     if not isinstance(implementation, str):
         raise TypeError(
@@ -261,13 +260,8 @@ def _compare(arrays: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Mism
     """What differs, in the order of the tree; what is unexpected comes last."""
     pairs = [(key, arrays.get(key), leaf) for key, leaf in wanted.items()]
     pairs += [(key, arrays[key], None) for key in sorted(arrays) if key not in wanted]
-    mismatches: list[Mismatch] = []
-    for key, array, leaf in pairs:
-        found = None if array is None else array_text(array)
-        expected = None if leaf is None else array_text(leaf)
-        if found != expected:
-            mismatches.append(Mismatch(key, found, expected))
-    return tuple(mismatches)
+    texts = ((key, *(None if it is None else array_text(it) for it in pair)) for key, *pair in pairs)
+    return tuple(Mismatch(key, found, expected) for key, found, expected in texts if found != expected)
 
 
 def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Collection[str]) -> list[str]:
@@ -289,9 +283,8 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
 
 def _natural(array: Any) -> Any:
     """A JAX array where JAX has the dtype, else the NumPy array."""
-    if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
-        return _placed(array, None)
-    return array
+    is_known = is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
+    return _placed(array, None) if is_known else array
 
 
 def _alike(array: Any, leaf: Any) -> Any:
@@ -300,9 +293,8 @@ def _alike(array: Any, leaf: Any) -> Any:
         return array[()]
     if isinstance(leaf, np.ndarray):
         return array if leaf.dtype.byteorder != ">" else array.byteswap().view(leaf.dtype)
-    if isinstance(leaf, jax.Array):
-        return _placed(array, leaf.sharding if leaf.committed else None)
-    return _placed(array, leaf.sharding)
+    is_free = isinstance(leaf, jax.Array) and not leaf.committed
+    return _placed(array, None if is_free else leaf.sharding)
 
 
 def _placed(array: Any, sharding: Any) -> Any:

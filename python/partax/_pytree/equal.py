@@ -56,7 +56,9 @@ def equal(*pytrees: Any, typematch: bool = False, rtol: Any = 0.0, atol: Any = 0
                 return False
             if answer is not True:
                 unknown.append(answer)
-    return _all(unknown)
+    if any(isinstance(answer, Tracer) for answer in unknown):
+        return functools.reduce(operator.and_, unknown)
+    return all(map(bool, unknown))
 
 
 def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
@@ -68,7 +70,7 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
         return not (is_array(a) or is_array(b) or a != b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    of_numpy = _is_of_numpy(a) and _is_of_numpy(b)
+    of_numpy = all(isinstance(it, np.ndarray | np.generic) for it in (a, b))
     if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
         return bool(np.all(a == b)) if of_numpy else _all_equal(a, b)
     if of_numpy:
@@ -76,17 +78,6 @@ def _equal_leaves(a: Any, b: Any, exact: bool, rtol: Any, atol: Any) -> Any:
     return jnp.allclose(a, b, rtol=rtol, atol=atol)
 
 
-def _is_of_numpy(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray | np.generic)
-
-
 @jax.jit
 def _all_equal(a: Any, b: Any) -> jax.Array:
     return jnp.all(a == b)
-
-
-def _all(answers: list[Any]) -> Any:
-    """Whether all are true: a bool, but where some are traced."""
-    if any(isinstance(answer, Tracer) for answer in answers):
-        return functools.reduce(operator.and_, answers)
-    return all(map(bool, answers))
