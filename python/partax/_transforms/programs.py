@@ -46,9 +46,7 @@ def filter_eval_shape(fun: Callable[..., _R], *args: Any, **kwargs: Any) -> _R:
     return joined(jax.eval_shape(run, arrays))
 
 
-class _MakeJaxpr(Transformed[_P, _R]):
-    """What `filter_make_jaxpr` returns."""
-
+class _MakeJaxpr(Transformed[..., Any]):
     _name = "filter_make_jaxpr"
     _is_called_as_wrapped = True
 
