@@ -55,14 +55,12 @@ if _TYPE_CHECKING:
     from partax._store.switch import store
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
+    from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
     from partax._transforms.filter_checkpoint import filter_checkpoint
-    from partax._transforms.filter_custom_jvp import filter_custom_jvp
-    from partax._transforms.filter_custom_vjp import filter_custom_vjp
-    from partax._transforms.filter_shard_map import filter_shard_map
-    from partax._transforms.filter_vmap import filter_vmap, if_array
     from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
     from partax._transforms.layers import fold, stack, unstack
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
+    from partax._transforms.mapped import filter_shard_map, filter_vmap, if_array
     from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
 
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
@@ -105,15 +103,13 @@ _OF_MODULES = {
     "_store.programs": ("store",),  # all that the first call needs is imported when it is switched on
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
-    "_transforms.filter_vmap": ("filter_vmap", "if_array"),
+    "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
+    "_transforms.filter_checkpoint": ("filter_checkpoint",),
     "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
     "_transforms.layers": ("fold", "stack", "unstack"),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
+    "_transforms.mapped": ("filter_shard_map", "filter_vmap", "if_array"),
     "_transforms.programs": ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
-    **{
-        f"_transforms.{name}": (name,)
-        for name in ("filter_checkpoint", "filter_custom_jvp", "filter_custom_vjp", "filter_shard_map")
-    },
 }
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 

@@ -70,10 +70,9 @@ flax.traverse_util flax.typing jaxtyping lineax optax optimistix penzai
 partax._core partax._pytree.at partax._pytree.equal partax._pytree.every_leaf partax._pytree.filters
 partax._pytree.flat_partition partax._pytree.labels partax._pytree.partition partax._pytree.pformat
 partax._pytree.structure partax._report.summary partax._transforms.branches partax._transforms.carry
-partax._transforms.filter_checkpoint partax._transforms.filter_custom_jvp partax._transforms.filter_custom_vjp
-partax._transforms.filter_grad partax._transforms.filter_shard_map partax._transforms.filter_vmap
-partax._transforms.jvp_and_vjp partax._transforms.layers partax._transforms.loops partax._transforms.programs
-partax._transforms.tree_differences partax._transforms.wrapper
+partax._transforms.custom_rules partax._transforms.filter_checkpoint partax._transforms.filter_grad
+partax._transforms.jvp_and_vjp partax._transforms.layers partax._transforms.loops partax._transforms.mapped
+partax._transforms.programs partax._transforms.tree_differences partax._transforms.wrapper
 """
 # Of other modules, which of their names are.
 _NAMES = {
