@@ -1,12 +1,14 @@
 """The arguments of a call with what an option says of each of their leaves."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from partax import _core
+
+_Kinds = inspect.Parameter
 
 
 class Arguments:
@@ -43,8 +45,21 @@ class Arguments:
             bound = signature.bind(*args, **kwargs)
             args, kwargs = bound.args, bound.kwargs
         names = [*_positional_names(signature, len(args)), *kwargs]
-        if isinstance(prefix, dict):
-            entries = _by_name(fun, signature, prefix, default, names, len(args), option)
+        if signature is not None and isinstance(prefix, dict):
+            of_kind = {one.kind: one.name for one in signature.parameters.values()}
+            more, named = (of_kind.get(kind) for kind in (_Kinds.VAR_POSITIONAL, _Kinds.VAR_KEYWORD))  # one name each
+            own = signature.parameters.keys() - {more, named}
+            keys = [
+                name if name in own or name in prefix else more if i < len(args) else named
+                for i, name in enumerate(names)
+            ]
+            entries = [prefix.get(key, default) for key in keys]
+            unknown = [name for name in prefix if name not in keys]
+            if unknown:
+                raise ValueError(
+                    f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments that this call of "
+                    f"`{_name(fun)}` has ({', '.join(names) or 'none'})"
+                )
         elif isinstance(prefix, (tuple, list)) and not is_entry(prefix):
             if len(prefix) != len(args):
                 raise ValueError(
@@ -81,36 +96,6 @@ class Arguments:
         return paths[index]
 
 
-def _by_name(
-    fun: Any,
-    signature: inspect.Signature | None,
-    prefix: Mapping[str, Any],
-    default: Any,
-    names: list[str],
-    num_positional: int,
-    option: str,
-) -> list[Any]:
-    """The entries of the arguments; `*args` and `**kwargs` are one name each."""
-    parameters = signature.parameters.values() if signature is not None else ()
-    rest = {one.kind: one.name for one in parameters}
-    more, named = rest.get(inspect.Parameter.VAR_POSITIONAL), rest.get(inspect.Parameter.VAR_KEYWORD)
-    own = {one.name for one in parameters if one.name not in (more, named)}
-    entries: list[Any] = []
-    used: set[Any] = set()
-    for i, name in enumerate(names):
-        group = None if name in own else more if i < num_positional else named
-        key = name if name in prefix or group is None else group
-        used.add(key)
-        entries.append(prefix.get(key, default))
-    unknown = [name for name in prefix if name not in used]
-    if unknown:
-        raise ValueError(
-            f"{option}: found {', '.join(map(repr, unknown))}, expected names of arguments that this call of "
-            f"`{_name(fun)}` has ({', '.join(names) or 'none'})"
-        )
-    return entries
-
-
 def names_of_arguments(fun: Any, count: int) -> list[str]:
     """What messages call the first arguments of a function by position."""
     return _positional_names(_signature(fun), count)
@@ -127,9 +112,9 @@ def _positional_names(signature: inspect.Signature | None, count: int) -> list[s
     """What messages call the first positional arguments."""
     names: list[str] = []
     for one in signature.parameters.values() if signature is not None else ():
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+        if one.kind < _Kinds.VAR_POSITIONAL:
             names.append(one.name)
-        elif one.kind is one.VAR_POSITIONAL:
+        elif one.kind is _Kinds.VAR_POSITIONAL:
             names += [f"{one.name}[{i}]" for i in range(count - len(names))]
     names += [f"args[{i}]" for i in range(len(names), count)]
     return names[:count]
