@@ -68,6 +68,7 @@ _ARRAYS = (*filter(None, (concrete_array_type(),)), np.ndarray)
 PLAIN = frozenset({*_ARRAYS, type(None), bool, int, float, complex, str, bytes})
 """Classes whose instances are no graph node and contain none."""
 NUMBERS = (bool, int, float, complex)
+_FIXED = PLAIN - {*NUMBERS}
 
 
 def is_object(value: Any) -> bool:
@@ -140,17 +141,15 @@ def _refuse_foreign(value: Any) -> None:
 class GraphReader:
     """Reads one tree after another; an object that more than one of them has is one object.
 
-    Attributes:
-      objects: in the order of their first places, each before what is in it; attributes are in jax's order.
-      has_met_any: whether there was an object in a tree.
+    Where results are read, it begins with the known objects of the arguments.
     """
 
     def __init__(self, known: list[Any] | None = None):
-        """Begins; where results are read, with the known objects of the arguments."""
+        # In the order of their first places, each before what is in it; attributes are in jax's order.
         self.objects: list[Any] = [] if known is None else list(known)
         self._indices = {id(value): i for i, value in enumerate(self.objects)}
         self._is_result = known is not None
-        self.has_met_any = False
+        self.has_met_any = False  # object in a tree
 
     def read(self, value: Any) -> Any:
         """The tree in which each object is itself at its first place, and `Seen` at all others.
@@ -186,8 +185,7 @@ class GraphReader:
         replaced: dict[str, Any] = {}
         for name in names_in_order(node):
             value = attributes[name]
-            is_plain = type(value) in PLAIN and type(value) not in NUMBERS
-            if is_plain or name == STATE or not is_data.get(name, False):
+            if type(value) in _FIXED or name == STATE or not is_data.get(name, False):
                 continue
             read = jnp.asarray(value) if type(value) in NUMBERS else self.read(value)
             if read is not value:
@@ -200,7 +198,7 @@ class GraphReader:
 
     def _variable(self, variable: Any) -> Any:
         value = variable._raw_value
-        if type(value) in PLAIN and type(value) not in NUMBERS:
+        if type(value) in _FIXED:
             return variable
         if isinstance(value, jax.Ref):
             read = self.read(value)
@@ -217,9 +215,7 @@ class GraphReader:
 
 
 class GraphBuilder:
-    """Builds one tree after another, which have to be new: their nodes are filled in place. It has the reader's
-    objects.
-    """
+    """Builds one tree after another, which have to be new, as their nodes are filled in place, with known objects."""
 
     def __init__(self, known: list[Any] | None = None):
         self.objects: list[Any] = [] if known is None else list(known)
@@ -244,15 +240,11 @@ class GraphBuilder:
             if isinstance(raw, (jax.Ref, *STAND_INS)):
                 object.__setattr__(value, "_raw_value", self.build(raw))
         elif is_tree_class(cls):
-            self._fill(value)
+            attributes, is_data = vars(value), cast("Any", value)._pytree__nodes
+            for name in names_in_order(value):
+                if type(attributes[name]) not in PLAIN and name != STATE and is_data.get(name, False):
+                    attributes[name] = self.build(attributes[name])
         return value
-
-    def _fill(self, node: Any) -> None:
-        attributes, is_data = vars(node), node._pytree__nodes
-        for name in names_in_order(node):
-            value = attributes[name]
-            if type(value) not in PLAIN and name != STATE and is_data.get(name, False):
-                attributes[name] = self.build(value)
 
     def _unregistered(self, stand_in: Unregistered) -> Any:
         functions = REGISTERED[stand_in.cls]

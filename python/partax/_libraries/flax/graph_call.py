@@ -97,11 +97,7 @@ if hasattr(*STATIC_CACHE):
 
 
 def read(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
-    """Reads the values of the call under way as one graph.
-
-    Returns:
-      The values as filter_jit takes them, and the objects in the order of their first places.
-    """
+    """The values of the call under way as filter_jit takes them, and the objects in the order of their first places."""
     reader = GraphReader()
     try:
         return tuple([reader.read(value) for value in values]), reader.objects
@@ -157,6 +153,8 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     refilled = tuple([(it.place, reader.read(it.value)) for it in changes if it.name is WHOLE_NODE])
     deleted = tuple([(it.place, it.name) for it in changes if it.value is DELETED])
     result = reader.read(result)
+    given = {id(leaf) for leaf in jax.tree.leaves((result, values, refilled))}
+    kept = {id(array): array for array in before.unchanged(changes) if id(array) not in given} if donates else {}
     return Outcome(
         result,
         values,
@@ -166,10 +164,5 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
         deleted,
         refilled,
         reader.has_met_any,
-        _not_in(before.unchanged(changes), (result, values, refilled)) if donates else (),
+        tuple(kept.values()),
     )
-
-
-def _not_in(arrays: list[Any], tree: Any) -> tuple[Any, ...]:
-    given = {id(leaf) for leaf in jax.tree.leaves(tree)}
-    return tuple({id(array): array for array in arrays if id(array) not in given}.values())
