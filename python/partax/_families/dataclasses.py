@@ -51,10 +51,7 @@ def _calls_dataclasses() -> bool:
 
 
 def order_of_call(cls: type) -> tuple[str, ...]:
-    """The order in which calling a dataclass with all its fields sets them; empty if it does anything else.
-
-    It does nothing else if the `__init__` is what `dataclasses` writes for such fields. Called by C++.
-    """
+    """The order in which the `__init__` that `dataclasses` has written sets all fields, else nothing. Called by C++."""
     fields = dataclasses.fields(cls)
     names = tuple(field.name for field in fields)
     init: Any = inspect.getattr_static(cls, "__init__")

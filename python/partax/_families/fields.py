@@ -25,11 +25,9 @@ def fallback(cls: type) -> str:
 
 
 class Fields(NamedTuple):
-    """What is declared of a class with functions: the attributes that are its children, in order, and those of the aux
-    data.
+    """What is declared of a class with functions: which attributes are its children, in order, and which its aux data.
 
-    A partial is made of these. Any other is made as an empty instance, of which these are set, and nothing else is
-    done.
+    A partial is made of these. Any other is made as an empty instance, of which these are set, and no more is done.
     """
 
     children: tuple[str, ...]

@@ -57,10 +57,8 @@ def knows(cls: type) -> bool:
 
 
 def layout(cls: type) -> Layout | None:
-    """The layout of a class of Flax; None of any other class.
-
-    Raises:
-      AttributeError, TypeError: this version of Flax has another one.
+    """The layout of a class of Flax; None of any other class. It raises an AttributeError or a TypeError where this
+    version of Flax has another one.
     """
     frozen: Any = sys.modules.get("flax.core.frozen_dict")
     if frozen is not None and cls is frozen.FrozenDict:

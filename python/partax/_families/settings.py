@@ -68,9 +68,7 @@ _LIBRARIES = tuple(dict.fromkeys((*_CALLED, *_PLACES)))
 
 
 def asked_of(packages: Iterable[str]) -> tuple[_Ask, tuple[str, ...]]:
-    """What asks `SETTINGS` for those of jax, and for those of packages, given by the first part of modules' names; and
-    what each is.
-    """
+    """What asks `SETTINGS` for those of jax and of packages, by the first part of modules' names; and what each is."""
     libraries = tuple(name for name in _LIBRARIES if name in packages)
     places = [place for name in libraries for place in _PLACES.get(name, ())]
     places += _OF_THREAD if "flax" in libraries else ()

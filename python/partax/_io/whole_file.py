@@ -18,10 +18,8 @@ def is_unfinished(name: str) -> bool:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Replaces a file by a text, at once or not at all. A symbolic link stays; the file that it points to is replaced.
-
-    Raises:
-      OSError: the file cannot be written; the message names it and says what to do. An older file is whole.
+    """Replaces a file by a text, at once or not at all, with an OSError that says what to do. A symbolic link stays;
+    the file that it points to is replaced.
     """
     name = os.fsdecode(path)
     data = text.encode()

@@ -18,11 +18,9 @@ from partax._pytree.paths import leaf_owners, leaf_paths
 def explain_failure(
     error: BaseException, options: Options, values: tuple[Any, ...], traced: bool, in_body: bool
 ) -> BaseException:
-    """The exception of a call that has failed by a TypeError, a ValueError or a RuntimeError. Called by the native
-    wrapper.
+    """The exception of a call that has failed, or one with the path of an argument. Called by the native wrapper.
 
-    `traced` says whether it has traced its function, `in_body` whether that has raised. It is the same exception, or
-    one with the path of an argument, which has it for its cause.
+    `traced` says whether the call has traced its function, `in_body` whether that has raised.
     """
     if not isinstance(error, TypeError) and not in_body and raised_at_run_time(error):
         return as_equinox_raises(error)

@@ -51,10 +51,7 @@ def _option_names(parameters: CallParameters, args: tuple[Any, ...], kwargs: dic
 
 
 class ArrayCall:
-    """A call of a wrapper as a function of its arrays.
-
-    It keeps the static part of the arguments, and shapes in place of their arrays.
-    """
+    """A call of a wrapper as a function of its arrays: its static part, with shapes in the place of arrays."""
 
     def __init__(self, wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self._wrapper = wrapper
@@ -101,10 +98,8 @@ class ArrayCall:
         return jitted.trace(*args, **kwargs)
 
     def compiled(self, compiled: Any, compiler_options: Any) -> Any:
-        """The program of this call as a `jax.stages.Compiled` of jax's own.
-
-        It is the one that its target has, if that takes and returns all arrays in the order of the user's trees. One
-        that does not, as it returns inputs by not computing them, is compiled once more.
+        """The program of this call as a `jax.stages.Compiled`: that of its target, if it takes and returns all arrays
+        in the order of the user's trees; else one that is compiled for them.
         """
         _refuse_objects(self._wrapper)
         trees = self._same_trees(compiled)
@@ -137,9 +132,8 @@ def _refuse_objects(wrapper: Any) -> None:
 
 
 def asked_by_export(caller: dict[str, Any]) -> bool:
-    """Whether what asks for a trace, by its globals, is `jax.export`.
-
-    Where its functions are elsewhere, it gets the trace that the user gets, and cannot export it.
+    """Whether what asks for a trace, by its globals, is `jax.export`. Where jax has that elsewhere, it gets the trace
+    that the user gets, and cannot export it.
     """
     export = getattr(sys.modules.get("jax.export"), "export", None)
     return export is not None and caller is getattr(inspect.unwrap(export), "__globals__", None)

@@ -16,9 +16,8 @@ _TWICE = "donate the same buffer twice in Execute()"
 
 
 def to_device(value: Any, inputs: tuple[Any, ...]) -> jax.Array:
-    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays.
-
-    Called by the native wrapper.
+    """A forwarded NumPy input as jax.jit would return it: on the devices of the call's committed arrays. Called by the
+    native wrapper.
     """
     if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic):
         value = jax.numpy.asarray(value)  # of a weak type

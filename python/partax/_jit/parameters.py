@@ -199,11 +199,7 @@ def value_names(call: CallShape) -> tuple[str, ...]:
 
 
 def option_names(call: CallShape) -> list[set[str]]:
-    """By which names options (`donate`, `trace`) may mean each value: `args` means each of `args[0]`, `args[1]`, and
-    each of these its own.
-
-    The callable itself has none.
-    """
+    """By which names options may mean each value: `args` means each of `args[0]`, `args[1]`; the callable has none."""
     parameters, left_out, num_extra, keywords, has_callable = call
     shown = parameters.shown
     names: list[set[str]] = [set()] if has_callable else []

@@ -24,10 +24,7 @@ def is_sharding_leaf(prefix: Any) -> bool:
 
 
 def sharding_of(device: Any, backend: str | None, *shardings: Any) -> Sharding:
-    """The sharding that jax's deprecated options `device` and `backend` stand for. Warns whoever calls the caller.
-
-    `shardings` are the options that are given in their place now.
-    """
+    """The sharding of jax's deprecated options `device` and `backend`, in the place of `shardings`. Warns of them."""
     if device is not None and backend is not None:
         raise ValueError(f"found both device={device!r} and backend={backend!r}, expected one of them")
     if shardings != (None,) * len(shardings):
@@ -59,9 +56,8 @@ class NoEntry(PrefixOfValue):
 
 
 def prefix_for(prefix: Any, tree: Any) -> Any:
-    """A prefix of a tree in which the parts that are made from the value that they are for are made.
-
-    Where it is no prefix, the other parts are left, by which `broadcast_prefix` says so.
+    """A prefix of a tree in which each `PrefixOfValue` has made its part. Where it is no prefix, the other parts are
+    left, by which `broadcast_prefix` says so.
     """
     leaves, structure = jax.tree.flatten(
         prefix, is_leaf=lambda it: is_sharding_leaf(it) or isinstance(it, PrefixOfValue)
@@ -124,9 +120,7 @@ def leaf_in_shardings(options: Options, values: Sequence[Any]) -> list[Any]:
 def misplaced_leaf(
     options: Options, values: Sequence[Any], leaves: Sequence[Any], error: ValueError
 ) -> tuple[int, str] | None:
-    """The first array leaf of the call under way that `in_shardings` do not fit, which jax has refused, and what is
-    wrong with it; None if all fit.
-    """
+    """The first leaf of the call under way that `in_shardings` do not fit, and in what; None if all fit."""
     if options.in_shardings is None:
         return None
     shardings = leaf_in_shardings(options, values)

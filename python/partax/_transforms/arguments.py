@@ -12,9 +12,8 @@ _Kinds = inspect.Parameter
 
 
 class Arguments:
-    """The arguments of one call, flat, with the entry of a prefix for each leaf.
-
-    One by position or by name has the same entry either way.
+    """The arguments of one call, flat, with the entry of a prefix for each leaf. One by position or by name has the
+    same entry either way.
     """
 
     def __init__(

@@ -129,9 +129,8 @@ class Carry:
         return self._spec.rebuild(arrays.leaves)
 
     def settled(self, after: Any) -> Arrays:
-        """The arrays of the carry that a step has made, of the types that it had before.
-
-        Raises `Unsettled` where it has to begin with others, and a TypeError where it differs in more.
+        """The arrays that a step has made of the carry, of the types that it had before. Raises `Unsettled` where it
+        has to begin with others.
         """
         leaves, spec = _core.flatten(after, self._root)
         if spec == self._spec and self._types == list(map(array_type, leaves)):

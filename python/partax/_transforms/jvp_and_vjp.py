@@ -103,10 +103,8 @@ def _check(path: str, primal: Any, tangent: Any) -> None:
 
 
 def _with_tangent(inputs: Sequence[Any], leaves: Sequence[Any]) -> list[bool]:
-    """Which leaves of a result have a tangent with respect to these inputs, under their derivative.
-
-    The rule of a custom derivative is told so. The inputs are there so that it is of theirs first, and not of one
-    around it.
+    """Which leaves of a result have a tangent with respect to these inputs: the rule of a custom derivative of both is
+    told so.
     """
     at = [i for i, leaf in enumerate(leaves) if is_inexact_array_like(leaf)]
     told: list[list[bool]] = []

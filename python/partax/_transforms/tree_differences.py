@@ -86,9 +86,7 @@ def _entries(flat: Flat, root: str) -> Iterator[tuple[str, _Entry]]:
 
 
 def first_difference(first: Flat, second: Flat, root: str, numbers_settle: bool = False) -> Difference | None:
-    """Where the static parts of two trees differ first, if they do; numbers may settle beside others, or beside
-    arrays.
-    """
+    """Where the static parts of two trees differ first, if they do; numbers may settle beside numbers and arrays."""
     one, other = dict(_entries(first, root)), dict(_entries(second, root))
     for path, entry in one.items():
         beside = other.get(path)

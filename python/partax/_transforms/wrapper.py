@@ -23,15 +23,12 @@ _T = TypeVar("_T")
 
 
 class Transformed(Generic[_P, _R_co]):
-    """A callable under a transformation: a pytree of the callable, with the options as its static part.
-
-    A subclass names the transformation and runs the calls.
-    """
+    """A callable under a transformation: a pytree of the callable, with the options as its static part."""
 
     __name__: str
     __qualname__: str
     __wrapped__: Callable[..., Any]
-    _name: ClassVar[str]  # of the transformation
+    _name: ClassVar[str]  # of the transformation; a subclass has it, and runs the calls
     _children: ClassVar[tuple[str, ...]] = ()  # attributes with more of what is wrapped
 
     def __init_subclass__(cls) -> None:

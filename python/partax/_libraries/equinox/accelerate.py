@@ -176,9 +176,8 @@ def _usual() -> Any:
 
 
 def _replace(pairs: list[tuple[Any, Any]]) -> None:
-    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come.
-
-    Where a module had the second one by itself, it stays.
+    """Puts each second function in the place of the first, and notes how to undo it, also in modules to come. Where a
+    module had the second one by itself, it stays.
     """
     ours, theirs = ({id(one): other for one, other in each} for each in (pairs, [pair[::-1] for pair in pairs]))
     its_own = {(name, attribute) for name, attribute, _ in _places(theirs)}

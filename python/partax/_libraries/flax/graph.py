@@ -32,9 +32,7 @@ STATE = "_pytree__state"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """Stands for an object that the tree has had before, or that is one of the arguments', by its number in the order
-    of the first visits.
-    """
+    """Stands for an object that the tree or the arguments had before, by its number in the order of first visits."""
 
     index: int = dataclasses.field(metadata={"static": True})
 
@@ -139,9 +137,8 @@ def _refuse_foreign(value: Any) -> None:
 
 
 class GraphReader:
-    """Reads one tree after another; an object that more than one of them has is one object.
-
-    Where results are read, it begins with the known objects of the arguments.
+    """Reads one tree after another; an object that more than one of them has is one object. Where results are read, it
+    begins with the objects of the arguments.
     """
 
     def __init__(self, known: list[Any] | None = None):
@@ -152,9 +149,8 @@ class GraphReader:
         self.has_met_any = False  # object in a tree
 
     def read(self, value: Any) -> Any:
-        """The tree in which each object is itself at its first place, and `Seen` at all others.
-
-        What has to differ from the caller's own is a copy.
+        """The tree in which each object is itself at its first place, or a copy where it has to differ from the
+        caller's own, and `Seen` at all others.
         """
         cls: Any = type(value)
         if cls in PLAIN:

@@ -52,10 +52,7 @@ class Outcome(NamedTuple):
 
 
 def apply_changes(outcome: Outcome, objects: list[Any]) -> Any:
-    """Changes the objects of a call's arguments, as `GraphReader` has found them, and gives the call's result.
-
-    Either all changes are made or, where it raises, none.
-    """
+    """Changes the objects of a call's arguments, all of them or, if it raises, none; gives the call's result."""
     result, values, owners, _, names, deleted, refilled, has_objects, _ = outcome
     changed = array("I", owners)
     if has_objects:

@@ -96,10 +96,7 @@ def _chosen(fun: Any, option: str, numbers: Any, names: Any) -> tuple[tuple[int,
 
 
 def _names_at(fun: Any, positions: tuple[int, ...]) -> tuple[str, ...]:
-    """The names of the arguments at some positions.
-
-    Those from the end are none where a call may have any number, as in jax.
-    """
+    """The names of the arguments at some positions; none from the end where a call may have any number, as in jax."""
     parameters = call_parameters(fun)
     if not parameters.var_positional:
         positions = tuple([p % parameters.num_positional for p in positions])
