@@ -85,10 +85,3 @@ def _written(fields: tuple[tuple[str, bool, bool, bool], ...], frozen: bool) -> 
         given: dict[str, Any] = {"default": None} if has_default else {"default_factory": list} if has_factory else {}
         like.append((name, object, dataclasses.field(kw_only=kw_only, **given)))
     return dataclasses.make_dataclass("Probe", like, frozen=frozen).__init__
-
-
-def is_frozen(cls: type) -> bool:
-    """Whether the instances of a dataclass never change, and hold nothing but their fields."""
-    owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
-    params: Any = owner.__dict__.get("__dataclass_params__")
-    return params is not None and params.frozen and all(field.init for field in dataclasses.fields(cls))

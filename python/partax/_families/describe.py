@@ -3,6 +3,7 @@
 import abc
 import collections
 import functools
+from dataclasses import fields
 from typing import Any
 
 import jax
@@ -33,7 +34,9 @@ def is_frozen(cls: type) -> bool:
     if issubclass(cls, tuple):
         return cls.__dictoffset__ == 0
     owner = next(base for base in cls.__mro__ if "__setattr__" in base.__dict__)
-    return owner is equinox.module_class() or dataclasses.is_frozen(cls)
+    params: Any = owner.__dict__.get("__dataclass_params__")
+    is_frozen_dataclass = params is not None and params.frozen and all(field.init for field in fields(cls))
+    return is_frozen_dataclass or owner is equinox.module_class()
 
 
 def _leaf_sort(obj: Any, cls: type) -> str:
@@ -61,8 +64,8 @@ def describe(obj: Any) -> Description:
     if not is_tree_node(cls):
         return (_leaf_sort(obj, cls), (), ())
     native = equinox.describe(obj) or dataclasses.describe(obj) or flax.describe(obj)
-    fields = declared.fields_of(cls) if native is None else None
-    return native or (("registered", (), ()) if fields is None else ("declared", fields.children, fields.statics))
+    known = declared.fields_of(cls) if native is None else None
+    return native or (("registered", (), ()) if known is None else ("declared", known.children, known.statics))
 
 
 def why_called(cls: type) -> str:

@@ -269,13 +269,10 @@ def _lines(mismatches: tuple[Mismatch, ...], arrays: Collection[str], wanted: Co
     unexpected = [mismatch.path for mismatch in mismatches if mismatch.expected is None]
     lines: list[str] = []
     for i, mismatch in enumerate(mismatches[:_SHOWN]):
-        near: list[str] = []
-        if i < _SHOWN_NEAREST and mismatch.found is None:
-            near = nearest_paths(mismatch.path, unexpected or list(arrays))
-        elif i < _SHOWN_NEAREST and mismatch.expected is None:
-            near = nearest_paths(mismatch.path, missing or list(wanted))
-        where = "the file" if mismatch.found is None else "`like`"
-        lines.append(f"  {mismatch}" + (f" (the nearest path in {where} is `{near[0]}`)" if near else ""))
+        is_missing, is_one_sided = mismatch.found is None, None in (mismatch.found, mismatch.expected)
+        where, others = ("the file", unexpected or arrays) if is_missing else ("`like`", missing or wanted)
+        near = nearest_paths(mismatch.path, list(others))[:1] if is_one_sided and i < _SHOWN_NEAREST else []
+        lines.append(f"  {mismatch}" + "".join(f" (the nearest path in {where} is `{path}`)" for path in near))
     if len(mismatches) > _SHOWN:
         lines.append(f"  ... and {len(mismatches) - _SHOWN} more; `strict=False` returns them all")
     return lines

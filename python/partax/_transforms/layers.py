@@ -1,5 +1,6 @@
 """Layers that are equal but for their arrays: as one tree, and one after the other as a scan over it."""
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -89,10 +90,6 @@ _X = TypeVar("_X")
 _Aux = TypeVar("_Aux")
 
 
-def _call(layer: Callable[..., Any], *rest: Any) -> Any:
-    return layer(*rest)
-
-
 class _Options(TypedDict, total=False):
     remat: bool | Callable[..., Any]
     reverse: bool
@@ -128,7 +125,7 @@ def fold(
     x: Any,
     per_layer: Any = None,
     *,
-    call: Callable[..., Any] = _call,
+    call: Callable[..., Any] = operator.call,
     has_aux: bool = False,
     remat: bool | Callable[..., Any] = False,
     reverse: bool = False,
@@ -182,9 +179,8 @@ def fold(
         return out if has_aux else (out, None)
 
     def around(body: Callable[..., Any]) -> Callable[..., Any]:
-        if not remat:
-            return body
-        return jax.checkpoint(body, prevent_cse=False, policy=None if remat is True else remat)
+        policy = None if remat is True else remat or None
+        return jax.checkpoint(body, prevent_cse=False, policy=policy) if remat else body
 
     entries = (stacked,) if per_layer is None else (stacked, per_layer)
     out = scan(
