@@ -56,12 +56,16 @@ if _TYPE_CHECKING:
     from partax._transforms.branches import filter_cond, filter_switch
     from partax._transforms.callbacks import filter_io_callback, filter_pure_callback
     from partax._transforms.custom_rules import filter_custom_jvp, filter_custom_vjp
-    from partax._transforms.filter_checkpoint import filter_checkpoint
     from partax._transforms.jvp_and_vjp import filter_jvp, filter_linearize, filter_vjp
     from partax._transforms.layers import fold, stack, unstack
     from partax._transforms.loops import filter_fori_loop, filter_map, filter_scan, filter_while_loop
     from partax._transforms.mapped import filter_shard_map, filter_vmap, if_array
-    from partax._transforms.programs import filter_closure_convert, filter_eval_shape, filter_make_jaxpr
+    from partax._transforms.programs import (
+        filter_checkpoint,
+        filter_closure_convert,
+        filter_eval_shape,
+        filter_make_jaxpr,
+    )
 
 # Imported only now, since it imports modules written in C: a subinterpreter has been refused before.
 __version__: str = _import_module("importlib.metadata").version("partax")
@@ -104,12 +108,11 @@ _OF_MODULES = {
     "_transforms.branches": ("filter_cond", "filter_switch"),
     "_transforms.callbacks": ("filter_io_callback", "filter_pure_callback"),
     "_transforms.custom_rules": ("filter_custom_jvp", "filter_custom_vjp"),
-    "_transforms.filter_checkpoint": ("filter_checkpoint",),
     "_transforms.jvp_and_vjp": ("filter_jvp", "filter_linearize", "filter_vjp"),
     "_transforms.layers": ("fold", "stack", "unstack"),
     "_transforms.loops": ("filter_fori_loop", "filter_map", "filter_scan", "filter_while_loop"),
     "_transforms.mapped": ("filter_shard_map", "filter_vmap", "if_array"),
-    "_transforms.programs": ("filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
+    "_transforms.programs": ("filter_checkpoint", "filter_closure_convert", "filter_eval_shape", "filter_make_jaxpr"),
 }
 _LATER = {name: f"partax.{module}" for module, names in _OF_MODULES.items() for name in names}
 

@@ -12,7 +12,7 @@ import numpy as np
 from partax import _core
 from partax._jax.private import direct_call
 from partax._jax.programs import is_read_of_programs
-from partax._jit.donation_warnings import donation_warnings
+from partax._jit.build_target import donation_warnings
 from partax._jit.exported import ArrayCall
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._pytree.array_text import array_text

@@ -1,22 +1,70 @@
-"""The jax.jit target behind each static key."""
+"""The jax.jit target behind each static key, and jax's warnings about donated buffers that it could not use."""
 
+import contextlib
 import inspect
+import threading
 import types
+import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, cast
 
 import jax
 
 from partax import _core
 from partax._guards.user_objects import read, unwrapped
-from partax._jit.donation_warnings import donation_warnings
 from partax._jit.options import Options
 from partax._jit.parameters import argument_names, is_argument_name, option_names
 from partax._jit.runtime_errors import FRAME_ID, silence_callbacks
 from partax._jit.shardings import leaf_in_shardings
 from partax._pytree.paths import leaf_owners, leaf_paths
 from partax._pytree.spec_data import SpecData
+
+
+class _DonationWarnings:
+    """What a filter of warnings matches texts with: it ignores the warning in threads that are silent, in no others.
+
+    `warnings.catch_warnings` puts back what was there before, and so undoes what other threads do meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._silent: dict[int, int] = {}  # by thread, how many calls under way are to be silent
+        self._filter = ("ignore", self, UserWarning, None, 0)
+
+    def match(self, text: str) -> bool:
+        """Whether a warning is ignored; called by `warnings`."""
+        return threading.get_ident() in self._silent and text.startswith("Some donated buffers were not usable")
+
+    def silence(self) -> None:
+        """Ignores the warning in this thread until `restore` is called as often."""
+        thread = threading.get_ident()
+        self._silent[thread] = self._silent.get(thread, 0) + 1
+        filters = cast("list[Any]", warnings.filters)
+        if not filters or filters[0] is not self._filter:
+            filters.insert(0, self._filter)
+
+    def restore(self) -> None:
+        """Ends what the last `silence` of this thread has begun."""
+        thread = threading.get_ident()
+        self._silent[thread] -= 1
+        if self._silent[thread] == 0:
+            del self._silent[thread]
+        filters = cast("list[Any]", warnings.filters)
+        with contextlib.suppress(ValueError):  # until it is gone, by whatever thread
+            while not self._silent:
+                filters.remove(self._filter)
+
+    @contextlib.contextmanager
+    def silenced(self) -> Generator[None]:
+        """A block without the warning."""
+        self.silence()
+        try:
+            yield
+        finally:
+            self.restore()
+
+
+donation_warnings = _DonationWarnings()
 
 
 def names_of(fun: Any) -> tuple[str, str]:

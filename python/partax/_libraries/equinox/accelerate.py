@@ -17,7 +17,7 @@ from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
 from partax._jit.options import Options
 from partax._pytree import partition as _partition
-from partax._pytree.at import at
+from partax._pytree.as_equinox import at
 
 _REPLACED: dict[str, Any] = {
     **{name: getattr(_partition, name) for name in ("apply_updates", "combine", "filter", "partition")},
