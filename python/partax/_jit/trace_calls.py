@@ -54,7 +54,7 @@ def trace(self: Any, /, *args: Any, **kwargs: Any) -> Traced:
     try:
         arrays = ArrayCall(self, args, kwargs)
     except Exception as error:  # no error before jax's own tools are used
-        arrays = error
+        arrays = error.with_traceback(None)
     program = Program(self, call, arrays)
     call.detach()
     return Traced(program, traced, out_info)

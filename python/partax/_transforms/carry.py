@@ -1,5 +1,6 @@
 """What loops and branches carry: arrays as jax sees them, the types that they settle to, and the static part."""
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -81,25 +82,24 @@ def value_text(value: Any) -> str:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@jax.tree_util.register_pytree_with_keys_class
+@dataclasses.dataclass(eq=False, slots=True)
 class Arrays:
     """A node of arrays whose paths jax shows where an argument is meant."""
 
-    def __init__(self, leaves: Sequence[Any], paths: tuple[str, ...]):
-        self.leaves = leaves
-        self.paths = paths
+    leaves: Sequence[Any]
+    paths: tuple[str, ...]
 
     @classmethod
     def of(cls, leaves: Sequence[Any], spec: _core.TreeSpec, root: str) -> "Arrays":
         """The arrays of a tree that was flattened as `root`."""
         return cls(leaves, tuple(path.removeprefix(root) for path in spec.dynamic_paths()))
 
-    def tree_flatten_with_keys(self) -> tuple[Any, tuple[str, ...]]:
-        return list(zip(self.paths, self.leaves, strict=True)), self.paths
 
-    @classmethod
-    def tree_unflatten(cls, paths: tuple[str, ...], leaves: Sequence[Any]) -> "Arrays":
-        return cls(leaves, paths)
+jax.tree_util.register_pytree_with_keys(
+    Arrays,
+    lambda it: (list(zip(it.paths, it.leaves, strict=True)), it.paths),
+    lambda paths, leaves: Arrays(list(leaves), paths),
+)
 
 
 def in_place_of(function: Callable[..., Any], body: _F) -> _F:

@@ -11,7 +11,6 @@ from partax._pytree.filters import FilterSpec, is_array
 from partax._pytree.partition import combine, partition
 
 
-@jax.tree_util.register_pytree_node_class
 class Rest:
     """What of a value is no array, as a node without leaves; unlike a `Static`, also of what cannot be hashed."""
 
@@ -19,13 +18,6 @@ class Rest:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-    def tree_flatten(self) -> tuple[tuple[()], "Rest"]:
-        return (), self
-
-    @classmethod
-    def tree_unflatten(cls, aux: "Rest", children: Any) -> "Rest":
-        return aux
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Rest):
@@ -38,6 +30,9 @@ class Rest:
 
     def __hash__(self) -> int:
         return hash(Rest)  # few are ever compared
+
+
+jax.tree_util.register_pytree_node(Rest, lambda rest: ((), rest), lambda rest, _: rest)
 
 
 def _same(leaf: Any, other: Any) -> bool:
